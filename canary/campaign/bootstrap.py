@@ -9,7 +9,7 @@ from pathlib import Path
 from canary.baseline.branch import Remote
 from canary.baseline.origin import Surroundings
 from canary.baseline.verbs import pulled, push_records, require_allowed
-from canary.campaign.repeated import completed_run
+from canary.campaign.side import completed_run
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
 from canary.protocol.job import Listener

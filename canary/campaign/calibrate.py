@@ -11,7 +11,7 @@ from pathlib import Path
 
 from canary.baseline.comparability import machine_key, machine_words
 from canary.baseline.history import NOISE_FILE, drawer
-from canary.campaign.repeated import completed_run
+from canary.campaign.side import completed_run
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate

@@ -1,4 +1,7 @@
-"""One side of an A/B: its code, its Python, its runs, and the probes of both sides at once."""
+"""One side of an A/B: its code, its Python, its runs, and the probes of both sides at once.
+
+A second Ctrl-C does not interrupt the cleanup.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.campaign.cleanup import undisturbed
+from canary.baseline.comparability import usable
 from canary.campaign.pairs import Role, RunSide
-from canary.config.load import load_config
-from canary.errors import EXIT_USAGE, MachineError, UsageError
-from canary.protocol.job import EVENTS
+from canary.config.load import LoadedConfig, load_config
+from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
+from canary.protocol.job import EVENTS, Listener
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
+from canary.runner.run import run_canary
 
 STOP_GRACE_S = 20.0
 """Time for a run to write its record after it gets SIGTERM."""
@@ -213,3 +217,41 @@ def _shares_files(sides: Mapping[str, Side]) -> bool:
         return False
     loaded = [load_config(side.config, side.settings) for side in sides.values()]
     return any(one.config.training_type == "exec" for one in loaded)
+
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C, SIGTERM and SIGHUP inside; does nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.signal(number, signal.SIG_IGN) for number in ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def completed_run(
+    loaded: LoadedConfig, listener: Listener, output_dir: Path | None
+) -> tuple[RunRecord, Path]:
+    """Run a canary once; return its record, which can be judged, and its folder.
+
+    Raises:
+        InputError: config, model or data cannot be used.
+        RunFailed: the run did not complete, or is too short.
+        KeyboardInterrupt: the run was interrupted.
+    """
+    record, folder, result = run_canary(loaded, listener, output_dir)
+    if result.status == "interrupted":
+        raise KeyboardInterrupt
+    if result.usage_error:
+        raise InputError(str(result.reason), result.hint)
+    problem = usable(record)
+    if problem:
+        raise RunFailed(problem, record.status, result.hint or f"record: {folder}")
+    return record, folder

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from canary.campaign.cleanup import undisturbed
+from canary.campaign.side import undisturbed
 from canary.errors import MachineError, UsageError
 from canary.machine.git import GitMissing, run_git
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from canary.compare.report import KeyChange
 from canary.config.command_line import PYTHON, SHELLS, Started, started
-from canary.config.output_names import is_place, plain_name
 from canary.config.redaction import hidden
-from canary.config.secret_names import is_secret
+from canary.config.setting_names import is_place, is_secret, plain_name
 from canary.config.trainers import OWN_KEYS
 
 PROGRAM, LAUNCHER, ARGUMENTS = "command", "launcher", "arguments"

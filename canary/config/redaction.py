@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from canary.config.secret_names import is_secret
+from canary.config.setting_names import is_secret
 
 HIDDEN = "***"
 FORMS = r"hf_|gh[oprsu]_|github_pat_|glpat-|xox[abp]-|sk-"

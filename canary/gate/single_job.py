@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
-from canary.config.secret_names import is_secret_variable
+from canary.config.setting_names import is_secret_variable
 from canary.errors import EXIT_OK
 from canary.gate.context import World
 from canary.gate.failsafe import Target, answered

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.config.secret_names import TOKENS
+from canary.config.setting_names import TOKENS
 from canary.errors import UsageError
 
 TIMEOUT_S = 20.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from canary.config.secret_names import VARIABLE
+from canary.config.setting_names import VARIABLE
 from canary.gate import records
 from tests.contract.action_table import action
 from tests.contract.pages import DOCS, examples, read

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "canary"
         (r"\bdifflib\b", "errors.py"),
         (r"\[\s*\"git\"", "machine/git.py"),
         (r"copy_\(.*non_blocking=True", "training/collectors/scalars.py"),
-        (r"pass\(word", "config/secret_names.py"),
+        (r"pass\(word", "config/setting_names.py"),
     ],
 )
 def test_there_is_one_of_it(what: str, place: str) -> None:

@@ -12,7 +12,7 @@ from canary.compare.diagnosis.suspects import Evidence, RegressionCategory
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import shown
 from canary.compare.report import Comparison
-from canary.config.secret_names import is_special_token
+from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
 
 IGNORED = (

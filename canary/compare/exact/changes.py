@@ -8,9 +8,8 @@ from typing import Any
 from canary.baseline.comparability import asked_dtype
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
-from canary.config.output_names import is_place
 from canary.config.schema import CanaryConfig
-from canary.config.secret_names import is_special_token
+from canary.config.setting_names import is_place, is_special_token
 from canary.config.trainers import EXEC_KEYS
 from canary.record.types import RunRecord
 

@@ -12,7 +12,7 @@ from canary.errors import UsageError
 from canary.record.alert import SEVERITIES, Alert, Severity
 from canary.training.anomaly.detectors.adapter import StalledAdapterDetector
 from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
-from canary.training.anomaly.detectors.convergence import ConvergenceDetector
+from canary.training.anomaly.detectors.convergence import ConvergenceDetector, LossSpikeDetector
 from canary.training.anomaly.detectors.episodes import Detector
 from canary.training.anomaly.detectors.finite import FiniteDetector
 from canary.training.anomaly.detectors.gradient import GradientDetector
@@ -20,7 +20,6 @@ from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
 from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
 from canary.training.anomaly.detectors.rlhf import RLHFDetector
 from canary.training.anomaly.detectors.slowing import SlowingDetector
-from canary.training.anomaly.detectors.spike import LossSpikeDetector
 from canary.training.anomaly.detectors.value_function import ValueDetector
 from canary.training.anomaly.hooks import Handler, call_all, stop_for
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog

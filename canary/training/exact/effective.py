@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from canary.config.secret_names import may_be_secret
+from canary.config.setting_names import may_be_secret
 from canary.record.exact import OwnCode
 from canary.training.exact.trainer_settings import arguments_of, plain
 

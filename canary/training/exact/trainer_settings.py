@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from canary.config.secret_names import is_secret, is_special_token
+from canary.config.setting_names import is_secret, is_special_token
 from canary.config.trainers import TRAINERS
 from canary.machine.packages import package_versions
 

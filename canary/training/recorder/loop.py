@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from canary.config.secret_names import may_be_secret
+from canary.config.setting_names import may_be_secret
 from canary.config.trainers import TRAINERS
 from canary.errors import UsageError, did_you_mean, nearest
 from canary.machine.packages import package_versions

@@ -15,7 +15,7 @@ from canary.compare.exact.changes import config_changes
 from canary.config.load import load_config
 from canary.config.redaction import hidden, hidden_text, missing_secret
 from canary.config.render import resolved_yaml, show_text
-from canary.config.secret_names import is_secret, is_secret_variable, may_be_secret
+from canary.config.setting_names import is_secret, is_secret_variable, may_be_secret
 from canary.errors import ConfigError
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
