@@ -10,6 +10,7 @@ from typing import Any
 from canary.compare.report import KeyChange
 from canary.config.command_line import PYTHON, SHELLS, Started, started
 from canary.config.redaction import hidden
+from canary.config.sections import as_number
 from canary.config.setting_names import is_place, is_secret, plain_name
 from canary.config.trainers import OWN_KEYS
 
@@ -73,16 +74,6 @@ def setting_name(key: str) -> str:
     """Return the trainer's name for the setting that a key or a command's option sets."""
     name = plain_name(key).rpartition(".")[2]
     return USUAL.get(name) or OWN_KEYS.get(name) or name
-
-
-def as_number(value: Any) -> Any:
-    """Convert a number that a command holds as text; return anything else unchanged."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _repeats(change: KeyChange, option: KeyChange) -> bool:

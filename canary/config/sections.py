@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
-def _plain_float(value: Any) -> Any:
-    """Convert text such as 1e-4, which YAML 1.1 reads as text, to a number."""
+def as_number(value: Any) -> Any:
+    """Convert text such as 1e-4, which YAML 1.1 reads as text, to a number; else return it."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -17,7 +17,7 @@ def _plain_float(value: Any) -> Any:
     return value
 
 
-Real = Annotated[float, BeforeValidator(_plain_float)]
+Real = Annotated[float, BeforeValidator(as_number)]
 
 
 class Strict(BaseModel):

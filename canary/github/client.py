@@ -18,7 +18,6 @@ from github.GithubException import (
     BadAttributeException,
     GithubException,
     RateLimitExceededException,
-    UnknownObjectException,
 )
 from urllib3.util.retry import Retry
 
@@ -255,8 +254,3 @@ def connect(
     )
     only_github(github, api_url.rstrip("/"))
     return Hub(github, token, sleep, clock, patience_s)
-
-
-def not_there(error: Exception) -> bool:
-    """Return whether a read found nothing."""
-    return isinstance(error, UnknownObjectException)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from canary.compare.commands import as_number, setting_name
+from canary.compare.commands import setting_name
 from canary.compare.diagnosis.suspects import Evidence, RegressionCategory
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import shown
 from canary.compare.report import Comparison
+from canary.config.sections import as_number
 from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
 

@@ -11,7 +11,7 @@ from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
 from canary.compare.diagnosis.evidence import evidence_of
-from canary.compare.diagnosis.numbers import advantages_of, common_factor, is_finite, rounded_to
+from canary.compare.diagnosis.numbers import advantages_of, common_factor, rounded_to
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
@@ -29,7 +29,7 @@ from canary.compare.exact.learning_stages import (
 )
 from canary.compare.exact.recorded_stages import LEARNED_STAGES, losses_recorded, recorded_on_both
 from canary.compare.exact.rollout_stage import SIGNALS
-from canary.compare.exact.signal_kinds import Sides
+from canary.compare.exact.signal_kinds import Sides, is_finite
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth

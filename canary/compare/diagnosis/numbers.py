@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
 
+from canary.compare.exact.signal_kinds import is_finite
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
@@ -77,8 +77,3 @@ def is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
         struct.pack("<f", v)[:2] == b"\0\0" and struct.unpack("<f", struct.pack("<f", v))[0] == v
         for v in fractions
     )
-
-
-def is_finite(value: object) -> TypeGuard[float]:
-    """Return whether it is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)

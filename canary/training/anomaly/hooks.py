@@ -46,11 +46,6 @@ class ProfilerRegistry:
             raise UsageError(f"there is no hook {name!r}", f"register for {ANOMALY_DETECTION!r}")
         self._handlers.setdefault(name, []).append(handler)
 
-    def unregister_hook(self, name: str, handler: Handler) -> None:
-        """Stop calling `handler`; does nothing if it is not registered."""
-        if handler in self._handlers.get(name, []):
-            self._handlers[name].remove(handler)
-
     def handlers(self, name: str) -> tuple[Handler, ...]:
         """Return the handlers of a hook, in order of registration."""
         return tuple(self._handlers.get(name, ()))

@@ -64,7 +64,7 @@ def make_spec(
         "learning_rate": 1e-3,
         "warmup_steps": 0,
         "device": "cpu",
-        **TRAINER_FIELDS[training_type],
+        **TRAINER_FIELDS.get(training_type, {}),
         **changes,
     }
     if fields.get("use_peft"):
