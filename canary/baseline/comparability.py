@@ -93,7 +93,9 @@ def machine_words(record: RunRecord) -> str:
 def mismatch(baseline: RunRecord, current: RunRecord) -> str:
     """Return why two records cannot be compared, or an empty text."""
     was, now = (r.config.get("training_type") for r in (baseline, current))
-    if was != now:
+    # A command that failed before it trained has not told its trainer.
+    unknown = any(r.status != "completed" and _is_command(r) for r in (baseline, current))
+    if was != now and not unknown:
         return (
             f"two trainers: the baseline ran {was}, the current side {now}; compare runs of one "
             "trainer"
@@ -107,6 +109,10 @@ def mismatch(baseline: RunRecord, current: RunRecord) -> str:
             f"{machine_words(current)}; record a baseline on this machine"
         )
     return ""
+
+
+def _is_command(record: RunRecord) -> bool:
+    return bool(record.config.get("training_type") == "exec")
 
 
 def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:

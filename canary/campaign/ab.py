@@ -211,7 +211,9 @@ def _sides(
         folder = _folder(request, _config_of(request, "base", here), here)
         for role, ref in refs.items():
             label = f"{ref} {commits[role][:9]}" if ref not in commits[role] else commits[role][:9]
-            sides[role] = _commit_side(request, role, label, repository, trees[role], here, folder)
+            sides[role] = _commit_side(
+                request, role, label, repository, trees[role], here, folder, say
+            )
             load_config(sides[role].config, request.all_settings)
         yield sides, folder
 
@@ -261,11 +263,18 @@ def _commit_side(
     tree: Path,
     here: Path,
     output: Path,
+    say: Callable[[str], None],
 ) -> Side:
     given = (here / _config_of(request, role, here)).resolve()
     config = given
     if given.is_relative_to(repository):
         config = tree / given.relative_to(repository)
+        if not config.exists() and request.prepared is None:
+            name = given.relative_to(repository)
+            if not given.is_file():
+                raise UsageError(f"no config at {name}", "write one with: canary init-config")
+            say(f"note: {name} is not in {role} ({label}), so it uses your file")
+            config = given
         if not config.exists():
             raise UsageError(
                 f"{given.relative_to(repository)} is not in {role} ({label})",

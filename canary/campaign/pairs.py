@@ -247,7 +247,7 @@ class PairProgress:
         if clock is None or clock.interval is None or clock.delta_pct is None:
             return
         low, high = clock.interval
-        words = "CPU time" if clock.name == "cpu_time" else "step time"
+        words = "CPU time per step" if clock.name == "cpu_time" else "median step time"
         known = f"between {signed_percent(low)} and {signed_percent(high)}"
         if high - low > TELLS_NOTHING:
             known = TOO_NOISY

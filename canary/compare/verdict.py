@@ -10,6 +10,9 @@ from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
+LEARNS_THE_SAME = "Learns the same: batches, losses, gradients and updates are identical."
+NAMED_STAGES = frozenset(("batches", "first_loss", "first_gradient", "first_update", "trajectory"))
+"""The stages that the sentence names."""
 MIN_HISTORY = 3
 
 
@@ -163,12 +166,10 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
 
 def _learning_unchanged(checks: Sequence[Check]) -> str:
     """Return a sentence if every exact signal was compared and is equal; otherwise empty."""
-    exact = [check for check in checks if check.lane == "exact"]
-    judged = [check for check in exact if check.status != "skip"]
-    left_out = any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
-    if left_out or not judged or any(c.status != "pass" or c.delta != 0 for c in judged):
+    judged = [check for check in checks if check.lane == "exact" and check.status != "skip"]
+    if any(check.status != "pass" or check.delta != 0 for check in judged):
         return ""
-    return "Learns the same: batches, losses, gradients and updates are identical."
+    return LEARNS_THE_SAME if {check.name for check in judged} >= NAMED_STAGES else ""
 
 
 def _pass_line(checks: Sequence[Check]) -> str:
@@ -183,4 +184,6 @@ def _pass_line(checks: Sequence[Check]) -> str:
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
     plural = "" if len(warned) == 1 else "s"
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
-    return f"Pass: nothing got worse{speed}{tail}."
+    same = _learning_unchanged(checks).rstrip(".")
+    healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"
+    return f"Pass: {healthy}{speed}{tail}."

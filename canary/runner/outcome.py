@@ -58,7 +58,8 @@ def outcome_text(record: RunRecord) -> str:
     if loss := end_loss_words(record):
         lines.append(f"  loss        {loss}, {stability.nan_steps} NaN, {stability.inf_steps} Inf")
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
-    lines += _line("metrics", [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()])
+    shown = [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()]
+    lines += _line("metrics", [*shown[:-1], f"{shown[-1]} (means after warm-up)"] if shown else [])
     if time_.count and time_.mean > 0:
         shares = sorted(shown_phases(record.phases).items(), key=lambda item: -item[1])
         lines.append(f"  phases      {'  '.join(share_words(shares, time_.mean))}")

@@ -206,7 +206,7 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
     ("arguments", "line"),
     [
         (("canary.yaml", "--base", "nowhere"), "no commit 'nowhere'"),
-        (("missing.yaml", "--base", "HEAD"), "missing.yaml is not in base"),
+        (("missing.yaml", "--base", "HEAD"), "no config at missing.yaml"),
         (("canary.yaml",), "nothing to compare: both sides have the same config and commit"),
         (
             ("canary.yaml", "--base", "HEAD", "--pairs", "few"),

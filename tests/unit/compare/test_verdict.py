@@ -241,6 +241,17 @@ def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str)
     assert compare_to_baseline(once, STORED).verdict == "error"
 
 
+def test_a_command_that_crashed_before_its_trainer_is_known_is_compared_with_its_baseline() -> None:
+    """Its config still says `exec`; the completed runs say which trainer the command uses."""
+    crashes = [
+        altered(crashed(record(number)), "config", "training_type", to="exec")
+        for number in (100, 101)
+    ]
+    found = compare_to_baseline(crashes, STORED)
+    assert found.verdict == "regression"
+    assert "it broke" in found.first_line
+
+
 def test_a_crash_twice_proves_nothing_beside_a_run_that_completed() -> None:
     side = [crashed(record(100)), crashed(record(101)), record(102)]
     assert compare_to_baseline(side, STORED).verdict == "error"

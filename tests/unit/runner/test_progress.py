@@ -115,7 +115,7 @@ def test_an_online_training_is_told_in_stages_with_utilisation_and_metrics() -> 
         "  throughput  8.0 samples/s, 100 tokens/s, 2,000 completion tokens/s",
         "  utilisation CPU 75% of 2 cores, 1500.0 ms of CPU per step, GPU 87%, "
         "GIL contention at most 10%",
-        "  metrics     reward 0.51, KL 0.0134, clipped 0.02",
+        "  metrics     reward 0.51, KL 0.0134, clipped 0.02 (means after warm-up)",
         "  phases      rollout 40%  update 39%  reward 10%  reference 8%  advantage 2%  data 1%",
     ):
         assert line in text.splitlines(), text
