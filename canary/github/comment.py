@@ -29,6 +29,9 @@ LONGEST_NAME = 60
 """Characters of a canary's name in the headline."""
 LIMIT = 60_000
 """Characters of a comment; GitHub refuses more than 65,536."""
+FIRST_LINE = 300
+"""Characters of the first line of a section that does not fit."""
+OMITTED = "(omitted for length; the full report is in the run's artifacts)"
 BEGIN = re.compile(
     r"<!-- rlhf-canary:section (?:(?P<fields>\{[^\n]{1,900}\})|"
     r"(?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
@@ -161,16 +164,18 @@ def has_sections(body: str, wanted: Sequence[Section]) -> bool:
 
 
 def _body(sections: Sequence[Section]) -> str:
+    """Return the comment: sections that do not fit keep their first line, or else only their mark."""
     marked = [section.marked for section in sections]
     headline = f"{_headline(sections)}\n\n" if len(sections) > 1 else ""
     body = f"{MARKER}\n{headline}" + "\n".join(marked)
-    while len(body) > LIMIT and len(marked) > 1:
-        longest = max(range(len(marked)), key=lambda place: len(marked[place]))
-        short = sections[longest]
-        first = short.text.strip().split("\n", 1)[0]
-        left_out = f"{first}\n\n(omitted for length; the full report is in the run's artifacts)"
-        marked[longest] = short.model_copy(update={"text": left_out}).marked
-        body = f"{MARKER}\n{headline}" + "\n".join(marked)
+    for most in (FIRST_LINE, 0) if len(sections) > 1 else ():
+        for place in sorted(range(len(marked)), key=lambda place: -len(marked[place])):
+            if len(body) <= LIMIT:
+                return body
+            first = sections[place].text.strip().split("\n", 1)[0][:most]
+            left_out = f"{first}\n\n{OMITTED}".strip()
+            marked[place] = sections[place].model_copy(update={"text": left_out}).marked
+            body = f"{MARKER}\n{headline}" + "\n".join(marked)
     return body
 
 

@@ -111,7 +111,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.communicate()
 
 
-FILTER_QUERY = ("--includes", "--null", "--name-only", "--get-regexp", r"^filter\.")
+FILTER_QUERY = (
+    *("--includes", "--show-scope", "--null", "--name-only"),
+    *("--get-regexp", r"^filter\."),
+)
 
 
 class Unread(Exception):
@@ -156,15 +159,14 @@ def _failed(done: Ended) -> Unread:
 
 def _filters_off(folder: Path, timeout_s: float) -> list[str]:
     """Return settings that empty the filters in the repository's configuration."""
-    found: set[str] = set()
-    for scope in ("--local", "--worktree"):
-        done = _run(folder, timeout_s, "config", scope, *FILTER_QUERY)
-        # Code 1: no filter is set. Most repositories lack the second scope.
-        if scope == "--local" and done.code not in (0, 1):
-            raise _failed(done)
-        if done.code == 0:
-            found |= set(done.out.decode("utf-8", "replace").split("\0"))
-    keys = sorted(key for key in found if key)
+    # All scopes at once, as the command that follows reads them: a condition of an include in one
+    # file can hold because of another file.
+    done = _run(folder, timeout_s, "config", *FILTER_QUERY)
+    if done.code not in (0, 1):  # 1: no filter is set.
+        raise _failed(done)
+    scopes, names = (os.fsdecode(done.out).split("\0")[start::2] for start in (0, 1))
+    found = zip(scopes, names, strict=False)
+    keys = sorted({key for scope, key in found if scope in ("local", "worktree")})
     if any("=" in key for key in keys):
         raise Unread("the repository's configuration has a filter with '=' in its name")
     return [f"{key}={'false' if key.endswith('.required') else ''}" for key in keys]

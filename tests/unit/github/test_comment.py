@@ -224,6 +224,15 @@ def test_a_comment_of_many_long_canaries_keeps_every_first_line() -> None:
     assert len(parse(text)) == 12
 
 
+@pytest.mark.parametrize("count", [8, 90])
+def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count: int) -> None:
+    long = replace(comparison("regression"), first_line="&" * 10_000)
+    text = body({f"canary-{place}": long for place in range(count)}, source())
+    assert text is not None
+    assert len(text) <= LIMIT
+    assert len(parse(text)) == count
+
+
 def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
     text: str | None = ""
     for place in range(4):

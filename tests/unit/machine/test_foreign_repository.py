@@ -17,6 +17,7 @@ from canary.cli import main
 from canary.errors import CanaryError
 from canary.gate.init import default_branch, require_root
 from canary.machine.environment import git_state
+from canary.machine.git import read_git
 from canary.record import jsonio
 from tests.unit.comparing import record
 
@@ -231,3 +232,38 @@ def test_a_change_is_told_between_commits_and_to_the_files(tmp_path: Path) -> No
     assert "+x = 3" in diff_between(tmp_path, base, head, dirty=True)
     assert "+x = 3" in diff_between(tmp_path, head, head, dirty=True)
     assert git_state(tmp_path)["changed_files"] == 1
+
+
+HIDDEN = {
+    "a condition that another file meets": (
+        b"evil",
+        {
+            "config": b"[extensions]\n\tworktreeConfig = true\n"
+            b'[includeIf "hasconfig:remote.*.url:https://x/**"]\n\tpath = more\n',
+            "config.worktree": b'[remote "o"]\n\turl = https://x/y\n',
+            "more": b'[filter "evil"]\n\tclean = PROGRAM\n',
+        },
+    ),
+    "a name that is not UTF-8": (
+        b"ev\xffil",
+        {"config": b'[filter "ev\xffil"]\n\tclean = PROGRAM\n'},
+    ),
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_filter_that_hides_in_the_configuration_does_not_run(hidden: str, tmp_path: Path) -> None:
+    root, planter = tmp_path / "repository", Planter(tmp_path)
+    begun(root)
+    written(root, "one")
+    name, files = HIDDEN[hidden]
+    (root / ".gitattributes").write_bytes(b"* filter=" + name + b"\n")
+    program = planter.program("filter").encode()
+    for file, text in files.items():
+        with (root / ".git" / file).open("ab") as stream:
+            stream.write(text.replace(b"PROGRAM", program))
+    (root / "train.py").write_text("two")
+    assert "+two" in read_git(
+        root, "diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", files=True
+    )
+    assert not list(planter.ran.iterdir())
