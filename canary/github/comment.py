@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from canary.baseline.comparability import slug
 from canary.compare.report import Verdict
@@ -106,7 +106,7 @@ def _read(mark: re.Match[str]) -> Section | None:
                 "key": mark["key"] or "",
             }
         )
-    except ValidationError:
+    except ValueError:
         return None
 
 
@@ -164,7 +164,7 @@ def has_sections(body: str, wanted: Sequence[Section]) -> bool:
 
 
 def _body(sections: Sequence[Section]) -> str:
-    """Return the comment: sections that do not fit keep their first line, or else only their mark."""
+    """Return the comment; sections that do not fit keep their first line, or only their mark."""
     marked = [section.marked for section in sections]
     headline = f"{_headline(sections)}\n\n" if len(sections) > 1 else ""
     body = f"{MARKER}\n{headline}" + "\n".join(marked)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 50
 """Levels of an untrusted document; our records have 8."""
+MOST_DIGITS = 300
 MOST_KEYS = 5_000
 """In one mapping; the largest models have some hundreds of operators and layers."""
 MOST_ITEMS = 100_000
@@ -72,11 +73,20 @@ def _refuse(name: str) -> float:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse strict JSON. A bare NaN or Infinity, or nesting too deep, raises ValueError."""
+    """Parse strict JSON.
+
+    A bare NaN or Infinity, an integer beyond any float, or nesting too deep raises ValueError.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("nests too deep") from error
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"holds a number of more than {MOST_DIGITS} digits")
+    return int(digits)
 
 
 def check_bounds(document: Any) -> None:

@@ -11,7 +11,7 @@ from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
-from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
+from canary.github.comment import END, LIMIT, MARKER, has_sections, merged, parse, sections_of
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
@@ -231,6 +231,11 @@ def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count:
     assert text is not None
     assert len(text) <= LIMIT
     assert len(parse(text)) == count
+
+
+def test_a_mark_of_before_with_a_number_without_end_is_no_mark() -> None:
+    old = f"<!-- rlhf-canary:section sft {'a' * 40} {'9' * 5000}.1 pass -->\ntext\n{END}"
+    assert parse(f"{MARKER}\n{old}") == []
 
 
 def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
