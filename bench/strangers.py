@@ -1,4 +1,4 @@
-"""Users' scripts, alone and through `canary exec`: `python -m bench.strangers`.
+"""Scripts written like public ones, alone and in `canary exec`: `python -m bench.strangers`.
 
 The scripts and the expected results (`expected.json`, written before the first run) are in
 `tests/integration/exec/strange`. Each script runs bare and watched, in separate folders; both must

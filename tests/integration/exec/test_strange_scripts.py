@@ -1,4 +1,4 @@
-"""Scripts as strangers write them, through `canary exec`: a few; `bench/strangers.py` runs all."""
+"""Scripts written like public ones, through `canary exec`: a few; `bench/strangers.py` runs all."""
 
 from __future__ import annotations
 
