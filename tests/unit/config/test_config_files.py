@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from pathlib import Path
 
 import jsonschema
@@ -112,8 +114,15 @@ def test_every_sample_loads_fits_the_schema_and_reads_back_resolved(
 
 
 def test_samples_exist_for_every_trainer_and_tier_with_and_without_lora() -> None:
+    """`UPDATE_GOLDEN=1` writes them, but those for the hub."""
     names = {str(path.relative_to(ROOT / "configs")) for path in SAMPLES}
     local = {f"{kind}_{length}.yaml" for kind in TRAINING_TYPES for length in LENGTHS}
+    if os.environ.get("UPDATE_GOLDEN"):
+        for kind, length in itertools.product(TRAINING_TYPES, LENGTHS):
+            *lora, tier = length.split("_")
+            path = ROOT / "configs" / f"{kind}_{length}.yaml"
+            path.write_text(sample_yaml(kind, tier, lora=bool(lora)))
+        return
     hub = {f"hub/{kind}_{length}.yaml" for kind in ("sft", "dpo") for length in HUB_LENGTHS}
     assert names == local | hub | OWN
 
