@@ -244,9 +244,9 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
         if verdict is not None:
             lines.append((f"guard {words}", f"{state_word(verdict)}: {verdict_words(verdict)}"))
     if guarded.blamed:
-        lines.append(("unsafe because of", ", ".join(guarded.blamed)))
+        lines.append(("cause", ", ".join(guarded.blamed)))
     elif guarded.note:
-        lines.append(("unsafe because of", guarded.note))
+        lines.append(("cause", guarded.note))
     return lines
 
 
