@@ -11,12 +11,21 @@ from typing import Any
 from canary.record.summary import MIN_STEPS, more_steps
 from canary.record.types import RunRecord
 
+ENDINGS = {
+    "failed": "failed",
+    "oom": "ran out of memory",
+    "timeout": "exceeded its time limit",
+    "interrupted": "was interrupted",
+}
+"""By status of a run that did not complete."""
+
 
 def usable(record: RunRecord) -> str:
     """Return why a record cannot be judged, or an empty text."""
     where = f"run {record.run_id}"
     if record.status != "completed":
-        return f"{where} did not complete ({record.status}): {how_it_ended(record)}"
+        ending = ENDINGS.get(record.status, "did not complete")
+        return f"{where} {ending}: {how_it_ended(record)}"
     times = record.perf.step_time
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)

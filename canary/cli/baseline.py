@@ -74,7 +74,7 @@ def baseline_history(
     branch: Branch = BRANCH,
     canary: Canary = None,
 ) -> None:
-    """List every run with commit, verdict, step time, memory and period."""
+    """List every run: commit, verdict, step time, memory, period."""
     from canary.baseline.verbs import show_text
     from canary.report.lines import terminal_width, wrapped
 
@@ -105,7 +105,7 @@ def baseline_prune(
         ),
     ] = None,
 ) -> None:
-    """Remove the oldest runs, except the first three of the current period (for drift)."""
+    """Remove the oldest runs. The first three of the current period stay, to measure drift."""
     from canary.baseline.verbs import prune_branch_text, prune_text
     from canary.errors import UsageError
 
@@ -173,7 +173,7 @@ def baseline_bootstrap(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run the canary several times and push all runs to the baseline branch."""
+    """Run the canary several times and push all runs to the branch."""
     from canary.campaign.bootstrap import Bootstrap, bootstrap
     from canary.config.load import load_config
     from canary.runner.display.progress import listener_for

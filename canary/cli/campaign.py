@@ -75,7 +75,7 @@ def ab(
     quiet: NoProgress = False,
     verbose: AllChecks = False,
 ) -> None:
-    """Run two commits or two configs alternately and compare them."""
+    """Run two commits or configs alternately and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
     from canary.campaign.noise_model import named_noise, noise_branch
     from canary.report.render import check_format, deliver, written
@@ -160,7 +160,7 @@ def demo(
     ] = Path("canary_output"),
     verbose: AllChecks = False,
 ) -> None:
-    """Show that a healthy change passes and that a silent fault is caught."""
+    """Show that a healthy change passes and a silent fault fails."""
     from canary.campaign.demo import demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.render import render, written
@@ -196,7 +196,7 @@ def ladder(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Time one job at four levels of speed, or find the switches that make your config faster."""
+    """Time one job at four speed levels, or find faster settings."""
     from canary.ladder.advise import run_advise
     from canary.ladder.advise_view import advice_text
     from canary.ladder.ladder import LadderRequest, run_ladder

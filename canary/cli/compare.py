@@ -74,7 +74,7 @@ def explain(
     output: Output = None,
     verbose: Verbose = False,
 ) -> None:
-    """Explain what changed between two sides, why, and what to do about it."""
+    """Explain what changed, why, and what to do about it."""
     from canary.compare.paths import compared_paths
     from canary.report.lines import terminal_width
     from canary.report.render import printed

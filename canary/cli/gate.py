@@ -65,7 +65,7 @@ def _world(settings: ReportSettings) -> World:
 
 @gate_app.command("setup")
 def gate_setup(verbose: Verbose = False) -> None:
-    """Run the repository's setup, with network access, before the canary."""
+    """Run the repository's setup. It has network access."""
     from canary.gate.inputs import TrainSettings
     from canary.gate.run_job import told
     from canary.gate.workspace import set_up
@@ -90,7 +90,7 @@ def gate_run(verbose: Verbose = False) -> None:
 
 @gate_app.command("all")
 def gate_all(verbose: Verbose = False) -> None:
-    """Set the pending status, train and report in one process; only for trusted authors."""
+    """Do all jobs in one process. Only for trusted authors."""
     from canary.gate.inputs import ReportSettings, TrainSettings
     from canary.gate.single_job import whole
 
@@ -117,7 +117,7 @@ def gate_pending(verbose: Verbose = False) -> None:
 
 @gate_app.command("report")
 def gate_report(verbose: Verbose = False) -> None:
-    """Compare the records, comment, set the status and update the baseline."""
+    """Compare, comment, set the status, update the baseline."""
     from canary.gate.inputs import ReportSettings
     from canary.gate.report_job import answer
 

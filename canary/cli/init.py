@@ -65,7 +65,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
 ) -> None:
-    """Write the workflows that gate pull requests, and say what they need."""
+    """Write the workflows that gate pull requests. Then print the next steps."""
     from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
     from canary.gate.workflows import checked
 

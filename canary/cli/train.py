@@ -33,7 +33,12 @@ def run(
     ] = "canary",
     rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As for torchrun.")] = "c10d",
     stop_on: StopOn = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the run folder.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "-q", "--quiet", help="Show no progress; print only the run folder and errors."
+        ),
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a canary and write its record."""
@@ -63,9 +68,7 @@ def run(
 
 
 def exec_(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="Your training command.")
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Your training command.")],
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the canary and of its run folders.")
     ] = None,
@@ -88,10 +91,12 @@ def exec_(
     ] = None,
     set_: Set = None,
     stop_on: StopOn = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Show no progress; print only errors.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Watch your training command, unmodified, and write a record of it."""
+    """Run your training command, unmodified, and record it."""
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, run_command
 

@@ -64,7 +64,9 @@ def _root(
 
 
 app.command()(run)
-app.command("exec", context_settings={"allow_interspersed_args": False})(exec_)
+app.command(
+    "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
+)(exec_)
 app.command()(compare)
 app.command()(explain)
 app.command()(ab)
@@ -92,7 +94,7 @@ def save_baseline(
 
 @app.command()
 def env() -> None:
-    """Show this machine as a record describes it: hardware, packages, variables."""
+    """Show this machine: its hardware, packages and variables."""
     from canary.machine.environment import environment_lines, fingerprint
 
     for name, value in environment_lines(fingerprint()):

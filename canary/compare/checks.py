@@ -90,7 +90,7 @@ _TABLE = (
         lane="trend",
     ),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
-    _times("step_time_spread", "scatter of step times across launches"),
+    _times("step_time_spread", "spread of step times across launches"),
     CheckType(
         "gpu_utilization",
         "GPU utilisation",

@@ -39,7 +39,7 @@ from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
-NO_DIFFERENCE = "the probe found no difference from the baseline in what both sides recorded"
+NO_DIFFERENCE = "the exact signals that both sides recorded are equal"
 
 
 def load_metrics(path: Path | str) -> RunRecord:

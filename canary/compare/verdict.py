@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, Change
 from canary.compare.exact.changes import shown
-from canary.compare.exact.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 LEARNS_THE_SAME = "Learns the same: batches, losses, gradients and updates are identical."
@@ -69,8 +69,8 @@ def first_line(
         return _changed_line(checks, config, environment, accepted)
     if verdict == "no-baseline":
         return (
-            f"No baseline yet: {history} of {MIN_HISTORY} runs recorded; gating starts after "
-            f"{MIN_HISTORY}."
+            f"No baseline yet: {history} of {MIN_HISTORY} runs are stored. Store "
+            f"{MIN_HISTORY - history} more of the default branch."
         )
     if verdict == "inconclusive":
         return _inconclusive_line(checks)
@@ -114,24 +114,21 @@ def _changed_line(
     environment: Sequence[KeyChange],
     accepted: str | None,
 ) -> str:
-    causes = [
-        f"{change.key} {shown(change.baseline)} -> {shown(change.current)}"
-        for change in (*config, *environment)
-        if not change.cosmetic
-    ]
-    words = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
-    moved = next((c for c in checks if c.status == "changed" and c.name in LEARNED_STAGES), None)
-    worse = [c.message for c in checks if c.status == "changed" and _accepted_with(c)]
-    outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
-    said = [f"{moved.name} differs first: {moved.message}"] if moved else []
-    if outcome is not None and outcome is not moved:
-        said.append(outcome.message)
-    said += worse
-    what = f" ({'; '.join(said)})" if said else ""
-    verb = "changes" if len(causes) == 1 else "change"
-    if accepted:
-        return f"Changed and accepted ({accepted}): {words} {verb} what is learned{what}."
-    return f"Changed, needs acceptance: {words} {verb} what is learned{what}."
+    causes = [change for change in (*config, *environment) if not change.cosmetic]
+    keys = ", ".join(change.key for change in causes[:3])
+    keys += f" and {len(causes) - 3} more" if len(causes) > 3 else ""
+    if len(causes) == 1:
+        keys = f"{keys} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
+    changed = [check for check in checks if check.status == "changed"]
+    moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
+    worse = [check for check in changed if _accepted_with(check)]
+    lead = moved or worse[0]
+    words = f"{lead.name} differs first: {lead.message}" if moved else lead.message
+    others = [check.message for check in worse if check is not lead]
+    also = f" Also worse: {others[0]}" if others else ""
+    also += f" ({len(others) - 1} more)." if others[1:] else "." if others else ""
+    start = f"Changed and accepted ({accepted})" if accepted else "Changed, needs acceptance"
+    return f"{start}: {words}.{also} Changed: {keys}."
 
 
 def _inconclusive_line(checks: Sequence[Check]) -> str:

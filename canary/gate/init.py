@@ -219,14 +219,18 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     if written.nightly is not None:
         steps.append(f"Set max_steps in {written.nightly}, higher than on pull requests.")
     steps.append(
-        "Replace rlhf-canary/rlhf-canary@v1 with the commit SHA of a release: a tag can move."
+        "Replace rlhf-canary/rlhf-canary@v1 with a commit SHA of the RLHF Canary repository. No"
+        " release exists yet."
     )
     if answers.runner == "container" and not answers.image:
-        steps.append("Replace the image of zeros with the line in image.txt of that release.")
+        steps.append(
+            "Replace the image of zeros. Until a release exists, build an image (docs/image.md of"
+            " the RLHF Canary repository)."
+        )
     if answers.runner == "docker" and not answers.image:
         steps.append(
-            "Until a release exists, build an image (docs/image.md). Set it by digest, as `image:`"
-            " in the run steps or with canary init --image."
+            "Until a release exists, build an image (docs/image.md of the RLHF Canary repository)."
+            " Set it by digest, as `image:` in the run steps or with canary init --image."
         )
     if answers.model_cache:
         steps.append(
@@ -238,7 +242,7 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
             "A fork's author can replace the workflow file and run any command on your GPU runner."
             " In Settings > Actions > General, require approval for all external contributors."
             " Read changes of .github before you approve. Use runners that serve only one job"
-            " (docs/security.md)."
+            " (docs/security.md of the RLHF Canary repository)."
         )
     steps.append("Commit everything to the default branch: GitHub starts the workflows from there.")
     if answers.compare == "baseline":

@@ -127,7 +127,4 @@ def _why(one: Advised) -> str:
 
 def _together(advice: Advice) -> str:
     base = advice.base
-    speed = "" if base is None else f"Your config: {significant(base.samples_per_s, 3)} samples/s."
-    if advice.together is not None and advice.together.gain is not None:
-        speed += f" With all advised settings: {speed_words(advice.together.gain)}."
-    return speed.strip()
+    return "" if base is None else f"Your config: {significant(base.samples_per_s, 3)} samples/s."

@@ -43,25 +43,25 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def state_word(verdict: Verdict) -> str:
-    """Return `holds`, `BROKEN` or `not run`."""
+    """Return `holds`, `UNSAFE` or `not run`."""
     if not verdict.ran:
         return "not run"
-    return "holds" if verdict.holds else "BROKEN"
+    return "holds" if verdict.holds else "UNSAFE"
 
 
 def _compared(verdict: Verdict) -> str:
     if verdict.problem:
         return verdict.problem
     if first := verdict.first:
-        limit = f"limit {first.tolerance:.0e} in {verdict.rounding}"
-        return f"{first.words} (difference {first.relative:.1e}, {limit})"
+        tolerance = f"tolerance {first.tolerance:.0e} in {verdict.rounding}"
+        return f"{first.words} (difference {first.relative:.1e}, {tolerance})"
     if verdict.worst is None:
         return "nothing to compare"
     signals = f"{verdict.signals} signals over {verdict.steps} steps"
     if verdict.worst.relative == 0:
         return f"{signals} are equal bit for bit"
-    sizes = f"difference {verdict.worst.relative:.1e}, limit {verdict.worst.tolerance:.0e}"
-    return f"{signals}; closest to its limit: {verdict.worst.signal} ({sizes})"
+    sizes = f"difference {verdict.worst.relative:.1e}, tolerance {verdict.worst.tolerance:.0e}"
+    return f"{signals}; closest to its tolerance: {verdict.worst.signal} ({sizes})"
 
 
 def answer(ladder: Ladder) -> str:

@@ -31,14 +31,14 @@ HEADINGS = (
     "tokens/s",
     "step",
     "GPU",
-    "CPU of one core",
+    "CPU (% of one core)",
     "memory",
     "GIL",
     "speed-up",
     "step up",
     "guard",
 )
-LEAST = ("GIL", "CPU of one core", "GPU", "memory", "tokens/s")
+LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
 Cells = tuple[str, ...]
 
@@ -91,15 +91,17 @@ def report_text(
     check_format(form)
     if form == "json":
         return jsonio.dumps(document, indent=1) + "\n"
+    intervals = any("x [" in cell for row in view.rows for cell in row)
     if form == "markdown":
         template = environment().get_template(f"{name}.md.jinja")
-        return tidy(template.render(view=view, headings=headings))
+        return tidy(template.render(view=view, headings=headings, intervals=intervals))
 
     def aligned(headings: Cells, rows: Sequence[Cells], indent: int = 0) -> list[str]:
         return figures(headings, rows, width and width - indent, LEAST)
 
     template = environment().get_template(f"{name}.txt.jinja")
-    return wrapped(tidy(template.render(aligned=aligned, view=view, headings=headings)), width)
+    text = template.render(aligned=aligned, view=view, headings=headings, intervals=intervals)
+    return wrapped(tidy(text), width)
 
 
 def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
@@ -144,7 +146,7 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
         ),
         answer=answer(ladder),
         rows=(*map(_row, ladder.levels), *_trl_row(ladder)),
-        phase_headings=("ms per step", *names),
+        phase_headings=("ms per step", *map(_phase_word, names)),
         phases=tuple(
             (name, *(_ms(figures.phases.get(phase)) for phase in names))
             for name, figures in shown
@@ -175,6 +177,10 @@ def figure_cells(figures: Figures | None) -> Cells:
     )
 
 
+def _phase_word(phase: str) -> str:
+    return "rollout" if phase == "generation" else phase
+
+
 def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
@@ -203,15 +209,15 @@ def _lines(
 ) -> list[tuple[str, str]]:
     lines = []
     start = next((one for one in levels if one.level == level.step_over), below)
-    if start.bottleneck:
-        lines.append((f"{start.level} bottleneck", start.bottleneck))
-    if level.problem:
-        lines.append(("no speed-up", level.problem))
     if start is not below:
         between = levels[levels.index(start) + 1 : levels.index(level)]
         names = " and ".join(one.level for one in between)
-        what = f"{start.level}; it includes the switches of {names} that are still on"
+        what = f"{start.level}, the last safe level; includes switches of {names} that are still on"
         lines.append(("step up from", what))
+    if start.bottleneck:
+        lines.append((f"bottleneck of {start.level}", start.bottleneck))
+    if level.problem:
+        lines.append(("no speed-up", level.problem))
     ratios = (("speed-up", level.cumulative), ("step up", level.step_up))
     lines += [
         (name, "no sure gain: the interval includes 1")
@@ -238,9 +244,9 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
         if verdict is not None:
             lines.append((f"guard {words}", f"{state_word(verdict)}: {verdict_words(verdict)}"))
     if guarded.blamed:
-        lines.append(("broken by", ", ".join(guarded.blamed)))
+        lines.append(("cause", ", ".join(guarded.blamed)))
     elif guarded.note:
-        lines.append(("broken by", guarded.note))
+        lines.append(("cause", guarded.note))
     return lines
 
 

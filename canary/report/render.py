@@ -73,6 +73,7 @@ LEGEND = {
     "change": "~ within the noise",
     "limit": "limit: how much a check allows",
     "detectable": "detectable: the smallest change that 4 of 5 comparisons would find",
+    "status": "status: ok = pass, ? = undecided",
 }
 """Explanations of columns, by heading."""
 INDENT = "  "

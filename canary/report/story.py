@@ -16,7 +16,7 @@ from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import INDENT, check_format, environment, tidy
-from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
+from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, compared, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
@@ -58,7 +58,6 @@ def story_of(
 ) -> Story:
     """Return the story of a comparison of these records."""
     view = view_of(found)
-    noisy = _noisy(found)
     return on_lines(
         Story(
             first_line=found.first_line,
@@ -67,9 +66,18 @@ def story_of(
             suspects=view.suspects,
             chain=view.chain,
             actions=view.suspects[0].actions if view.suspects else (),
-            metrics=(*_summary(found, noisy), *_phases(found, current, baseline, noisy)),
+            metrics=tuple(_metrics(found, current, baseline)),
         )
     )
+
+
+def _metrics(
+    found: Comparison, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
+) -> Iterator[MetricRow]:
+    if compared(found):
+        noisy = _noisy(found)
+        yield from _summary(found, noisy)
+        yield from _phases(found, current, baseline, noisy)
 
 
 def _failures(found: Comparison) -> Iterator[str]:

@@ -126,7 +126,7 @@ def view_of(found: Comparison) -> View:
         bare=found.verdict == "error" and not (found.baseline.run_ids or found.current.run_ids),
         baseline=side_words(found.baseline),
         current=side_words(found.current),
-        summary=_summary(found.baseline, found.current),
+        summary=_summary(found.baseline, found.current) if compared(found) else (),
         rows=with_status("fail", "changed", "warn", "inconclusive", "pass"),
         skipped=tuple(
             rows[id(check)]
@@ -146,6 +146,11 @@ def view_of(found: Comparison) -> View:
         notes=found.notes,
         noise=_noise(found.checks),
     )
+
+
+def compared(found: Comparison) -> bool:
+    """Return whether the sides were compared; an error without suspects says that they were not."""
+    return found.verdict != "error" or bool(found.diagnosis.suspects)
 
 
 def _suspect(suspect: Suspect) -> SuspectRow:

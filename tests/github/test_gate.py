@@ -50,7 +50,7 @@ def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> Non
     head = git(house.work, "rev-parse", "main")
     assert house.status(head) == (
         "success",
-        "No baseline yet: 2 of 3 runs recorded; gating starts after 3.",
+        "No baseline yet: 2 of 3 runs are stored. Store 1 more of the default branch.",
     )
 
 

@@ -18,7 +18,7 @@ from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
-CPU = Machine("Some CPU", 2, (), "no GPU: nothing is there", {"torch": "2.13.0"}, False)
+CPU = Machine("Some CPU", 2, (), "no GPU: none is visible", {"torch": "2.13.0"}, False)
 GPUS = Machine(
     "Some CPU",
     16,

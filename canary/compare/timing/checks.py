@@ -253,7 +253,7 @@ def _tokens_per_sec(
     change = percent(-drop)
     why = f"derived from {CHECKS[name].title} and token counts"
     if status == source.status == "inconclusive":
-        why = f"undecided because the {CHECKS[name].title} is"
+        why = f"undecided, because {CHECKS[name].title} is undecided"
     return replace(
         check_of("tokens_per_sec", status, f"tokens per second {signed_percent(change)}, {why}"),
         baseline=before,

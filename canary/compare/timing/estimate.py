@@ -81,7 +81,7 @@ def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
     for group in filter(len, (first, second)):
         mean = statistics.fmean(group)
         squares += sum((value - mean) ** 2 for value in group)
-    return Spread(math.sqrt(squares / df), df, "the runs compared")
+    return Spread(math.sqrt(squares / df), df, "measured in these runs")
 
 
 def larger(sample: Spread | None, model: Spread | None, floor: float) -> Spread | None:

@@ -80,7 +80,7 @@ PRIORS: dict[str, float] = {
 """Assumed spread of one launch if fewer than two degrees of freedom were measured; wide on purpose.
 Two launches differ by 0.5% on a quiet GPU, 5% on a shared one, and 10 to 50% on a loaded CPU. CPU
 time differs by 5 to 20%, or twice as much if another guest of the host is busy."""
-PRIOR_SOURCE = "an assumed spread, wide on purpose"
+PRIOR_SOURCE = "assumed, because it was not measured; therefore wide"
 
 ADAPTIVE_LEAST = 0.02
 MIN_DF = 2
@@ -214,7 +214,7 @@ def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: 
     if is_paired:
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
         model = noise.pair_spread(samples.metric) if noise else None
-        of_pairs = spread_of(differences, "the pairs compared")
+        of_pairs = spread_of(differences, "measured in these pairs")
         if model is not None or len(differences) >= PAIRS_ALONE:
             spread = larger(of_pairs, model, math.sqrt(2) * floor)
             assert spread is not None

@@ -90,7 +90,7 @@ def test_a_run_that_fails_ends_the_calibration(tmp_path: Path) -> None:
     path = write_config(tmp_path, settings("sft", timeout=1))
     finished = canary("calibrate", str(path), "-n", "4", "--output-dir", str(tmp_path / "runs"))
     assert finished.code == 4
-    assert "did not complete (timeout)" in finished.err.splitlines()[-1]
+    assert "exceeded its time limit" in finished.err.splitlines()[-1]
     assert finished.out == ""
 
 

@@ -134,7 +134,7 @@ def test_a_learning_rate_of_the_command_line_is_told_once_and_is_the_cause() -> 
     )
     found = compare_to_baseline(after, before, gates=())
     assert found.verdict == "changed"
-    assert "--learning_rate 1e-4 -> 2e-4 changes what is learned" in found.first_line
+    assert "Changed: --learning_rate 1e-4 -> 2e-4." in found.first_line
     assert [c.key for c in found.config_changes] == ["--learning_rate"]
     suspect = found.diagnosis.suspects[0]
     assert str(suspect.category) == "optimizer"

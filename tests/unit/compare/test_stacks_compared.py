@@ -35,8 +35,7 @@ def test_an_upgrade_that_changes_the_loss_needs_acceptance(upgrade: Comparison) 
 
 def test_the_first_line_names_the_package_and_what_moved_first(upgrade: Comparison) -> None:
     line = upgrade.first_line
-    assert "packages.transformers 4.57.6 -> 5.23.0" in line
-    assert "packages.trl 0.29.1 -> 1.0.0" in line
+    assert "Changed: packages.transformers, packages.trl" in line
     assert "first_loss differs first: loss 8.20831 -> 8.44452" in line
 
 

@@ -156,13 +156,16 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     [
         (verdict_pass, "Pass: nothing got worse; median step time +0.0%, at most +"),
         (verdict_regression, "Regression: median step time +100.0% (limit 10%), more"),
-        (verdict_changed, "Changed, needs acceptance: learning_rate 0.0005 -> 0.001 changes"),
-        (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
+        (verdict_changed, "Changed, needs acceptance: first_loss differs first: "),
+        (verdict_accepted, "Changed and accepted (as planned): first_loss differs first: "),
         (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
-        (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
+        (
+            verdict_no_baseline,
+            "No baseline yet: 2 of 3 runs are stored. Store 1 more of the default branch.",
+        ),
         (
             verdict_error,
-            "Error: run run-00100 did not complete (failed): it broke, after step 100.",
+            "Error: run run-00100 failed: it broke, after step 100.",
         ),
     ],
 )

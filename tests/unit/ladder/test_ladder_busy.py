@@ -87,10 +87,10 @@ def test_every_form_gives_one_reason_for_what_is_left_out() -> None:
     decided = {one["decided"] for one in tried if one["switch"] == "micro-batch"}
     assert decided == {True, False}
     for one in tried:
-        assert f"tried                {one['words']}\n" in text
+        assert f"{'tried':<22}  {one['words']}\n" in text
     for level in levels:
         for one in level["skipped"]:
-            assert f"skipped              {one['switch']}: {one['reason']}\n" in text
+            assert f"{'skipped':<22}  {one['switch']}: {one['reason']}\n" in text
         names = {one["switch"] for one in level["tried"]}
         assert not names & {one["switch"] for one in level["skipped"]}
 

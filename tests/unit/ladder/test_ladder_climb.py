@@ -342,7 +342,7 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     assert found.trl.share is None
     assert found.trl.undecided == "the interval of trl's ratio includes 1"
     text = ladder_text(found, "text")
-    assert "speed-up             no sure gain: the interval includes 1" in text
+    assert "speed-up                no sure gain: the interval includes 1" in text
     assert "is undecided: the interval of trl's ratio includes 1." in text
 
 

@@ -47,7 +47,7 @@ def test_the_first_signal_out_of_tolerance_is_named_with_both_values() -> None:
     found = compare(exact(), level, "sft", "float32")
     assert found.first is not None
     assert found.first.words == "loss 0.6 -> 0.61 at step 2"
-    assert "limit 1e-05 in float32" in verdict_words(found)
+    assert "tolerance 1e-05 in float32" in verdict_words(found)
 
 
 def test_metrics_of_the_trainer_are_guarded_too() -> None:
@@ -92,7 +92,8 @@ def test_a_baseline_without_losses_guards_nothing_and_says_so() -> None:
 def test_a_guard_that_holds_says_how_near_it_was() -> None:
     near = compare(exact(), moved(2, 5e-6), "sft", "float32")
     assert verdict_words(near) == (
-        "2 signals over 3 steps; closest to its limit: loss (difference 5.0e-06, limit 1e-05)"
+        "2 signals over 3 steps; closest to its tolerance: loss "
+        "(difference 5.0e-06, tolerance 1e-05)"
     )
     assert verdict_words(compare(exact(), exact(), "sft", "float32")) == (
         "2 signals over 3 steps are equal bit for bit"

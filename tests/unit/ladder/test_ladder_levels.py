@@ -105,7 +105,7 @@ def test_what_a_cpu_lacks_is_said() -> None:
         "liger kernels",
         "one rank per device",
     }
-    assert "nothing is there" in str(reasons["flash attention"])
+    assert "none is visible" in str(reasons["flash attention"])
     assert "compiler" in str(reasons["torch.compile"])
 
 

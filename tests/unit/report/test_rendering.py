@@ -136,7 +136,7 @@ def test_the_sections_of_the_documented_output_are_there() -> None:
         text = render(changed(), form)
         for section in (
             "Summary",
-            "Regression Checks",
+            "Checks",
             "Changed checks",
             "Config differences",
             "Environment differences",

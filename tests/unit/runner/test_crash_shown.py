@@ -81,7 +81,7 @@ def test_what_the_probe_of_a_crash_saw_is_shown() -> None:
 def test_the_probe_of_a_crash_that_saw_no_difference_says_so() -> None:
     found = compare_to_baseline(after_training(100), BASELINE)
     assert found.first_difference is None
-    assert "the probe found no difference from the baseline" in render(found, "text")
+    assert "the exact signals that both sides recorded are equal" in render(found, "text")
 
 
 def test_a_crash_before_the_first_step_says_so() -> None:

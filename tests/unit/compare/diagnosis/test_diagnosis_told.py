@@ -22,10 +22,14 @@ from tests.unit.diagnosing import CASES, LOSSES, OTHER_LOSS, TRAJECTORY, changed
 
 
 def test_between_runs_that_are_not_comparable_no_difference_is_a_cause() -> None:
-    found = compare_to_baseline(example("dpo"), example("sft"))
+    current, baseline = example("dpo"), example("sft")
+    found = compare_to_baseline(current, baseline)
     assert found.first_line.startswith("Error: not comparable, two trainers")
     assert not found.diagnosis.suspects
     assert "Likely cause" not in render(found, "text")
+    for form in ("text", "markdown"):
+        assert "step time" not in render(found, form)
+        assert "Metrics" not in story_text(story_of(found, [current], [baseline]), form, found)
 
 
 def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecided() -> None:

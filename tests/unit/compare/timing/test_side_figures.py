@@ -92,7 +92,7 @@ def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> Non
     broken = crashed(record(3, 9.0, run_id="lost"), "oom")
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
     assert len(found.baseline.run_ids) == 3
-    assert any("lost" in note and "oom" in note for note in found.notes)
+    assert any("lost" in note and "out of memory" in note for note in found.notes)
 
 
 def probe_alone(whole: RunRecord) -> RunRecord:

@@ -77,7 +77,7 @@ def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     assert check.baseline == pytest.approx(100.0)
     assert check.current == pytest.approx(102.0)
     assert check.unit == "ms"
-    assert check.noise == "the runs compared"
+    assert check.noise == "measured in these runs"
     visible = stats.t.ppf(1 - NO_MODEL_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) + stats.t.ppf(
         0.8, 19
     )
@@ -118,7 +118,7 @@ def test_pairs_cancel_what_the_machine_does_to_both(
     check = median_check(compare_to_baseline(current, baseline, paired=True, noise=noise))
     alone = count == 3 and not modelled
     assert check.status == ("inconclusive" if alone else status)
-    source = "the runs compared" if alone else "the pairs compared"
+    source = "measured in these runs" if alone else "measured in these pairs"
     assert check.noise == ("noise model of 31 runs" if modelled else source)
 
 
@@ -140,7 +140,7 @@ def test_pairs_that_scatter_more_than_the_model_widen_the_interval() -> None:
     noise = noise_model(0.2, pair_sd=0.001)
     current, baseline = pairs(5, 0.0, sd=0.05)
     check = median_check(compare_to_baseline(current, baseline, paired=True, noise=noise))
-    assert check.noise == "the pairs compared"
+    assert check.noise == "measured in these pairs"
     assert check.interval is not None
     high = stats.t.ppf(0.95, 15) * 0.05 / math.sqrt(5)
     assert check.interval[1] == pytest.approx(100 * math.expm1(high))
@@ -149,7 +149,7 @@ def test_pairs_that_scatter_more_than_the_model_widen_the_interval() -> None:
 def test_pairs_of_unequal_number_are_compared_as_groups() -> None:
     current, baseline = pairs(8, 0.0)
     check = median_check(compare_to_baseline(current[:6], baseline, paired=True))
-    assert check.noise == "the runs compared"
+    assert check.noise == "measured in these runs"
 
 
 def test_a_look_spends_no_more_than_its_share() -> None:
@@ -199,7 +199,7 @@ def test_one_run_against_one_uses_a_stated_prior(gpu: bool, prior: str) -> None:
     if gpu:
         current, baseline = on_gpu(current), on_gpu(baseline)
     check = median_check(compare_to_baseline(current, baseline))
-    assert check.noise == "an assumed spread, wide on purpose"
+    assert check.noise == "assumed, because it was not measured; therefore wide"
     assert check.interval is not None
     high = stats.norm.ppf(0.95) * math.sqrt(2) * PRIORS[prior]
     assert check.interval[1] == pytest.approx(100 * math.expm1(high))
@@ -212,7 +212,7 @@ def test_the_prior_still_sees_a_run_that_is_three_times_slower() -> None:
 
 def test_two_runs_that_agree_by_chance_do_not_replace_the_prior() -> None:
     check = median_check(compare_to_baseline(record(5), records([0.1, 0.1001])))
-    assert check.noise == "an assumed spread, wide on purpose"
+    assert check.noise == "assumed, because it was not measured; therefore wide"
 
 
 def test_a_noise_model_replaces_the_prior() -> None:

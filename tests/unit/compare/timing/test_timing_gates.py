@@ -124,7 +124,11 @@ def test_tokens_per_second_are_the_mean_step_time_turned_over(effect: float, sd:
     assert tokens.interval == pytest.approx((turned(mean.interval[1]), turned(mean.interval[0])))
     assert tokens.threshold == pytest.approx(-8.0)
     undecided = tokens.status == mean.status == "inconclusive"
-    why = "undecided because the mean step time is" if undecided else "derived from mean step time"
+    why = (
+        "undecided, because mean step time is undecided"
+        if undecided
+        else "derived from mean step time"
+    )
     assert why in tokens.message
 
 
