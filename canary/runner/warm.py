@@ -2,8 +2,9 @@
 
 Inside `warm_starts` the first launch starts the warm Python (`canary.training.forking`). Later
 launches use it, also those of processes started from here. A launch starts the plain way if a fork
-could differ from a fresh process. The reasons: another interpreter, other variables that an import
-reads, a user's module that hides an installed one; a device in use, threads, no Linux.
+could differ from a fresh process. One reason is another interpreter, or other variables that an
+import reads. Others are a user's module that hides an installed one, and a package's metadata on
+the user's path. The last are a device in use, threads, no Linux.
 
 The warm Python ends with the verb that opened `warm_starts`. It adds no new access: training code
 runs as the same user, and could already reach the canary itself.
@@ -35,6 +36,8 @@ LIFE = "life"
 MAX_WARM = 2
 """Most warm Pythons at once: each takes about 400 MB, most of it shared with its launches."""
 POLL_S = 0.05
+LINE_S = 5.0
+"""Most seconds to connect to a warm Python, or to read the rest of a line from it."""
 PADDING = " " * 1024
 """Space in the warm Python's command line: each fork writes its launch's command line there."""
 NOT_READ = frozenset(
@@ -210,6 +213,7 @@ def _connected(folder: Path, environment: Mapping[str, str]) -> socket.socket | 
     launch has to start the plain way."""
     path = folder / _key(environment)
     channel = socket.socket(socket.AF_UNIX)
+    channel.settimeout(LINE_S)
     try:
         if not path.exists():
             if len(list(folder.iterdir())) > MAX_WARM:  # plus the socket `LIFE`
@@ -247,6 +251,7 @@ def _start(path: Path, environment: Mapping[str, str]) -> None:
     ):
         listener.bind(str(path))
         listener.listen()
+        life.setblocking(False)  # OSError if the socket is full
         life.connect(str(path.with_name(LIFE)))
         numbers = (listener.fileno(), life.fileno())
         process = subprocess.Popen(

@@ -27,6 +27,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,6 +47,12 @@ PRELOADED = (
 WORKER = "canary.training.worker"
 MADV_POPULATE_READ = 22
 PR_SET_PDEATHSIG = 1
+MAX_REQUEST = 1 << 24
+"""Most bytes of a request."""
+MAX_SILENT = 32
+"""Most connections that have not sent their request yet."""
+SILENT_S = 5.0
+"""Seconds until such a connection is closed."""
 SIZES = range(16, 512, 16)
 """Bytes of the blocks that CPython allocates from its pools."""
 
@@ -111,6 +118,9 @@ class Warm:
         taken = self._searched.names | {name.partition(".")[0] for name in sys.modules}
         for folder in filter(os.path.exists, folders):
             for entry in os.scandir(folder):  # NotADirectoryError: an archive
+                # A package's metadata: `import torch` loads the entry points that it names.
+                if entry.name.lower().endswith((".dist-info", ".egg-info")):
+                    return entry.path
                 name = re.split("[-.]", entry.name)[0]
                 # A folder without __init__.py hides no package of a later folder.
                 package = not entry.is_dir() or Path(entry, "__init__.py").exists()
@@ -225,13 +235,16 @@ class Launches:
         self._client: dict[int, socket.socket] = {}
         """Per running launch, by the descriptor of its process."""
         self._pid: dict[int, int] = {}
+        self._silent: dict[socket.socket, float] = {}
+        """Per connection without a request, when it was accepted; the oldest first."""
 
     def serve(self) -> None:
         """Serve requests until the owner is gone."""
         new, life = self._listener.fileno(), self._life.fileno()
         while True:
             gone = {client.fileno(): process for process, client in self._client.items()}
-            ready, _, _ = select.select([new, life, *gone, *self._client], [], [])
+            watched: list[Any] = [new, life, *gone, *self._client, *self._silent]
+            ready, _, _ = select.select(watched, [], [], SILENT_S if self._silent else None)
             if life in ready:
                 for pid in self._pid.values():
                     os.kill(pid, signal.SIGKILL)
@@ -239,49 +252,58 @@ class Launches:
                 shutil.rmtree(Path.cwd(), ignore_errors=True)
                 os._exit(0)
             # A client sends nothing after its request: readable means that it is gone.
-            for process in {gone.get(one, one) for one in ready if one != new}:
+            for process in {gone.get(one, one) for one in ready if one in gone or one in self._pid}:
                 if process not in ready:
                     signal.pidfd_send_signal(process, signal.SIGKILL)
                 self._ended(process)
+            for client in [one for one in ready if one in self._silent]:
+                del self._silent[client]
+                self._begin(client)
+            self._close_silent()
             if new in ready:
-                self._begin(self._listener.accept()[0])
+                self._silent[self._listener.accept()[0]] = time.monotonic()
+
+    def _close_silent(self) -> None:
+        """Close the connections that are silent for too long, and leave room for one more."""
+        latest = time.monotonic() - SILENT_S
+        for client, accepted in list(self._silent.items()):
+            if accepted < latest or len(self._silent) >= MAX_SILENT:
+                del self._silent[client]
+                client.close()
 
     def _begin(self, client: socket.socket) -> None:
+        received: list[int] = []
         try:
-            _, (log, request_file), _, _ = socket.recv_fds(client, 1, 2)
-        except (OSError, ValueError):
+            _, received, _, _ = socket.recv_fds(client, 1, 2)
+            _, request_file = received
+            request = json.loads(os.pread(request_file, MAX_REQUEST, 0))
+            fit = self._warm.shadowed(request["path"]) is None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            fit = False
+        if fit:
+            pid = os.fork()
+            if not pid:
+                with _leaving():
+                    self._launch(request, received, client)
+            process = os.pidfd_open(pid)
+            self._client[process], self._pid[process] = client, pid
+            _send(client, pid)
+        else:
             client.close()
-            return
-        with os.fdopen(request_file) as stream:
-            stream.seek(0)
-            request = json.load(stream)
-        try:
-            found = self._warm.shadowed(request["path"])
-        except OSError as error:
-            found = str(error)
-        if found is not None:
-            os.close(log)
-            client.close()
-            return
-        pid = os.fork()
-        if not pid:
-            with _leaving():
-                self._launch(request, log, client)
-        os.close(log)
-        process = os.pidfd_open(pid)
-        self._client[process], self._pid[process] = client, pid
-        _send(client, pid)
+        for descriptor in received:
+            os.close(descriptor)
 
-    def _launch(self, request: dict[str, Any], log: int, client: socket.socket) -> NoReturn:
+    def _launch(
+        self, request: dict[str, Any], received: list[int], client: socket.socket
+    ) -> NoReturn:
         _end_with_parent()
         os.setsid()
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        for one in (self._listener, self._life, client, *self._client.values()):
+        os.dup2(received[0], 1)
+        os.dup2(received[0], 2)
+        for one in (self._listener, self._life, client, *self._client.values(), *self._silent):
             one.close()
-        for process in self._client:
-            os.close(process)
+        for descriptor in (*received, *self._client):
+            os.close(descriptor)
         os.write(1, self._printed)
         self._warm.become(request)
         runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -91,13 +93,23 @@ def start(folder: Path, job: str, environment: dict[str, str]) -> WarmChild | No
     file.write_text(job)
     with pytest.MonkeyPatch.context() as patch, (folder / "log").open("ab") as log:
         patch.chdir(folder)
-        return warm_child(file, environment, log, lambda: True)
+        latest = time.monotonic() + 60
+        return warm_child(file, environment, log, lambda: time.monotonic() < latest)
 
 
 def forked(folder: Path, job: str, environment: dict[str, str]) -> WarmChild:
     child = start(folder, job, environment)
     assert child is not None
     return child
+
+
+def stranger(folder: Path) -> socket.socket:
+    """A connection to the warm Python whose sockets are here, by no launch."""
+    (path,) = [path for path in folder.iterdir() if path.name != warm.LIFE]
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(30)
+    connection.connect(str(path))
+    return connection
 
 
 def told(folder: Path) -> dict[str, object]:
@@ -162,7 +174,13 @@ def test_a_fork_ends_as_a_process_does_and_its_output_is_in_the_log(
     assert (tmp_path / "log").read_text().count("begun") == 3
 
 
-@pytest.mark.parametrize("name", ["trl.py", "sitecustomize.py", "wandb/empty", "numpy/__init__.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("trl.py", "sitecustomize.py", "wandb/empty", "numpy/__init__.py"),
+        *("mine.egg-info/entry_points.txt", "mine-1.0.dist-info/entry_points.txt"),
+    ],
+)
 def test_a_file_that_goes_before_an_installed_package_needs_a_process_of_its_own(
     tmp_path: Path, environment: dict[str, str], name: str
 ) -> None:
@@ -182,7 +200,7 @@ def test_no_more_pythons_are_kept_warm_than_memory_has_room_for(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forked(tmp_path, "nothing", environment).wait()
-    monkeypatch.setattr(warm, "MOST", 1)
+    monkeypatch.setattr(warm, "MAX_WARM", 1)
     assert start(tmp_path, "nothing", environment | {"OMP_NUM_THREADS": "2"}) is None
 
 
@@ -194,6 +212,56 @@ def test_a_launch_ends_with_whoever_asked_for_it(
     child.close()  # as the kernel does for a process that was killed
     process.wait(30)
     assert not process.is_running()
+
+
+def test_a_silent_connection_holds_up_no_launch(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    child = forked(tmp_path, "long", environment)
+    silent = [stranger(Path(os.environ[WARM_FOLDER])) for _ in range(100)]
+    time.sleep(0.5)  # the warm Python has accepted them
+    child.kill()
+    assert child.wait(10) == -signal.SIGKILL
+    assert forked(tmp_path, "nothing", environment).wait(10) == 7
+    for connection in silent:
+        assert connection.recv(1) == b"", "it may not stay for good"
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "[]", '{"path": 1}', '{"path": [[]]}', "[" * 100_000, None]
+)
+def test_a_request_that_cannot_be_read_harms_no_other_launch(
+    tmp_path: Path, environment: dict[str, str], text: str | None
+) -> None:
+    child = forked(tmp_path, "long", environment)
+    connection = stranger(Path(os.environ[WARM_FOLDER]))
+    with tempfile.TemporaryFile("w+") as file:
+        file.write(text or "")
+        file.flush()
+        numbers = [file.fileno()] * (2 if text else 1)
+        socket.send_fds(connection, [b"."], numbers)
+    assert connection.recv(1) == b""
+    assert forked(tmp_path, "nothing", environment).wait(10) == 7
+    assert child.poll() is None
+    child.kill()
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def test_a_launch_does_not_wait_for_a_place_on_a_full_socket(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(WARM_FOLDER)
+    monkeypatch.setattr(warm, "_warm_pythons", [])  # those of the other tests stay
+    with warm_starts(), contextlib.ExitStack() as connections:
+        full = False
+        while not full:
+            connection = connections.enter_context(socket.socket(socket.AF_UNIX))
+            connection.setblocking(False)
+            full = bool(connection.connect_ex(str(Path(os.environ[WARM_FOLDER], warm.LIFE))))
+        began = time.monotonic()
+        assert start(tmp_path, "nothing", environment) is None
+        assert time.monotonic() - began < 10
 
 
 OWNER = """
@@ -225,10 +293,16 @@ def test_nothing_is_left_when_the_owner_ends_or_is_killed(
         launch = psutil.Process(int(owner.stdout.readline()))
         server = launch.parent()
         assert server is not None
+        silent = None
         if way == "wait":
+            (sockets,) = temporary.iterdir()
+            silent = stranger(sockets)
+            time.sleep(0.5)  # the warm Python has accepted it
             owner.kill()
     for process in (launch, server):
         process.wait(30)
+    if silent is not None:
+        silent.close()
     assert not list(temporary.iterdir())
     temporary.rmdir()
 
