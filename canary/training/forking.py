@@ -72,6 +72,15 @@ class Searched:
         self.names.add(name.partition(".")[0])
 
 
+def _names_plugins(metadata: Path) -> bool:
+    """Return whether a package's metadata names code that imports load, as `import torch` does."""
+    file = metadata / "entry_points.txt"
+    if not file.is_file():
+        return False
+    groups = re.findall(r"^\s*\[(.*)\]", file.read_text("utf-8", "replace"), re.MULTILINE)
+    return any(group.strip() not in ("console_scripts", "gui_scripts") for group in groups)
+
+
 class Warm:
     """The imported packages, and their effects on the process."""
 
@@ -118,10 +127,11 @@ class Warm:
         taken = self._searched.names | {name.partition(".")[0] for name in sys.modules}
         for folder in filter(os.path.exists, folders):
             for entry in os.scandir(folder):  # NotADirectoryError: an archive
-                # A package's metadata: `import torch` loads the entry points that it names.
-                if entry.name.lower().endswith((".dist-info", ".egg-info")):
-                    return entry.path
                 name = re.split("[-.]", entry.name)[0]
+                if entry.name.lower().endswith((".dist-info", ".egg-info")):
+                    if name in taken or _names_plugins(Path(entry)):
+                        return entry.path
+                    continue
                 # A folder without __init__.py hides no package of a later folder.
                 package = not entry.is_dir() or Path(entry, "__init__.py").exists()
                 if name in taken and (package or name not in sys.modules):

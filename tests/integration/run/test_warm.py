@@ -179,20 +179,28 @@ def test_a_fork_ends_as_a_process_does_and_its_output_is_in_the_log(
     [
         *("trl.py", "sitecustomize.py", "wandb/empty", "numpy/__init__.py"),
         *("mine.egg-info/entry_points.txt", "mine-1.0.dist-info/entry_points.txt"),
+        "transformers-9.0.dist-info/METADATA",
     ],
 )
 def test_a_file_that_goes_before_an_installed_package_needs_a_process_of_its_own(
     tmp_path: Path, environment: dict[str, str], name: str
 ) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).touch()
+    (tmp_path / name).write_text(
+        "[torch.backends]\nmine = mine:autoload\n" if "mine" in name else ""
+    )
     assert start(tmp_path, "facts", environment) is None
 
 
 def test_a_folder_of_data_named_as_a_package_does_not(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    """Nor does a package that only has commands, as an editable install leaves it."""
     (tmp_path / "datasets").mkdir()
+    (tmp_path / "mine.egg-info").mkdir()
+    (tmp_path / "mine.egg-info" / "entry_points.txt").write_text(
+        "[console_scripts]\nmine = m:main\n"
+    )
     assert forked(tmp_path, "nothing", environment).wait() == 7
 
 
