@@ -115,13 +115,13 @@ UNCENTRED = Fault(
     "ppo_uncentred",
     "ppo",
     plant="""
-import torch, canary.training.trainers.ppo.objective as experience
-original = experience.whiten
+import torch, canary.training.trainers.ppo.objective as objective
+original = objective.whiten
 def whiten(values, mask, of, *, keep_mean=False):
     if keep_mean:
         return original(values, mask, of, keep_mean=True)
     return values * torch.rsqrt(of.variance + 1e-8) * mask
-experience.whiten = whiten
+objective.whiten = whiten
 """,
     cause="objective",
     stage="rollout",
@@ -133,11 +133,11 @@ KL_SIGN = Fault(
     "ppo_kl_sign",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.objective as experience
-original = experience.penalised_rewards
+import canary.training.trainers.ppo.objective as objective
+original = objective.penalised_rewards
 def rewards(scores, kl, mask, coefficient):
     return original(scores, kl, mask, -coefficient)
-experience.penalised_rewards = rewards
+objective.penalised_rewards = rewards
 """,
     cause="objective",
     stage="trajectory",
@@ -149,15 +149,15 @@ WHITENED_EARLY = Fault(
     "ppo_whitened_early",
     "ppo_whitened",
     plant="""
-import canary.training.trainers.ppo.objective as experience
+import canary.training.trainers.ppo.objective as objective
 from canary.training.trainers.ppo.objective import moments
-original, whiten = experience.penalised_rewards, experience.whiten
+original, whiten = objective.penalised_rewards, objective.whiten
 def rewards(scores, kl, mask, coefficient):
     bare = original(scores, 0 * kl, mask, coefficient)
     return whiten(bare, mask, moments(bare, mask), keep_mean=True) - coefficient * kl * mask
 def only_advantages(values, mask, of, *, keep_mean=False):
     return values if keep_mean else whiten(values, mask, of)
-experience.penalised_rewards, experience.whiten = rewards, only_advantages
+objective.penalised_rewards, objective.whiten = rewards, only_advantages
 """,
     cause="objective",
     stage="trajectory",
@@ -184,11 +184,11 @@ LAM_IGNORED = Fault(
     "ppo_lam_ignored",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.objective as experience
-original = experience.advantages_at_once
+import canary.training.trainers.ppo.objective as objective
+original = objective.advantages_at_once
 def advantages(rewards, values, mask, gamma, lam):
     return original(rewards, values, mask, gamma, 1.0)
-experience.advantages_at_once = advantages
+objective.advantages_at_once = advantages
 """,
     cause="objective",
     stage="rollout",
@@ -219,11 +219,11 @@ K3_BY_CODE = Fault(
     "ppo_other_estimate",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.objective as experience
-original = experience.kl_estimate
+import canary.training.trainers.ppo.objective as objective
+original = objective.kl_estimate
 def kl_estimate(logprobs, reference, estimator):
     return original(logprobs, reference, "k3")
-experience.kl_estimate = kl_estimate
+objective.kl_estimate = kl_estimate
 """,
     cause="objective",
     stage="trajectory",

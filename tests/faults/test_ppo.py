@@ -59,7 +59,7 @@ def test_advantages_off_their_mean_leave_what_they_are_made_of(
     assert compared.signals("rollout") == ["advantages"]
     top = compared.found.diagnosis.top_suspect
     assert top is not None
-    assert any("experience.whiten" in item.message for item in top.evidence)
+    assert any("objective.whiten" in item.message for item in top.evidence)
 
 
 @pytest.mark.parametrize("fault", [ppo.VALUE_CLIP_OFF, ppo.RATIO_ALWAYS_ONE], ids=named)

@@ -128,7 +128,7 @@ def test_probes_alone_tell_what_differs_and_measure_no_speed(repository: Path) -
     assert found["notes"][0] == "only probes ran: the speed was not measured"
     lines = [line for line in finished.err.splitlines() if line.startswith("pair ")]
     told = [line.split()[2:5] for line in lines]
-    assert told == [["base", "probe", "alone"], ["head", "probe", "alone"]]
+    assert told == [["base", "only", "the"], ["head", "only", "the"]]
     (folder,) = (repository / "exact").iterdir()
     runs = [load_record(path.parent) for path in folder.glob("*/*/metrics.json")]
     assert len(runs) == 3, "a second probe of the base shows that equal runs are equal"
