@@ -10,6 +10,8 @@ from canary.compare.report import Check, Comparison
 TIME = tuple(name for name, row in CHECKS.items() if row.clock)
 SPEED = {"step_time_median", "cpu_time"}
 """Checks of which one must pass before the speed counts as unchanged."""
+AS_FAST_PCT = 5.0
+"""A slowdown up to this is called none; above it, the sentence claims only the limit."""
 MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")
 LEARNED = ("stability", "correctness")
 
@@ -55,8 +57,12 @@ def _speed(found: Comparison) -> str:
     if any(c.status == "warn" for c in asked):
         return "each step is slower, within its limit"
     interval = judged[0].interval
-    faster = interval is not None and interval[1] < 0.0
-    return "each step is faster" if faster else "each step is as fast as before"
+    most = None if interval is None else interval[1]
+    if most is not None and most < 0.0:
+        return "each step is faster"
+    if most is None or most > AS_FAST_PCT:
+        return "no slowdown beyond the limit"
+    return "each step is as fast as before"
 
 
 def _first(failed: dict[str, Check], names: tuple[str, ...]) -> Check | None:

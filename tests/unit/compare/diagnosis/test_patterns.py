@@ -32,6 +32,7 @@ def said(found: Comparison) -> str:
 
 def test_the_same_speed_is_claimed_only_where_the_clock_decided_it() -> None:
     assert "as fast as before" in said(with_clock(LEARNED, status="pass", low=-1.0, high=2.0))
+    assert "beyond the limit" in said(with_clock(LEARNED, status="pass", low=-30.0, high=40.0))
     assert "faster" in said(with_clock(LEARNED, status="pass", low=-9.0, high=-2.0))
     undecided = said(with_clock(LEARNED, status="inconclusive", low=-40.0, high=78.1))
     assert "speed is too noisy to tell" in undecided
