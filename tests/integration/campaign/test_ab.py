@@ -86,7 +86,7 @@ def test_progress_shows_runs_in_turn_and_the_interval(compared: tuple[Finished, 
     runs = [line.split()[2] for line in finished.err.splitlines() if line.startswith("pair ")]
     assert runs == ["base", "head", "head", "base"]
     assert "note: 1 uncommitted file in the working tree" in finished.err
-    assert len(re.findall(r"(?:step|CPU) time [+-]", finished.err)) == 2
+    assert len(re.findall(r"(?:median step time|CPU time per step) [+-]", finished.err)) == 2
     assert "after 2 pairs: regression" in finished.err
 
 

@@ -59,7 +59,7 @@ def test_equal_work_on_a_busy_machine_passes_by_its_cpu_time() -> None:
         found.check("step_time_median").message.lower()
     )
     assert found.verdict == "pass"
-    assert f"nothing got worse; {cpu_check(found).message}" in found.first_line
+    assert f"are identical; {cpu_check(found).message}" in found.first_line
     assert ", limit 10%" in cpu_check(found).message
 
 
