@@ -233,3 +233,13 @@ def test_wrong_requests_are_one_line(
     assert line in finished.err.splitlines()[-1]
     assert "Traceback" not in finished.err
     assert finished.out == ""
+
+
+def test_a_config_that_is_not_committed_is_used_for_both_sides(repository: Path) -> None:
+    (repository / "new.yaml").write_text("training_type: sft\nmax_step: 5\n")
+    finished = canary("ab", "new.yaml", "--base", "HEAD~1", cwd=repository)
+    (repository / "new.yaml").unlink()
+    assert finished.code == 2
+    assert "note: new.yaml is not in base" in finished.err
+    assert "so it uses your file" in finished.err
+    assert "unknown key 'max_step'" in finished.err.splitlines()[-1]
