@@ -66,9 +66,9 @@ class AbRequest:
     setup: str | None = None
     noise_file: Path | None = None
     """File of a noise model, or folder of a history that holds one."""
-    find_noise: bool = False
-    """Look for a noise model in the working directory if none is named. Set it only if nobody but
-    the user writes to that directory."""
+    trusts_folder: bool = False
+    """Nobody but the user writes to the working directory. Then a noise model is looked for there,
+    and a side whose commit lacks the config uses the user's file."""
     exact: bool = False
     """Run only the probes: compare the exact signals and do not measure speed."""
     output_dir: Path | None = None
@@ -124,7 +124,7 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
     plan = request.plan()
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
-    folder = Path.cwd() if request.find_noise else None
+    folder = Path.cwd() if request.trusts_folder else None
     measured = Measured(say, request.noise_file, folder)
     given_limits = Request((), (), request.tier, request.threshold_file)
     if request.tier or request.threshold_file:
@@ -269,7 +269,7 @@ def _commit_side(
     config = given
     if given.is_relative_to(repository):
         config = tree / given.relative_to(repository)
-        if not config.exists() and request.prepared is None:
+        if not config.exists() and request.trusts_folder:
             name = given.relative_to(repository)
             if not given.is_file():
                 raise UsageError(f"no config at {name}", "write one with: canary init-config")

@@ -94,7 +94,7 @@ def ab(
                 budget_minutes=budget,
                 setup=setup,
                 noise_file=noise_file,
-                find_noise=True,
+                trusts_folder=True,
                 exact=exact,
                 output_dir=output_dir,
                 tier=tier,

@@ -122,7 +122,7 @@ def _changed_line(
     changed = [check for check in checks if check.status == "changed"]
     moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
     worse = [check for check in changed if _accepted_with(check)]
-    lead = moved or worse[0]
+    lead = moved or (worse or changed)[0]
     words = f"{lead.name} differs first: {lead.message}" if moved else lead.message
     others = [check.message for check in worse if check is not lead]
     also = f" Also worse: {others[0]}" if others else ""

@@ -66,7 +66,7 @@ def test_nothing_is_looked_for_where_nobody_asked(tmp_path: Path) -> None:
     """The action trains pull requests: their files must not widen their own gate."""
     save_noise(model_of(0.9), tmp_path / "noise-sft_smoke.json")
     assert Measured(Said()).of(RUN) is None
-    assert AbRequest(config=None).find_noise is False
+    assert AbRequest(config=None).trusts_folder is False
 
 
 def test_a_history_that_is_named_has_the_model_or_a_note_says_so(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from canary.campaign import environments
+from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.environments import (
     Editable,
     own_code_first,
@@ -168,3 +169,15 @@ def test_a_setup_that_fails_is_one_line_with_its_log(tmp_path: Path) -> None:
             "head", tmp_path, tmp_path, "echo no such thing >&2; exit 3", {**os.environ}, log
         )
     assert "no such thing" in log.read_text()
+
+
+def test_the_action_takes_no_config_that_the_base_commit_lacks(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the pull request must not say what the base is trained with."""
+    (repository / "new.yaml").write_text("training_type: sft\n")
+    git_run(repository, "add", "-A")
+    git_run(repository, "commit", "-qm", "a config of the pull request")
+    monkeypatch.chdir(repository)
+    with pytest.raises(UsageError, match=r"new\.yaml is not in base"):
+        run_ab(AbRequest(config=Path("new.yaml"), base="HEAD~1", head="HEAD"), print)
