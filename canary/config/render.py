@@ -125,6 +125,7 @@ def _is_section(annotation: Any) -> bool:
 
 
 def type_name(annotation: Any) -> str:
+    """Return a field's type as the tables of the docs name it."""
     origin = get_origin(annotation)
     if origin is Literal:
         return ", ".join(str(choice) for choice in get_args(annotation))

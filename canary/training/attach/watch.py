@@ -97,6 +97,7 @@ class WatchedTraining:
         launch.lap("before_training")
 
         def cut() -> None:
+            """Suppress later saves of a training that is cut short, and note it."""
             if self._job.kind == "probe":
                 # A probe is always short, and the canary removes what it saves.
                 launch.stop_counting_files()
