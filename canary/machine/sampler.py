@@ -53,10 +53,14 @@ class BackgroundSampler:
         self._values[name].append((time.time(), value))
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        """Sample at once, soon, then at the interval: a launch may take less than a second."""
+        pause_s = self._interval_s / 4
+        while not self._stop.is_set():
             self._sample_processes()
             self._sample_device()
             self.latest = {name: values[-1][1] for name, values in self._values.items()}
+            self._stop.wait(pause_s)
+            pause_s = min(2 * pause_s, self._interval_s)
 
     def _sample_processes(self) -> None:
         first = self._pid not in self._known

@@ -202,6 +202,18 @@ def test_the_sampler_sees_what_a_child_of_its_process_computes() -> None:
     assert "gpu_utilization" not in found
 
 
+def test_a_launch_shorter_than_the_interval_has_its_samples() -> None:
+    with burner() as process:
+        sampler = BackgroundSampler(process.pid, interval_s=2.0)
+        began = time.monotonic()
+        sampler.start()
+        until(lambda: "cpu_percent" in sampler.latest)
+        took = time.monotonic() - began
+        sampler.stop()
+    assert took < 1.9
+    assert set(sampler.figures()) == {"cpu_percent", "machine_cpu_percent", "rss_bytes"}
+
+
 def test_the_sampler_outlives_its_process_and_reads_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
