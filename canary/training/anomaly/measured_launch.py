@@ -17,6 +17,7 @@ from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.measure import hash_later, integers_of
 from canary.training.anomaly.observation import from_row
 from canary.training.anomaly.parameters import ParameterChanges
+from canary.training.collectors.uncounted import uncounted
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row, RowAlert
@@ -55,10 +56,12 @@ class RunDetectors:
         self._batches: deque[tuple[int, list[dict[str, torch.Tensor]]]] = deque(maxlen=STEPS_KEPT)
         self._peak = 0.0
 
+    @uncounted()
     def batch(self, inputs: Mapping[str, Any]) -> None:
         """Note a micro-batch of the running step."""
         self._entering.append(integers_of(inputs))
 
+    @uncounted()
     def step_ended(self, step: int, model: Any, rate: float | None) -> None:
         """Note that a step has ended; its row comes later."""
         self._batches.append((step, self._entering))

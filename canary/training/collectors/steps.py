@@ -19,6 +19,7 @@ from canary.training.collectors.collectives import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.scalars import DeferredScalars
+from canary.training.collectors.uncounted import uncounted
 
 
 class StepListener(Protocol):
@@ -138,6 +139,7 @@ class EndedSteps:
             self.profiler.training_ended()
         self.flush(wait=True)
 
+    @uncounted()  # the counts of the next step may have begun
     def close(
         self,
         row: Row,

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.record.exact import Clipping
+from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.parameters import gradient_norms
 from canary.training.exact.signals import ExactSignals
@@ -83,5 +83,5 @@ class Gradients:
         self._before = self._applied = None
 
     def _norm(self) -> float:
-        with _disable_current_modes():
+        with uncounted():
             return gradient_norms(self._model)["total"]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.record.exact import Rollout, Signal
+from canary.training.collectors.uncounted import uncounted
 
 
 class RolloutCollector:
@@ -72,7 +72,7 @@ class SampledIds:
             prompts = kwargs.get("input_ids", args[0] if args else None)
             sequences = getattr(output, "sequences", output)
             if isinstance(prompts, torch.Tensor) and isinstance(sequences, torch.Tensor):
-                with _disable_current_modes():
+                with uncounted():
                     self._keep(sequences[:, prompts.shape[1] :])
             return output
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.record.exact import Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
+from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.exact.fingerprints import special_ids
 from canary.training.exact.operators import LiveTensors, WorkCounter, counting_disturbs, recompiles
@@ -98,7 +98,7 @@ class ExactSignals:
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Describe one micro-batch as it enters the loss."""
-        with _disable_current_modes():
+        with uncounted():
             described = describe_batch(inputs, special_ids(self._trainer))
             not_sampled = self._sampled.not_sampled(inputs) if self._sampled else None
             if not_sampled is not None:
@@ -107,7 +107,7 @@ class ExactSignals:
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Describe the inputs of a step's updates; the updates are then reported one by one."""
-        with _disable_current_modes():
+        with uncounted():
             self._rollouts = self._rollouts or RolloutCollector()
             self._rollouts.add(tensors)
             self.found["rollout"] = self._rollouts.found
@@ -115,19 +115,19 @@ class ExactSignals:
     def gradients_ready(self, again: bool = False) -> None:
         """Read the norms by module group before the first clip, or `again` after more was added."""
         if again or "first_gradient" not in self.found:
-            with _disable_current_modes():
+            with uncounted():
                 self.found["first_gradient"] = gradient_norms(self._trainer.model)
 
     def update_begins(self) -> None:
         """Copy the trainable parameters, before the first update only."""
         if self._update is None and "first_update" not in self.found:
-            with _disable_current_modes():
+            with uncounted():
                 self._update = UpdateCapture(self._trainer.model)
 
     def update_ended(self) -> None:
         """Describe what the first update changed."""
         if self._update is not None:
-            with _disable_current_modes():
+            with uncounted():
                 self.found["first_update"] = self._update.describe(self._trainer.model)
             self._update = None
 

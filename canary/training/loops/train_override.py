@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from canary.training.collectors.clock import StepClock
+from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.signals import ExactSignals
 
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
@@ -193,6 +194,7 @@ class InstrumentedLoop(OverriddenLoop):
         if self._exact is not None:
             self._exact.rollout(tensors)
 
+    @uncounted()
     def loss(self, loss: torch.Tensor) -> None:
         """Keep the loss on the device until the step ends."""
         self.losses.append(loss.detach())

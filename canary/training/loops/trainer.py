@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from transformers import TrainerCallback
 
 from canary.config.trainers import TRAINERS
@@ -21,6 +20,7 @@ from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import hashable, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
+from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.inner_override import InnerLoop
@@ -165,16 +165,17 @@ class TrainerCollector(TrainerCallback):
     def _model_called(self, inputs: dict[str, Any]) -> None:
         if not self._silent.methods_used:
             self._silent_loop_continues()
-            # The canary's computations must not count as operators of the loop.
-            with _disable_current_modes():
-                self._batch_enters(inputs)
+            self._batch_enters(inputs)
             self._rows += rows_of(inputs)
 
     def _model_returned(self, loss: torch.Tensor) -> None:
         if not self._silent.methods_used:
-            with _disable_current_modes():
-                self._losses.append(loss.detach())
+            self._add_loss(loss)
             self._mean = True
+
+    @uncounted()
+    def _add_loss(self, loss: torch.Tensor) -> None:
+        self._losses.append(loss.detach())
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
@@ -189,12 +190,12 @@ class TrainerCollector(TrainerCallback):
         finally:
             self._in_loss = False
         if training and not self._in_step:
-            loss = outcome[0] if isinstance(outcome, tuple) else outcome
-            self._losses.append(loss.detach())
+            self._add_loss(outcome[0] if isinstance(outcome, tuple) else outcome)
             # Losses divided by the tokens of the whole update are summed, not averaged.
             self._mean = kwargs.get("num_items_in_batch") is None
         return outcome
 
+    @uncounted()
     def _batch_enters(self, inputs: Any) -> None:
         self._entered = True
         self._silent.seen.add("passed")
@@ -228,7 +229,7 @@ class TrainerCollector(TrainerCallback):
             self._in_step = False
         if not self._entered and inputs is not None:
             self._batch_enters(batch)
-        self._losses.append(loss.detach())
+        self._add_loss(loss)
         return loss
 
     def _around_logprob(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -245,7 +246,8 @@ class TrainerCollector(TrainerCallback):
             norm = self._grad_norm = original(*args, **kwargs)
         if self._override is not None and before is not None and norm is not None:
             # The largest norm of the step's updates, so that an explosion in one of them is seen.
-            self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
+            with uncounted():
+                self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.errors import UsageError
 from canary.record.step_row import Row
@@ -16,6 +15,7 @@ from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.named import hashable, named
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
+from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.gradients import Gradients
 from canary.training.exact.signals import ExactSignals
 from canary.training.recorder.loop import Loop
@@ -158,6 +158,7 @@ class LoopCollector:
         if name == "backward" and self._gradients is not None:
             self._gradients.phase_ended()
 
+    @uncounted()
     def batch(self, batch: Any) -> None:
         """Count one micro-batch, and pass it to the detectors and the exact signals."""
         self._batch_given = True
@@ -169,9 +170,7 @@ class LoopCollector:
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
         if self._watch is not None:
-            # The canary's operators must not count as the loop's.
-            with _disable_current_modes():
-                self._watch.batch(tensors)
+            self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
 
@@ -257,6 +256,7 @@ class LoopCollector:
         self.rows.close(row, scalars, _fill)
 
 
+@uncounted()
 def scalar(value: Any, name: str) -> torch.Tensor | float:
     """Return one number; a tensor stays on its device.
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.record.exact import DrawnStep, Generation
+from canary.training.collectors.uncounted import uncounted
 from canary.training.trainers.ppo.model import evaluate
 
 Arguments = Mapping[str, Any]
@@ -73,7 +73,7 @@ class OnPolicyCheck:
         step = int(self.trainer.state.global_step) + 1
         if step not in (1, self.last):
             return
-        with _disable_current_modes(), torch.no_grad(), _evaluated(self.model), self.drawing():
+        with uncounted(), torch.no_grad(), _evaluated(self.model), self.drawing():
             output = original(*args, **{**kwargs, **self._asked(args, kwargs)})
             self._judge(output, args, kwargs, self.steps.setdefault(step, StepDrawn()))
 

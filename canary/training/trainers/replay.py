@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
+from canary.training.collectors.uncounted import uncounted
 from canary.training.trainers.on_policy import OnPolicyCheck
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
@@ -169,7 +169,7 @@ def _recorded(
     prompts, mask = _prompts(args, kwargs)
     sequences = getattr(output, "sequences", output)
     eos, _ = _ids_of(model, kwargs)
-    with _disable_current_modes():
+    with uncounted():
         completions = sequences[:, prompts.shape[1] :].tolist()
         for prompt, completion in zip(_unpadded(prompts, mask), completions, strict=True):
             end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
@@ -202,7 +202,7 @@ class _Replay:
             self._watch.look(original, args, kwargs)
         prompts, mask = _prompts(args, kwargs)
         _, pad = _ids_of(self._model, kwargs)
-        with _disable_current_modes():
+        with uncounted():
             found = [self._next(prompt) for prompt in _unpadded(prompts, mask)]
             longest = max(map(len, found))
             allowed = kwargs.get("max_new_tokens") or config.max_new_tokens
