@@ -15,9 +15,12 @@ from canary.report.escape import without_commands
 from canary.report.lines import terminal_width, wrapped
 
 
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def stoppable() -> None:
     """Make SIGTERM and a closed terminal end the verb with cleanup, as Ctrl-C does."""
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for ending in _ENDINGS:
         signal.signal(ending, _stop)
 
 
@@ -93,6 +96,9 @@ def without_workflow_commands() -> Iterator[None]:
 
 
 def interrupted() -> NoReturn:
+    """End the process; a further signal does not change its exit code."""
+    for ending in _ENDINGS:
+        signal.signal(ending, signal.SIG_IGN)
     print("canary: interrupted", file=sys.stderr)
     sys.exit(EXIT_ERROR)
 
