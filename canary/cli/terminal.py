@@ -14,7 +14,6 @@ from canary.errors import EXIT_ERROR, Stopped
 from canary.report.escape import without_commands
 from canary.report.lines import terminal_width, wrapped
 
-
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
