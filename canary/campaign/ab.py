@@ -42,6 +42,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import load_config
+from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
 from canary.errors import UsageError
 from canary.record.types import RunRecord
@@ -341,5 +342,5 @@ def _config_of(request: AbRequest, role: str, here: Path) -> Path:
 
 def _folder(request: AbRequest, config: Path, here: Path) -> Path:
     """Return the folder for the runs of both sides."""
-    base = request.output_dir or Path("canary_output")
+    base = request.output_dir or Path(OUTPUT_DIR)
     return (here / base / f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()

@@ -26,6 +26,7 @@ from canary.cli.options import (
     Verbose,
 )
 from canary.cli.terminal import sayer, stoppable
+from canary.config.output import OUTPUT_DIR
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_REGRESSION
 
 SidesConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
@@ -78,6 +79,7 @@ def ab(
     """Run two commits or configs alternately and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
     from canary.campaign.noise_model import named_noise, noise_branch
+    from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
 
     check_format(form)
@@ -105,7 +107,9 @@ def ab(
             sayer(quiet),
         )
     written(found, folder)
+    told = leave_report(compared_in(folder, Path.cwd()), folder)
     deliver(found, form, every=verbose)
+    sayer(quiet)(told)
     raise typer.Exit(found.exit_code(strict))
 
 
@@ -157,21 +161,25 @@ def calibrate(
 def demo(
     output_dir: Annotated[
         Path, typer.Option("-o", "--output-dir", help="Folder for run folders.")
-    ] = Path("canary_output"),
+    ] = Path(OUTPUT_DIR),
     verbose: AllChecks = False,
 ) -> None:
     """Show that a healthy change passes and a silent fault fails."""
     from canary.campaign.demo import demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
+    from canary.report.pages import compared_in, leave_report
     from canary.report.render import render, written
 
     stoppable()
     shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
     written(shown.faulty, shown.folder / "masked_eos")
+    fault = shown.folder / "masked_eos"
+    told = leave_report(compared_in(fault, Path.cwd()), fault)
     width = terminal_width(sys.stdout)
     faulty = render(shown.faulty, "text", width, every=verbose)
     typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))
+    typer.echo(f"The fault with charts: {told}")
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
 
 

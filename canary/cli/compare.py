@@ -54,12 +54,16 @@ def compare(
     verbose: AllChecks = False,
 ) -> None:
     """Say whether the current runs got worse than the baseline."""
-    from canary.compare.paths import compare_paths
+    from canary.compare.paths import compared_paths
+    from canary.report.pages import leave_report
     from canary.report.render import deliver
 
     request = _request(runs, baseline, tier, threshold_file, noise, repository, accept)
-    found = compare_paths(request)
+    compared = compared_paths(request)
+    found = compared.found
     deliver(found, form, output, every=verbose)
+    if output is not None:
+        typer.echo(leave_report(compared, output.parent), err=True)
     raise typer.Exit(found.exit_code(strict))
 
 

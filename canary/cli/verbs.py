@@ -16,6 +16,7 @@ from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.init import init
 from canary.cli.options import Config, Set
+from canary.cli.report import report
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
@@ -136,6 +137,7 @@ def config_schema() -> None:
 
 
 app.command()(profile)
+app.command()(report)
 app.command("publish")(publish_comparison)
 app.command()(init)
 

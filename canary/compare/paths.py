@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -43,6 +43,9 @@ class Compared:
     found: Comparison
     current: tuple[RunRecord, ...] = ()
     baseline: tuple[RunRecord, ...] = ()
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the runs that are at hand, by run id; a history keeps only records."""
+    source: SourceChanges | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class _Baseline:
     noise_file: Path | None = None
     history: bool = False
     notes: tuple[str, ...] = ()
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def sides(
@@ -178,7 +182,8 @@ def compared_paths(request: Request) -> Compared:
         source=source,
     )
     found = replace(found, tier=tier, notes=(*found.notes, *baseline.notes))
-    return Compared(found, tuple(current), baseline.records)
+    folders = {**baseline.folders, **_folders(current, request.current)}
+    return Compared(found, tuple(current), baseline.records, folders, source)
 
 
 def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
@@ -226,14 +231,23 @@ def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
             chosen = select(paths[0], current)
             notes = () if chosen.records else _what_else(paths[0], current)
             return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
-        return _Baseline(_folder_of_runs(paths[0], current), history=True)
+        found = _folder_of_runs(paths[0], current)
+        folders = {record.run_id: paths[0] / record.run_id for record in found}
+        return _Baseline(found, history=True, folders=folders)
     for path in paths:
         if path.is_dir() and not (path / "metrics.json").exists():
             raise InputError(
                 f"{path} is not a run: a history or a folder of runs must be the only baseline",
                 f"use only --baseline {path}",
             )
-    return _Baseline(tuple(load_record(path) for path in paths))
+    records = tuple(load_record(path) for path in paths)
+    return _Baseline(records, folders=_folders(records, paths))
+
+
+def _folders(records: Sequence[RunRecord], paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the folder of each run, given its folder or record file."""
+    named = zip(records, paths, strict=True)
+    return {record.run_id: path if path.is_dir() else path.parent for record, path in named}
 
 
 def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from canary.config.output import OUTPUT_DIR
 from canary.config.sections import PPOConfig, Real, SpeedConfig, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
@@ -230,7 +231,7 @@ class CanaryConfig(Strict):
         1, ge=0, description="Measured launches; 0: only the probe, so speeds are not compared."
     )
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
-    output_dir: str = Field("./canary_output", min_length=1, description="Folder for run folders.")
+    output_dir: str = Field(f"./{OUTPUT_DIR}", min_length=1, description="Folder for run folders.")
     save_model: str | None = Field(
         None,
         min_length=1,

@@ -24,12 +24,16 @@ def tail_mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
 
 
-def end_loss(record: RunRecord) -> float | None:
-    """Mean of the last tenth of a run's losses; the last loss if that is not finite."""
-    losses = record.stability.loss_values
+def end_value(values: Sequence[float]) -> float | None:
+    """Mean of the last tenth; the last value if that is not finite."""
     return (
-        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
+        tail_mean(values) if values and math.isfinite(values[-1]) else next(iter(values[-1:]), None)
     )
+
+
+def end_loss(record: RunRecord) -> float | None:
+    """`end_value` of a run's losses."""
+    return end_value(record.stability.loss_values)
 
 
 def end_loss_words(record: RunRecord) -> str:

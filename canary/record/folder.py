@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -14,6 +15,7 @@ from typing import Any
 import psutil
 from pydantic import ValidationError
 
+from canary.config.output import OUTPUT_DIR
 from canary.config.redaction import hidden_text
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
@@ -72,6 +74,7 @@ class RunFolder:
         folder = cls(output_dir / run_id)
         try:
             folder.path.mkdir(parents=True)
+            _keep_from_git(output_dir)
             folder.scratch.mkdir()
             folder._reserve.write_bytes(b"\0" * RESERVE_BYTES)
             folder.alerts.touch()
@@ -106,6 +109,15 @@ class RunFolder:
         """Write the record for the last time and remove the reserved space."""
         self.write(record)
         self._reserve.unlink(missing_ok=True)
+
+
+def _keep_from_git(output_dir: Path) -> None:
+    """Give the default output folder a `.gitignore`, or runs would make a clean checkout dirty."""
+    for folder in (output_dir, *output_dir.parents[:2]):  # a campaign has two folders in it
+        if folder.name == OUTPUT_DIR and not (folder / ".git").exists():
+            # "x" follows no link and replaces nothing.
+            with contextlib.suppress(OSError), (folder / ".gitignore").open("x") as file:
+                file.write("*\n")
 
 
 def _without_secrets(record: RunRecord) -> RunRecord:

@@ -76,4 +76,4 @@ def _evidence(facts: Facts, change: SettingChange) -> Iterator[Evidence]:
     line = facts.source.line_naming(change.name)
     if line is not None:
         path, number, text = line
-        yield Evidence("git", f"{path}:{number}: {text[:100]}")
+        yield Evidence("git", f"{path}:{number}: {text[:100]}", path=path, line=number)

@@ -53,6 +53,9 @@ class Evidence:
     baseline: Shown = None
     current: Shown = None
     unit: str = ""
+    path: str = ""
+    """The file in the repository that it names."""
+    line: int | None = None
 
     def __str__(self) -> str:
         """Return the message, because scripts print evidence as it is."""

@@ -29,7 +29,9 @@ class CodeChange:
 
     def evidence(self) -> Evidence:
         """Return the change as evidence."""
-        return Evidence("code", self.sentence())
+        where = self.current or self.baseline or {}
+        path, line = where.get("file"), where.get("line")
+        return Evidence("code", self.sentence(), path=path or "", line=line)
 
 
 def _where(fact: OwnCode | None) -> str:

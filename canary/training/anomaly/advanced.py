@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
 from canary.record.alert import SEVERITIES, Alert, Severity
 from canary.training.anomaly.detectors.adapter import StalledAdapterDetector
@@ -62,7 +63,7 @@ class AdvancedAnomalyDetector:
 
     def __init__(
         self,
-        output_dir: str | Path = "canary_output/anomaly",
+        output_dir: str | Path = f"{OUTPUT_DIR}/anomaly",
         save_alerts: bool = True,
         gradient: Settings = None,
         learning_rate: Settings = None,

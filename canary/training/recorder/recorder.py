@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
@@ -63,7 +64,7 @@ class Recorder:
         tokenizer: Any = None,
         dataset: Any = None,
         config: Mapping[str, Any] | None = None,
-        output_dir: str | Path = "canary_output",
+        output_dir: str | Path = OUTPUT_DIR,
         probe_steps: int = PROBE_STEPS,
         max_steps: int | None = None,
         tracker: Callable[[int, dict[str, float]], None] | None = None,

@@ -120,3 +120,27 @@ def test_steps_of_a_stranger_that_are_none_are_an_error_of_ours(tmp_path: Path, 
     folder.steps.write_text(steps)
     with pytest.raises(RecordError, match="train again"):
         load_record(folder.path)
+
+
+def test_runs_in_the_default_folder_leave_a_checkout_clean(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for output_dir in (tmp_path / "canary_output", tmp_path / "canary_output" / "ab-1" / "base"):
+        RunFolder.create(output_dir, "one")
+    (tmp_path / "canary_output" / "ab-1" / "comparison.txt").write_text("Pass.")
+    status = subprocess.run(
+        ["git", "-C", tmp_path, "status", "--porcelain"], check=True, capture_output=True, text=True
+    )
+    assert status.stdout == ""
+
+
+def test_no_other_folder_gets_a_gitignore_and_none_is_replaced(tmp_path: Path) -> None:
+    checkout = tmp_path / "canary_output"
+    (checkout / ".git").mkdir(parents=True)
+    RunFolder.create(checkout, "one")
+    RunFolder.create(tmp_path / "results", "one")
+    assert not list(tmp_path.rglob(".gitignore"))
+    linked = tmp_path / "x" / "canary_output"
+    linked.mkdir(parents=True)
+    (linked / ".gitignore").symlink_to(tmp_path / "elsewhere")
+    RunFolder.create(linked, "one")
+    assert not (tmp_path / "elsewhere").exists()

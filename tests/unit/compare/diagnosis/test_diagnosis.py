@@ -145,13 +145,42 @@ def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
     assert SourceChanges().line_naming("beta") is None
 
 
+def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:
+    text = (
+        "--- a/train.py\n+++ b/train.py\n@@ -7,2 +7,3 @@\n--- old = 1\n-x\u2028y = 2\n"
+        "+++ b/evil.py\n+@@ -1 +900 @@\n+beta = 3\n@@ -30,2 +31,0 @@\n-gone = 1\n-gone = 2\n"
+    )
+    (file,) = parse_diff(text).files
+    assert file.lines == ((7, "++ b/evil.py"), (8, "@@ -1 +900 @@"), (9, "beta = 3"))
+    assert file.removed == (
+        (7, "-- old = 1"),
+        (7, "x\u2028y = 2"),
+        (32, "gone = 1"),
+        (32, "gone = 2"),
+    )
+
+
+def test_the_changed_lines_at_a_place_are_found() -> None:
+    found = parse_diff("+++ b/src/train.py\n@@ -3 +3,2 @@\n-a\n+b\n+c\n@@ -40 +41 @@\n-d\n+e\n")
+    first = found.hunk("src/train.py", 3)
+    assert first is not None
+    assert first.lines == (("-", "a"), ("+", "b"), ("+", "c"))
+    for path in ("train.py", "/home/me/repo/src/train.py"):
+        later = found.hunk(path, 20)
+        assert later is not None
+        assert (later.path, later.line) == ("src/train.py", 41)
+        assert later.lines == (("-", "d"), ("+", "e"))
+    assert found.hunk("other.py", 3) is None
+
+
 def test_suspects_stand_in_every_format() -> None:
     found, diagnosis = diagnosed("sft", *CASES["another learning rate"][2])
     document = json.loads(render(found, "json"))["diagnosis"]
     assert document["summary"] == diagnosis.summary
     first = document["suspects"][0]
     assert first["category"] == "optimizer"
-    assert {"kind", "message", "baseline", "current", "unit"} == set(first["evidence"][0])
+    shown = {"kind", "message", "baseline", "current", "unit", "path", "line"}
+    assert set(first["evidence"][0]) == shown
     assert first["suggested_actions"]
     for form in ("text", "markdown"):
         assert "Likely cause" in render(found, form)

@@ -1,0 +1,180 @@
+"""Loss, gradient norm and the trainer's metrics over the steps, against the baseline's band."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import altair as alt
+
+from canary.record.end_loss import end_value, finite
+from canary.record.jsonio import number
+from canary.report.charts.chart import (
+    BAD,
+    BASELINE,
+    BEFORE,
+    NOW,
+    SIDE_COLOURS,
+    SIDE_DASHES,
+    Chart,
+    Layer,
+)
+from canary.report.charts.sides import (
+    Series,
+    ShownRun,
+    ShownSides,
+    charted_metrics,
+    gradient_norms,
+    losses,
+    metric,
+)
+from canary.report.charts.thinning import kept_steps
+from canary.report.numbers import signed, significant
+
+STEP = alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, grid=False))
+
+
+def learning_charts(sides: ShownSides) -> Iterator[Chart]:
+    """Yield one chart per series that the newest current run has."""
+    yield from _chart(sides, "loss", "Loss", losses)
+    yield from _chart(sides, "grad_norm", "Gradient norm", gradient_norms)
+    for quantity in charted_metrics(sides.newest):
+        title = quantity.label[0].upper() + quantity.label[1:]
+        yield from _chart(sides, quantity.name, title, partial(metric, quantity=quantity))
+
+
+def _chart(
+    sides: ShownSides, name: str, title: str, read: Callable[[ShownRun], Series]
+) -> Iterator[Chart]:
+    now = read(sides.newest)
+    before = [series for series in map(read, sides.baseline) if series]
+    if not now:
+        return
+    steps = kept_steps([now, *before])
+    band = {step: found for step in steps if (found := _range(before, step))}
+    left = _leaves(now, before)
+    alerts = _alerts(sides.newest, now) if name == "loss" else {}
+    rows = tuple(
+        (step, *(band.get(step) or (None,) * 3 if before else ()), now.get(step), alerts.get(step))
+        for step in sorted({*steps, *alerts})
+    )
+    of_baseline = ("baseline, least", "baseline, median", "baseline, most") if before else ()
+    yield Chart(
+        name,
+        title,
+        _finding(now, before, left, _ends(sides, name, now, before)),
+        ("step", *of_baseline, "current", "alert"),
+        rows,
+        tuple(_layers(title, now, band, steps, left, alerts)),
+    )
+
+
+def _range(before: Sequence[Series], step: int) -> tuple[float, float, float] | None:
+    """Return the least, median and largest finite value of the baseline's runs at a step."""
+    values = finite([one[step] for one in before if step in one])
+    return (min(values), statistics.median(values), max(values)) if values else None
+
+
+def _leaves(now: Series, before: Sequence[Series]) -> int | None:
+    """Return the first step at which the current run is outside of the baseline's range."""
+    for step, value in sorted(now.items()):
+        found = _range(before, step)
+        if found and not found[0] <= value <= found[2]:
+            return step
+    return None
+
+
+def _alerts(run: ShownRun, now: Series) -> dict[int, str]:
+    """Return the first alert of each step that has a value."""
+    found: dict[int, str] = {}
+    for alert in run.record.alerts:
+        if alert["step"] in now:
+            found.setdefault(alert["step"], f"{alert['severity']}: {alert['type']}")
+    return found
+
+
+def _ends(
+    sides: ShownSides, name: str, now: Series, before: Sequence[Series]
+) -> tuple[float | None, float | None]:
+    """Return (current, baseline) at the end; of the loss, the figures of the comparison."""
+    if name == "loss" and sides.found is not None:
+        summaries = (sides.found.current.summary, sides.found.baseline.summary)
+        ends = [number(summary.get("final_loss")) for summary in summaries]
+        return ends[0], ends[1]
+    was = finite([end for end in map(_end, before) if end is not None])
+    return _end(now), statistics.median(was) if was else None
+
+
+def _end(series: Series) -> float | None:
+    return end_value([value for _, value in sorted(series.items())])
+
+
+def _finding(
+    now: Series,
+    before: Sequence[Series],
+    left: int | None,
+    ends: tuple[float | None, float | None],
+) -> str:
+    odd = [step for step, value in sorted(now.items()) if not math.isfinite(value)]
+    bad = f" {len(odd)} of {len(now)} steps are not finite, from step {odd[0]} on." if odd else ""
+    end, was = ends
+    if end is None:
+        return f"{len(now)} steps.{bad}"
+    said = f"ends at {significant(end)}"
+    if was is not None:
+        change = signed(100 * (end / was - 1)) if was and math.isfinite(end) and end != was else ""
+        said += f" (baseline {significant(was)}{f', {change}' if change else ''})"
+    if not before:
+        return f"It {said}, the mean of the last tenth.{bad}"
+    common = sum(any(step in one for one in before) for step in now)
+    alone = len(before) == 1
+    if left is None:
+        inside = "equal to the baseline" if alone else f"within {len(before)} baseline runs"
+        return f"It {said}: {inside} at all {common} common steps.{bad}"
+    apart = "differs from the baseline" if alone else f"leaves the {len(before)} baseline runs"
+    return f"It {said}. It first {apart} at step {left}.{bad}"
+
+
+def _layers(
+    title: str,
+    now: Series,
+    band: dict[int, tuple[float, float, float]],
+    steps: Sequence[int],
+    left: int | None,
+    alerts: dict[int, str],
+) -> Iterator[Layer]:
+    y = alt.Y("value:Q", title=title.lower(), scale=alt.Scale(zero=False))
+    if band:
+        area = [{"step": step, "least": low, "most": high} for step, (low, _, high) in band.items()]
+        marks = alt.Chart().mark_area(color=BASELINE, opacity=0.25)
+        least = alt.Y("least:Q", scale=alt.Scale(zero=False))
+        yield Layer(area, marks.encode(x=STEP, y=least, y2="most:Q"))
+    legend = alt.Legend() if band else None
+    # The current run is drawn first and thicker, so that equal series show both.
+    of_band: list[dict[str, Any]] = [
+        {"step": step, "value": middle, "side": BEFORE} for step, (_, middle, _) in band.items()
+    ]
+    of_run: list[dict[str, Any]] = [
+        {"step": step, "value": now[step], "side": NOW} for step in steps if step in now
+    ]
+    for points, width in ((of_run, 2.5), (of_band, 1.25)):
+        line = alt.Chart().mark_line(strokeWidth=width)
+        yield Layer(
+            [point for point in points if math.isfinite(float(point["value"]))],
+            line.encode(
+                x=STEP,
+                y=y,
+                color=alt.Color("side:N", scale=SIDE_COLOURS, legend=legend),
+                strokeDash=alt.StrokeDash("side:N", scale=SIDE_DASHES, legend=legend),
+            ),
+        )
+    if left is not None:
+        rule = alt.Chart().mark_rule(color=BAD, strokeDash=[2, 2])
+        yield Layer([{"step": left}], rule.encode(x=STEP))
+    raised = [{"step": step, "value": now[step]} for step in alerts if finite([now[step]])]
+    if raised:
+        triangle = alt.Chart().mark_point(shape="triangle-up", color=BAD, filled=True, size=70)
+        yield Layer(raised, triangle.encode(x=STEP, y=y, opacity=alt.value(1)))

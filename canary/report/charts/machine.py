@@ -1,0 +1,108 @@
+"""The machine during both sides' runs: utilisation, clocks, and work of others."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import altair as alt
+
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
+from canary.report.charts.chart import BEFORE, NOW, SIDE_COLOURS, SIDE_SHAPES, Chart, Layer
+from canary.report.charts.sides import ShownRun, ShownSides
+from canary.report.numbers import significant
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One percentage of a run."""
+
+    name: str
+    read: Callable[[RunRecord], float | None]
+
+
+def _sampled(name: str) -> Callable[[RunRecord], float | None]:
+    def read(record: RunRecord) -> float | None:
+        found = record.memory.sampled.get(name)
+        value = number(found.get("mean")) if isinstance(found, dict) else None
+        return float(value) if isinstance(value, int | float) else None
+
+    return read
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+READINGS = (
+    _Reading("GPU busy", lambda record: record.perf.gpu_utilization_avg),
+    _Reading("GPU memory busy", _sampled("gpu_memory_utilization")),
+    _Reading("CPU of its cores", lambda record: record.host.cpu_utilization_of_cores),
+    _Reading("CPU of the machine", _sampled("machine_cpu_percent")),
+    _Reading("waiting for data", lambda record: record.perf.dataloader_wait_pct),
+    _Reading("without a core", lambda record: _percent(record.host.run_delay)),
+    _Reading("Python's lock", lambda record: _percent(record.host.gil_contention)),
+)
+
+
+def machine_charts(sides: ShownSides) -> Iterator[Chart]:
+    """Yield the chart of both sides' machines; nothing if nothing was sampled."""
+    points = [*_points(sides.baseline, BEFORE), *_points(sides.current, NOW)]
+    if not points:
+        return
+    names = [reading.name for reading in READINGS]
+    legend = alt.Legend() if sides.baseline else None
+    chart = (
+        alt.Chart()
+        .mark_point(filled=True, size=70, opacity=0.8)
+        .encode(
+            x=alt.X("percent:Q", title="percent", scale=alt.Scale(domainMin=0)),
+            y=alt.Y("reading:N", title=None, sort=names),
+            color=alt.Color("side:N", scale=SIDE_COLOURS, legend=legend),
+            shape=alt.Shape("side:N", scale=SIDE_SHAPES, legend=legend),
+        )
+    )
+    rows = tuple((p["reading"], p["side"], p["run"], p["percent"]) for p in points)
+    finding = _finding(sides)
+    yield Chart(
+        "machine",
+        "The machine",
+        finding,
+        ("reading", "side", "run", "percent"),
+        rows,
+        (Layer(points, chart),),
+    )
+
+
+def _points(runs: tuple[ShownRun, ...], side: str) -> Iterator[dict[str, str | float]]:
+    for run in runs:
+        for reading in READINGS:
+            value = reading.read(run.record)
+            if value is not None:
+                yield {
+                    "reading": reading.name,
+                    "side": side,
+                    "run": run.record.run_id,
+                    "percent": value,
+                }
+
+
+def _finding(sides: ShownSides) -> str:
+    now = sides.newest.record
+    said = []
+    for reading in READINGS:
+        value = reading.read(now)
+        was = [known for run in sides.baseline if (known := reading.read(run.record)) is not None]
+        if value is not None:
+            before = f" (baseline {significant(statistics.median(was), 3)}%)" if was else ""
+            said.append(f"{reading.name} {significant(value, 3)}%{before}")
+    clocks = _clocks(now)
+    return f"{'; '.join(said[:3])}{clocks}."
+
+
+def _clocks(record: RunRecord) -> str:
+    """Return what the GPU's health says, if anything slowed it."""
+    reasons = record.gpu_health.get("throttle_reasons") or ()
+    return f"; throttled: {', '.join(map(str, reasons))[:80]}" if reasons else ""

@@ -1,0 +1,91 @@
+"""Memory over the steps: resident, allocated, reserved and peak, with the baseline's largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import altair as alt
+
+from canary.report.charts.chart import BASELINE, CURRENT, OTHERS, Chart, Layer
+from canary.report.charts.learning import STEP
+from canary.report.charts.sides import Series, ShownRun, ShownSides, of_steps
+from canary.report.charts.thinning import kept_steps
+from canary.report.numbers import signed, significant
+
+KINDS = {
+    "allocated": "allocated_bytes",
+    "reserved": "reserved_bytes",
+    "peak": "peak_bytes",
+    "resident": "rss_bytes",
+}
+"""What is drawn, and its key in a row."""
+DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
+MB = 2**20
+
+
+def memory_charts(sides: ShownSides) -> Iterator[Chart]:
+    """Yield memory of the newest run's first launch, if its steps are known."""
+    rows = sides.newest.first_rows()
+    series = {name: found for name, key in KINDS.items() if (found := _in_mb(of_steps(rows, key)))}
+    if not series:
+        return
+    steps = kept_steps(list(series.values()))
+    points = [
+        {"step": step, "mb": one[step], "kind": name}
+        for name, one in series.items()
+        for step in steps
+        if step in one
+    ]
+    domain = list(series)
+    y = alt.Y("mb:Q", title="MB", scale=alt.Scale(zero=False))
+    lines = (
+        alt.Chart()
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=STEP,
+            y=y,
+            color=alt.Color(
+                "kind:N", scale=alt.Scale(domain=domain, range=[CURRENT, *OTHERS][: len(domain)])
+            ),
+            strokeDash=alt.StrokeDash(
+                "kind:N", scale=alt.Scale(domain=domain, range=list(DASHES[: len(domain)]))
+            ),
+        )
+    )
+    layers = [Layer(points, lines)]
+    most, was = _most(sides.newest), [peak for run in sides.baseline if (peak := _most(run))]
+    if was:
+        rule = alt.Chart().mark_rule(color=BASELINE, strokeDash=[4, 3])
+        layers.append(Layer([{"mb": max(was)}], rule.encode(y=y)))
+    yield Chart(
+        "memory",
+        "Memory over the steps",
+        _finding(series, most, was),
+        ("step", *(f"{name} MB" for name in series)),
+        tuple((step, *(one.get(step) for one in series.values())) for step in steps),
+        tuple(layers),
+    )
+
+
+def _in_mb(series: Series) -> Series:
+    return {step: value / MB for step, value in series.items()}
+
+
+def _most(run: ShownRun) -> float | None:
+    """Return the run's peak in MB as the comparison judges it."""
+    return run.record.perf.max_mem_mb
+
+
+def _finding(series: dict[str, Series], most: float | None, was: list[float]) -> str:
+    name = "resident" if set(series) == {"resident"} else "allocated"
+    one = series.get(name) or next(iter(series.values()))
+    first, last = one[min(one)], one[max(one)]
+    grows = f"{name} memory goes from {significant(first)} to {significant(last)} MB"
+    if most is None:
+        return f"{grows[0].upper()}{grows[1:]} over {len(one)} steps."
+    peak = f"The peak is {significant(most)} MB"
+    if was:
+        typical = max(was)
+        change = signed(100 * (most / typical - 1)) if typical else "from 0"
+        peak += f"; the baseline's, dashed, is {significant(typical)} MB ({change})"
+    return f"{peak}. {grows[0].upper()}{grows[1:]} over {len(one)} steps."

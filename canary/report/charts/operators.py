@@ -1,0 +1,93 @@
+"""Operators that are new, gone, slower or faster: by profiled time, or by the probes' counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import altair as alt
+
+from canary.compare.diagnosis.operators import (
+    OperatorDifference,
+    OperatorDifferences,
+    OperatorUse,
+    operator_differences,
+)
+from canary.report.charts.chart import BAD, GOOD, Chart, Layer
+from canary.report.charts.sides import ShownSides
+from canary.report.numbers import signed
+
+MOST_BARS = 10
+MOST_ROWS = 60
+LONGEST_NAME = 24
+
+
+def operator_charts(sides: ShownSides) -> Iterator[Chart]:
+    """Yield the operators whose time or count differs; nothing if none does."""
+    if not sides.baseline:
+        return
+    found = operator_differences(sides.newest.record, sides.baseline[-1].record)
+    if found.source is None or not found.rows:
+        return
+    timed = found.source == "profiler"
+    unit = "ms per step" if timed else "calls per step"
+    ordered = sorted(found.rows, key=lambda row: -abs(_growth(row, timed)))
+    bars = [
+        {
+            "name": f"{number}. {_short(row.name)}",
+            "growth": _growth(row, timed),
+            "words": f"{signed(_growth(row, timed), '')} {row.change}",
+            "worse": _growth(row, timed) > 0,
+        }
+        for number, row in enumerate(ordered[:MOST_BARS], start=1)
+    ]
+    chart = alt.Chart()
+    x = alt.X("growth:Q", title=f"current less baseline, {unit}", scale=alt.Scale(padding=70))
+    y = alt.Y("name:N", title=None, sort=[bar["name"] for bar in bars])
+    colour = alt.condition("datum.worse", alt.value(BAD), alt.value(GOOD))
+    layers = [Layer(bars, chart.mark_bar().encode(x=x, y=y, color=colour))]
+    for worse, align, dx in ((True, "left", 4), (False, "right", -4)):
+        words = chart.mark_text(align=align, dx=dx).encode(x=x, y=y, text="words:N")
+        layers.append(Layer([bar for bar in bars if bar["worse"] is worse], words))
+    rows = tuple(
+        (
+            row.name,
+            row.change,
+            _of(row.baseline, timed),
+            _of(row.current, timed),
+            _growth(row, timed),
+        )
+        for row in ordered[:MOST_ROWS]
+    )
+    columns = ("operator", "change", f"baseline, {unit}", f"current, {unit}", f"growth, {unit}")
+    title = "Operators by time" if timed else "Operators by count"
+    yield Chart(
+        "operators", title, _finding(found, ordered, timed, unit), columns, rows, tuple(layers)
+    )
+
+
+def _growth(row: OperatorDifference, timed: bool) -> float:
+    return (row.growth_ms if timed else row.growth_calls) or 0.0
+
+
+def _of(use: OperatorUse | None, timed: bool) -> float | None:
+    return None if use is None else (use.self_ms if timed else use.calls)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _finding(
+    found: OperatorDifferences, ordered: list[OperatorDifference], timed: bool, unit: str
+) -> str:
+    counts = {
+        change: sum(row.change == change for row in ordered)
+        for change in ("new", "gone", "grown", "shrunk")
+    }
+    said = ", ".join(f"{number} {change}" for change, number in counts.items() if number)
+    first = ordered[0]
+    source = "" if timed else " They were counted in the probe, without noise."
+    return (
+        f"{len(found.rows)} operators differ ({said}). The largest is {first.name}: "
+        f"{signed(_growth(first, timed), '')} {unit}.{source}"
+    )

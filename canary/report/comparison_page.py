@@ -1,0 +1,203 @@
+"""The page of a comparison: the answers first, then causes, stages, charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
+from canary.compare.exact.stages import STAGES
+from canary.compare.report import Comparison
+from canary.record.types import RunRecord
+from canary.report.charts.chart import Chart
+from canary.report.charts.learning import learning_charts
+from canary.report.charts.machine import machine_charts
+from canary.report.charts.memory import memory_charts
+from canary.report.charts.operators import operator_charts
+from canary.report.charts.phases import phase_charts
+from canary.report.charts.sides import ShownSides
+from canary.report.charts.times import CHECK, time_charts
+from canary.report.numbers import amount
+from canary.report.page import Page, StageRow, page_text
+from canary.report.render import COLUMNS, HEADINGS, LEGEND
+from canary.report.view import SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
+
+LED_BY = 5
+"""Figures of the summary in the first line of a run's page."""
+
+
+OF_ONE_RUN = ("name", "current", "threshold", "status")
+"""Columns of the checks that need no baseline."""
+
+
+def charts_of(sides: ShownSides) -> Iterator[Chart]:
+    """Yield the charts of the runs, those of learning first."""
+    if not sides.current:
+        return
+    yield from learning_charts(sides)
+    yield from time_charts(sides)
+    yield from phase_charts(sides)
+    yield from memory_charts(sides)
+    yield from operator_charts(sides)
+    yield from machine_charts(sides)
+
+
+def comparison_page(sides: ShownSides, source: SourceChanges | None = None) -> str:
+    """Return the page of a comparison and its runs; `source` holds the lines that changed."""
+    found = sides.found
+    assert found is not None
+    view = view_of(found)
+    if not found.baseline.run_ids and sides.current:
+        return page_text(_run_page(sides.newest.record, found, view), tuple(charts_of(sides)))
+    stages = tuple(_stages(found))
+    page = Page(
+        title=f"{view.verdict}: {view.name or 'canary'}",
+        first_line=view.first_line,
+        subtitle=_subtitle(view),
+        verdict=view.verdict,
+        mark=view.mark,
+        answers=tuple(_answers(found, view)),
+        why=view.why,
+        suspects=view.suspects,
+        hunks=tuple(_hunks(found, source)) if source is not None else (),
+        stages_finding=_stages_finding(stages),
+        stages=stages,
+        summary=view.summary,
+        headings=HEADINGS,
+        checks=tuple(_cells(row, COLUMNS) for row in (*view.rows, *view.skipped)),
+        legend="; ".join(LEGEND.values()),
+        alerts=view.alerts,
+        config=view.config,
+        environment=view.environment,
+        notes=view.notes,
+    )
+    return page_text(page, tuple(charts_of(sides)))
+
+
+def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
+    """Return the page of a run that is not compared."""
+    figures = (
+        (label, scaled(found.current.summary.get(key), factor), unit)
+        for label, key, unit, factor in SUMMARY_ROWS[:LED_BY]
+    )
+    shown = [
+        f"{label} {amount(value, unit)}" for label, value, unit in figures if value is not None
+    ]
+    reason = f": {record.reason}" if record.reason else ""
+    return Page(
+        title=f"{record.status}: {record.name or 'canary'}",
+        first_line=f"{record.status.capitalize()}{reason}: {'; '.join(shown)}",
+        subtitle=f"canary {record.name} · run {view.current}",
+        verdict=record.status,
+        headings=tuple(HEADINGS[COLUMNS.index(column)] for column in OF_ONE_RUN),
+        checks=tuple(_cells(row, OF_ONE_RUN) for row in view.rows),
+        legend="; ".join(LEGEND[name] for name in ("limit", "status")),
+        alerts=view.alerts,
+        notes=tuple(record.notes),
+    )
+
+
+def _cells(row: CheckRow, columns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(getattr(row, column) for column in columns)
+
+
+def _hunks(found: Comparison, source: SourceChanges) -> Iterator[Hunk]:
+    """Yield the changed lines that the evidence names, each once."""
+    evidence = [each for suspect in found.diagnosis.suspects for each in suspect.evidence]
+    places = [(each.path, each.line) for each in evidence if each.line is not None]
+    hunks = [source.hunk(path, line) for path, line in dict.fromkeys(places)]
+    yield from dict.fromkeys(hunk for hunk in hunks if hunk is not None)
+
+
+def _subtitle(view: View) -> str:
+    parts = (
+        f"canary {view.name}" if view.name else "",
+        f"limits {view.tier}" if view.tier else "",
+        f"baseline {view.baseline}",
+        f"current {view.current}",
+    )
+    return " · ".join(filter(None, parts))
+
+
+def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
+    """Yield what a reviewer asks first, each with its answer in one sentence."""
+    if not compared(found):
+        return
+    yield "What broke?", _broke(view)
+    yield "Where?", _where(found, view)
+    yield "How sure?", _how_sure(found, view)
+    yield "Is it slower?", _slower(found)
+
+
+def _broke(view: View) -> str:
+    if view.failed:
+        more = f" ({len(view.failed)} checks)" if len(view.failed) > 1 else ""
+        return f"{view.failed[0].message}{more}"
+    if view.undecided:
+        return f"Nothing is known to be worse; {len(view.undecided)} checks are undecided."
+    return "Nothing."
+
+
+def _where(found: Comparison, view: View) -> str:
+    evidence = [each for suspect in found.diagnosis.suspects[:1] for each in suspect.evidence]
+    named = next((each for each in evidence if each.line is not None), None)
+    if named is not None:
+        return named.message
+    if view.first_difference:
+        return f"First difference: {view.first_difference}"
+    if view.suspects:
+        return view.suspects[0].description
+    return "No recorded fact differs."
+
+
+def _how_sure(found: Comparison, view: View) -> str:
+    exact = any(check.failed and check.lane in ("exact", "invariant") for check in found.checks)
+    said = []
+    if exact:
+        said.append("Certain that it differs: exact signals have no noise.")
+    elif view.failed:
+        said.append(f"The change is outside the noise: {view.failed[0].interval}.")
+    elif view.undecided:
+        said.append("Undecided: too noisy, or too few runs.")
+    else:
+        said.append("Exact signals are equal, and the noise excludes a change above the limits.")
+    if view.suspects and view.suspects[0].confidence:
+        said.append(f"Cause: {view.suspects[0].category}, {view.suspects[0].confidence}.")
+    return " ".join(said)
+
+
+def _slower(found: Comparison) -> str:
+    check = next((check for check in found.checks if check.name == CHECK), None)
+    if check is None:
+        return "Speed was not measured."
+    words = {"fail": "Yes: ", "warn": "A little: ", "pass": "No: ", "inconclusive": "Unknown: "}
+    return f"{words.get(check.status, 'Not judged: ')}{check.message}."
+
+
+def _stages(found: Comparison) -> Iterator[StageRow]:
+    """Yield the stages of the exact lane that were compared."""
+    if not compared(found):
+        return
+    first = found.first_difference.stage if found.first_difference else ""
+    checks = {check.name: check for check in found.checks if check.lane == "exact"}
+    for stage in STAGES:
+        differences = [each for each in found.differences if each.stage == stage.name]
+        check = checks.get(stage.name)
+        if differences:
+            words = "first difference" if stage.name == first else "differs"
+            text = differences[0].sentence().removeprefix(f"{stage.name}: ")
+            state = "first" if stage.name == first else "differs"
+            yield StageRow(stage.name.replace("_", " "), state, words, text)
+        elif check is not None and check.status == "skip":
+            yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
+        elif check is not None or stage.kind == "setting":
+            yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
+
+
+def _stages_finding(stages: tuple[StageRow, ...]) -> str:
+    first = next((stage for stage in stages if stage.state == "first"), None)
+    equal = sum(stage.state == "equal" for stage in stages)
+    if first is None:
+        return f"{equal} of {len(stages)} stages are equal, none differs."
+    later = sum(stage.state == "differs" for stage in stages)
+    follows = f"; {later} more follow from it or differ too" if later else ""
+    return f"The first stage that differs is {first.name}{follows}."

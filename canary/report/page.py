@@ -1,0 +1,155 @@
+"""A page: one HTML file that needs nothing else, readable without scripts.
+
+Every text is data: the template escapes it, and the page's policy runs only the script that stands
+in this repository.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from canary.compare.diagnosis.source_changes import Hunk
+from canary.record import jsonio
+from canary.report.charts.chart import Cell, Chart
+from canary.report.charts.theme import style_of_colours
+from canary.report.escape import NOT_PRINTED, on_lines
+from canary.report.numbers import amount
+from canary.report.render import TEMPLATES
+from canary.report.view import SuspectRow
+
+Pairs = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of the exact lane."""
+
+    name: str
+    state: str
+    """`equal`, `first` (the first that differs), `differs` or `untold`."""
+    words: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ShownChart:
+    """A chart as the template shows it."""
+
+    name: str
+    title: str
+    finding: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    picture: Markup
+    json: Markup
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the page shows, as strings."""
+
+    title: str
+    first_line: str
+    subtitle: str = ""
+    verdict: str = ""
+    mark: str = ""
+    answers: tuple[tuple[str, str], ...] = ()
+    why: str = ""
+    suspects: tuple[SuspectRow, ...] = ()
+    hunks: tuple[Hunk, ...] = ()
+    stages_finding: str = ""
+    stages: tuple[StageRow, ...] = ()
+    summary: Pairs = ()
+    headings: tuple[str, ...] = ()
+    checks: tuple[tuple[str, ...], ...] = ()
+    """Cells of each check; the last is its status."""
+    legend: str = ""
+    alerts: tuple[str, ...] = ()
+    config: Pairs = ()
+    environment: Pairs = ()
+    notes: tuple[str, ...] = ()
+
+
+def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
+    """Return the page with its charts as HTML."""
+    style, script = _asset("report.css"), _asset("report.js")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src {_hash(style)}",
+            f"script-src {_hash(script)}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    shown = _Filled(on_lines(page), tuple(map(_shown, charts)))
+    text = (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(page=shown, policy=policy, style=Markup(style), script=Markup(script))
+    )
+    return NOT_PRINTED.sub("", text)
+
+
+class _Filled:
+    """A page and its charts under one name."""
+
+    def __init__(self, page: Page, charts: tuple[ShownChart, ...]) -> None:
+        self.__dict__.update({**vars(page), "charts": charts})
+
+
+def _shown(chart: Chart) -> ShownChart:
+    chart_texts = on_lines((chart.title, chart.finding, *chart.columns))
+    title, finding, *columns = chart_texts
+    label = jinja2.filters.do_forceescape(f"{title}. {finding}")
+    drawn = chart.svg().replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    numbers = {"columns": columns, "rows": [list(row) for row in chart.rows]}
+    return ShownChart(
+        chart.name,
+        title,
+        finding,
+        tuple(columns),
+        tuple(tuple(map(_cell, row)) for row in chart.rows),
+        Markup(drawn),
+        Markup(_in_script(numbers)),
+    )
+
+
+def _cell(value: Cell) -> str:
+    return "" if value is None else str(on_lines(amount(value)))
+
+
+def _in_script(value: object) -> str:
+    """Return JSON that cannot end the script element around it."""
+    text = jsonio.dumps(value)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    return style_of_colours() + text if name.endswith(".css") else text
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )

@@ -1,0 +1,98 @@
+"""Write pages: of runs, of a comparison's folder. Charts need the extra `[report]`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from canary.compare.diagnosis.source_changes import source_between
+from canary.compare.paths import Compared
+from canary.compare.report import Side
+from canary.errors import InputError, MachineError, RecordError
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
+from canary.report.document import load_comparison
+from canary.report.render import write_text
+
+REPORT = "report.html"
+NEEDED = ("altair", "vl_convert")
+HOW = "install it: pip install 'rlhf-canary[report]'"
+COMPARISON = "comparison.json"
+
+
+def can_draw() -> bool:
+    """Return whether the packages that draw charts are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+
+
+def require_charts() -> None:
+    """Raise MachineError if charts cannot be drawn."""
+    if not can_draw():
+        raise MachineError("a report needs the extra `report`", HOW)
+
+
+def write_comparison(compared: Compared, path: Path) -> None:
+    """Write the page of a comparison.
+
+    Raises:
+        MachineError: the extra is missing, or the file cannot be written.
+    """
+    require_charts()
+    from canary.report.charts.sides import ShownSides, shown_run
+    from canary.report.comparison_page import comparison_page
+
+    current, baseline = (
+        tuple(shown_run(record, compared.folders.get(record.run_id)) for record in side)
+        for side in (compared.current, compared.baseline)
+    )
+    sides = ShownSides(current, baseline, compared.found)
+    write_text(path, comparison_page(sides, compared.source))
+
+
+def compared_in(folder: Path, repository: Path) -> Compared:
+    """Return the comparison that `ab`, `demo` or the action left in a folder, and its runs, as far
+    as they are still there.
+
+    Raises:
+        InputError, RecordError: there is no readable comparison.
+    """
+    found = load_comparison(folder)
+    current = dict(_runs_of(found.current, folder))
+    baseline = dict(_runs_of(found.baseline, folder))
+    source = None
+    if current and baseline:
+        newest = (list(runs.values())[-1] for runs in (baseline, current))
+        source = source_between(repository, *newest)
+    return Compared(
+        found,
+        tuple(current.values()),
+        tuple(baseline.values()),
+        {record.run_id: place for place, record in (*current.items(), *baseline.items())},
+        source,
+    )
+
+
+def _runs_of(side: Side, folder: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Yield the folder and record of each of a side's runs, in the folder or beside it."""
+    for run_id in side.run_ids:
+        if Path(run_id).name != run_id:
+            continue
+        places = (*folder.glob("*"), folder, *folder.parent.glob("*"), folder.parent)
+        for place in places:
+            try:
+                record = load_record(place / run_id)
+            except (InputError, RecordError):
+                continue
+            if record.run_id == run_id:
+                yield place / run_id, record
+                break
+
+
+def leave_report(compared: Compared, folder: Path) -> str:
+    """Write `report.html` beside a comparison. Return a line that names it, or how to get it."""
+    if not can_draw():
+        return f"for a report with charts, {HOW}"
+    path = folder / REPORT
+    write_comparison(compared, path)
+    return f"report: {path}"

@@ -1,0 +1,193 @@
+"""A page: one file, readable without scripts, with the comparison's numbers and no other code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+
+import pytest
+
+from canary.compare.diagnosis.source_changes import parse_diff
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from canary.report.charts.sides import ShownRun, ShownSides
+from canary.report.view import view_of
+from tests.unit.comparing import example, history, record, records
+from tests.unit.hostile import PAYLOADS, planted
+from tests.unit.pages.making import Read, numbers, page_of, page_of_sides, rows
+
+
+def learning_twice_as_fast() -> RunRecord:
+    """A run whose losses leave the baseline's from step 3 on."""
+    changed = record(9)
+    losses = changed.stability.loss_values
+    changed.stability.loss_values = losses[:2] + [0.9 * loss for loss in losses[2:]]
+    return changed
+
+
+@pytest.fixture(scope="module")
+def slower() -> Comparison:
+    return compare_to_baseline(records([0.15] * 3, first=50), history(), history=True)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The page of a change that is slower, with the steps of every run."""
+    return page_of(records([0.15] * 3, first=50), history(count=5), steps=120)
+
+
+def test_ten_charts_of_120_points_take_less_than_a_megabyte(page: str) -> None:
+    charts = re.findall(r'id="numbers-(\w+)"', page)
+    assert len(charts) >= 10, charts
+    assert len(page.encode()) < 1_000_000
+    assert max(len(numbers(page, name)["rows"]) for name in charts) >= 120
+
+
+def test_verdict_first_line_and_tables_are_there_without_scripts(page: str) -> None:
+    read = Read(page)
+    found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
+    view = view_of(found)
+    assert view.first_line in read.text
+    for row in view.rows:
+        assert row.name in read.text
+        assert not row.baseline or row.baseline in read.text
+    assert len(read.named("svg")) == len(read.named("figure"))
+
+
+def test_each_chart_has_its_finding_its_table_and_its_csv(page: str) -> None:
+    read = Read(page)
+    charts = re.findall(r'id="numbers-(\w+)"', page)
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert len(captions) == len(charts)
+    assert all(re.search(r"\d", caption) and caption.endswith(".") for caption in captions)
+    assert {attributes.get("data-csv") for attributes in read.named("button")} == set(charts)
+    assert all(svg.get("role") == "img" and svg.get("aria-label") for svg in read.named("svg"))
+
+
+def test_nothing_is_requested_and_only_our_script_runs(page: str) -> None:
+    read = Read(page)
+    names = {tag for tag, _ in read.tags}
+    assert not names & {"link", "img", "iframe", "object", "embed", "base", "form", "image", "use"}
+    for _, attributes in read.tags:
+        assert not {"href", "src", "srcset", "xlink:href", "action"} & set(attributes)
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    (policy,) = (meta["content"] for meta in read.named("meta") if "http-equiv" in meta)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert len(scripts) == 1
+    for text in (*scripts, style):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
+    current, baseline = records([0.15] * 3, first=50), history()
+    sides = ShownSides(tuple(map(ShownRun, current)), tuple(map(ShownRun, baseline)), slower)
+    page = page_of_sides(sides)
+    launches = numbers(page, "launches")["rows"]
+    assert [row[3] for row in launches if row[0] == "current"] == pytest.approx([150.0] * 3)
+    assert len([row for row in launches if row[0] == "baseline"]) == len(baseline)
+    losses = numbers(page, "loss")
+    place = losses["columns"].index("current")
+    shown = {row[0]: row[place] for row in losses["rows"]}
+    assert shown == dict(enumerate(current[-1].stability.loss_values, start=1))
+    check = slower.check("step_time_mean")
+    assert check.message in Read(page).text
+
+
+def test_the_loss_at_the_end_is_one_number(page: str) -> None:
+    found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
+    (figure,) = (now for label, _, now in view_of(found).summary if label == "loss, last tenth")
+    caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
+    assert caption
+    assert figure in caption[1]
+
+
+def test_where_learning_leaves_the_baseline_is_said_and_marked() -> None:
+    page = page_of([learning_twice_as_fast()], history(count=3))
+    caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
+    assert caption
+    assert "first leaves the 3 baseline runs at step 3" in caption[1]
+
+
+def test_an_alert_stands_at_its_step() -> None:
+    changed = record(9)
+    changed.alerts = [
+        {"severity": "high", "category": "loss", "type": "spike", "message": "m", "step": 7}
+    ]
+    found = numbers(page_of([changed], history(count=3)), "loss")
+    assert [row[0] for row in found["rows"] if row[-1]] == [7]
+
+
+def test_a_loss_that_is_not_finite_is_said() -> None:
+    changed = record(9)
+    changed.stability.loss_values[4:6] = [float("nan"), float("inf")]
+    page = page_of([changed], history(count=3))
+    assert "2 of 100 steps are not finite, from step 5 on" in Read(page).text
+    found = numbers(page, "loss")
+    assert [row[found["columns"].index("current")] for row in found["rows"]][4:6] == ["nan", "inf"]
+
+
+def test_a_run_alone_has_a_page_without_answers_about_a_baseline() -> None:
+    page = page_of([record(1)], steps=30)
+    read = Read(page)
+    assert "baseline" not in re.sub(
+        r"<style>.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL
+    )
+    assert "Completed" in read.text
+    assert "What broke?" not in read.text
+
+
+def test_the_lines_that_the_diagnosis_names_are_shown() -> None:
+    before, after = record(1), record(2)
+    for one, rate in ((before, 1e-4), (after, 3e-4)):
+        one.config["learning_rate"] = rate
+        one.exact["trajectory"]["learning_rates"] = [rate] * 3
+    source = parse_diff(
+        "--- a/canary.yaml\n+++ b/canary.yaml\n@@ -4 +4 @@\n-learning_rate: 1e-4\n"
+        "+learning_rate: 3e-4 # <b>faster</b>\n"
+    )
+    page = page_of([after], [before], source=source)
+    assert "canary.yaml, line 4" in Read(page).text
+    assert "-learning_rate: 1e-4" in page
+    assert "+learning_rate: 3e-4 # &lt;b&gt;faster&lt;/b&gt;" in page
+
+
+@pytest.fixture(scope="module")
+def clean() -> Read:
+    """A page of honest records."""
+    return Read(page_of([example()], history(count=3), steps=5))
+
+
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("payload", [*PAYLOADS, "</script><script>alert(1)</script>", "'\"><b>"])
+def test_no_text_of_a_record_becomes_an_element(payload: str, clean: Read) -> None:
+    hostile = planted(payload)
+    hostile.stability.loss_values = example().stability.loss_values
+    hostile.alerts = [
+        {"severity": "high", "category": payload, "type": payload, "message": payload, "step": 3}
+    ]
+    read = Read(page_of([hostile], history(count=3), steps=5))
+    assert {tag for tag, _ in read.tags} <= {tag for tag, _ in clean.tags} | {"ul", "li", "details"}
+    known = {name for _, attributes in clean.tags for name in attributes} | {"open"}
+    assert {name for _, attributes in read.tags for name in attributes} <= known
+    assert len(read.named("script")) == len(read.named("button")) + 1
+
+
+def test_rows_of_a_stranger_cannot_fail_the_page(tmp_path: object) -> None:
+    strange = [
+        {"launch": 1, "step": 10**9, "wall_s": -1.0, "phases": {}, "rl": {"kl": float("inf")}}
+    ]
+    sides = ShownSides(
+        (ShownRun(record(1), (*rows(3), *strange)),),  # type: ignore[arg-type]
+        (ShownRun(record(2)),),
+        compare_to_baseline(record(1), record(2)),
+    )
+    assert "KL" in page_of_sides(sides)
+    assert page_of_sides(replace(sides, baseline=()))
