@@ -40,7 +40,7 @@ def _place(remote: str | None, branch: str) -> tuple[Remote, Surroundings]:
 
 
 @contextlib.contextmanager
-def _history(folder: Path | None, remote: str | None, branch: str) -> Iterator[tuple[Path, str]]:
+def history_at(folder: Path | None, remote: str | None, branch: str) -> Iterator[tuple[Path, str]]:
     """Yield a history's folder and its name; a branch is copied to a temporary folder."""
     from canary.baseline.verbs import pulled
     from canary.errors import UsageError
@@ -63,7 +63,7 @@ def baseline_list(
     from canary.baseline.verbs import list_text
     from canary.report.lines import terminal_width, wrapped
 
-    with _history(folder, remote, branch) as (root, shown):
+    with history_at(folder, remote, branch) as (root, shown):
         typer.echo(wrapped(list_text(root, shown), terminal_width(sys.stdout)))
 
 
@@ -78,7 +78,7 @@ def baseline_history(
     from canary.baseline.verbs import show_text
     from canary.report.lines import terminal_width, wrapped
 
-    with _history(folder, remote, branch) as (root, shown):
+    with history_at(folder, remote, branch) as (root, shown):
         typer.echo(wrapped(show_text(root, canary, shown), terminal_width(sys.stdout)))
 
 

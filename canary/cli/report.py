@@ -7,19 +7,33 @@ from typing import Annotated
 
 import typer
 
+from canary.cli.baseline import history_at
 from canary.cli.compare import Baseline, Repository
-from canary.cli.options import Noise, ThresholdFile, Tier, Verbose
+from canary.cli.options import (
+    BRANCH,
+    Branch,
+    Noise,
+    RemoteName,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
 
 
 def report(
     paths: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with, or the folder of a comparison.",
+            help="A run and what to compare it with; the folder of a comparison; or a history.",
         ),
-    ],
+    ] = None,
     baseline: Baseline = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    canary: Annotated[
+        str | None, typer.Option("--canary", help="Only this canary of a history.")
+    ] = None,
     tier: Tier = None,
     threshold_file: ThresholdFile = None,
     noise: Noise = None,
@@ -33,29 +47,27 @@ def report(
     """Write one HTML page with charts, readable offline."""
     from functools import partial
 
+    from canary.baseline.history import is_history
     from canary.compare.diagnosis.source_changes import source_between
-    from canary.compare.paths import Request, compared_paths
-    from canary.report.pages import (
-        COMPARISON,
-        REPORT,
-        compared_in,
-        require_charts,
-        write_comparison,
-    )
+    from canary.compare.paths import Request
+    from canary.errors import UsageError
+    from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
-    here = repository or Path.cwd()
-    first, *rest = paths
-    if not rest and not baseline and (first / COMPARISON).exists():
-        compared = compared_in(first, here)
+    first, *rest = paths or [None]
+    if first is None and remote is None:
+        raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
+    against = (*rest, *(baseline or ()))
+    if first is None or (is_history(first) and not against):
+        path = output or (Path() if first is None else first) / REPORT
+        with history_at(first, remote, branch) as (root, shown):
+            write_history(root, shown, path, canary)
     else:
+        here = repository or Path.cwd()
         source = partial(source_between, here)
-        against = (*rest, *(baseline or ()))
-        compared = compared_paths(
-            Request((first,), against, tier, threshold_file, noise, source=source)
-        )
-    path = output or (first if first.is_dir() else first.parent) / REPORT
-    write_comparison(compared, path)
+        request = Request((first,), against, tier, threshold_file, noise, source=source)
+        path = output or (first if first.is_dir() else first.parent) / REPORT
+        write_report(request, path, here)
     typer.echo(f"wrote {path}")
     if open_:
         typer.launch(str(path.absolute()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Compared
+from canary.compare.paths import Compared, Request, compared_paths
 from canary.compare.report import Side
 from canary.errors import InputError, MachineError, RecordError
 from canary.record.folder import load_record
@@ -48,6 +48,33 @@ def write_comparison(compared: Compared, path: Path) -> None:
     )
     sides = ShownSides(current, baseline, compared.found)
     write_text(path, comparison_page(sides, compared.source))
+
+
+def write_report(request: Request, path: Path, repository: Path) -> None:
+    """Write the page of a run, of its comparison, or of a comparison's folder.
+
+    Raises:
+        InputError, ConfigError: as `compared_paths`.
+        MachineError: as `write_comparison`.
+    """
+    (folder,) = request.current
+    if not request.baseline and (folder / COMPARISON).exists():
+        write_comparison(compared_in(folder, repository), path)
+    else:
+        write_comparison(compared_paths(request), path)
+
+
+def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:
+    """Write the page of a history; `shown` names it.
+
+    Raises:
+        InputError, RecordError: as `history_page`.
+        MachineError: as `write_comparison`.
+    """
+    require_charts()
+    from canary.report.history_page import history_page
+
+    write_text(path, history_page(root, shown, canary))
 
 
 def compared_in(folder: Path, repository: Path) -> Compared:
