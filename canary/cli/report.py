@@ -54,7 +54,8 @@ def report(
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
-    first, *rest = paths or [None]
+    named = paths or []
+    first, rest = next(iter(named), None), named[1:]
     if first is None and remote is None:
         raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
     against = (*rest, *(baseline or ()))

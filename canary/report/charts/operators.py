@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import altair as alt
 
@@ -31,7 +32,7 @@ def operator_charts(sides: ShownSides) -> Iterator[Chart]:
     timed = found.source == "profiler"
     unit = "ms per step" if timed else "calls per step"
     ordered = sorted(found.rows, key=lambda row: -abs(_growth(row, timed)))
-    bars = [
+    bars: list[dict[str, Any]] = [
         {
             "name": f"{number}. {_short(row.name)}",
             "growth": _growth(row, timed),
@@ -45,8 +46,11 @@ def operator_charts(sides: ShownSides) -> Iterator[Chart]:
     y = alt.Y("name:N", title=None, sort=[bar["name"] for bar in bars])
     colour = alt.condition("datum.worse", alt.value(BAD), alt.value(GOOD))
     layers = [Layer(bars, chart.mark_bar().encode(x=x, y=y, color=colour))]
-    for worse, align, dx in ((True, "left", 4), (False, "right", -4)):
-        words = chart.mark_text(align=align, dx=dx).encode(x=x, y=y, text="words:N")
+    for worse, mark in (
+        (True, chart.mark_text(align="left", dx=4)),
+        (False, chart.mark_text(align="right", dx=-4)),
+    ):
+        words = mark.encode(x=x, y=y, text="words:N")
         layers.append(Layer([bar for bar in bars if bar["worse"] is worse], words))
     rows = tuple(
         (

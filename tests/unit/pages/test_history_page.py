@@ -56,9 +56,7 @@ def test_a_canary_can_be_chosen_and_a_wrong_name_is_told(root: Path) -> None:
         history_page(root, "here", "x")
 
 
-def test_the_verb_writes_it_into_the_folder(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_writes_it_into_the_folder(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", str(root)])
     assert ended.value.code == 0
