@@ -78,8 +78,8 @@ def write_history(root: Path, shown: str, path: Path, canary: str | None = None)
 
 
 def compared_in(folder: Path, repository: Path) -> Compared:
-    """Return the comparison that `ab`, `demo` or the action left in a folder, and its runs, as far
-    as they are still there.
+    """Return the comparison that `ab`, `demo` or the action left in a folder. Its runs are those
+    that are still there.
 
     Raises:
         InputError, RecordError: there is no readable comparison.

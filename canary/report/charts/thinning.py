@@ -12,8 +12,8 @@ MOST = 120
 def kept_steps(series: Sequence[Mapping[int, float]], most: int = MOST) -> list[int]:
     """Return the steps to draw, in order.
 
-    Of each bucket of steps these are the steps of each series' smallest and largest finite value,
-    and the first and last step. Steps whose value is not finite are kept, as many as fit."""
+    Each bucket keeps the step of each series' smallest and of its largest finite value. First and
+    last step stay. Steps whose value is not finite stay too, as many as fit."""
     steps = sorted({step for one in series for step in one})
     if len(steps) <= most:
         return steps
