@@ -75,7 +75,7 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
         assert canary("save-baseline", str(path), str(folder / "history")).code == 0
     assert select(folder / "history", found[3]).noise_file == place / "noise.json"
     compared = compare_paths(Request((stored[3],), (folder / "history",)))
-    sources = ("noise model of 4 runs", "the runs compared")
+    sources = ("noise model of 4 runs", "measured in these runs")
     assert compared.check("step_time_median").noise in sources
 
 
