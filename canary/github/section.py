@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
 
+from canary.compare.diagnosis.suspects import Suspect
 from canary.compare.report import Comparison
 from canary.errors import ConfigError
 from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
-from canary.report.view import CheckRow, View, view_of
+from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000
@@ -30,6 +31,8 @@ class CommentView(View):
     left_out: tuple[str, ...] = ()
     note: str = ""
     """Shown below the first line instead of among the notes."""
+    lead: tuple[tuple[str, str], ...] = ()
+    """What a reviewer needs beside the first line, each with its label; the rest is folded."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
@@ -62,7 +65,40 @@ def comment_view(found: Comparison, note: str = "") -> CommentView:
         part = getattr(whole, name)
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
-    return on_lines(CommentView(**parts, note=note))
+    return on_lines(CommentView(**parts, note=note, lead=tuple(_lead(found, whole))))
+
+
+MOST_NAMED = 2
+"""Failed checks that the lead names beside that of the first line."""
+LEADING = ("step_time_mean_s", "tokens_per_sec", "max_mem_mb", "final_loss")
+"""Figures of the summary that the lead repeats if nothing failed."""
+
+
+def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
+    """Yield at most four labelled sentences; the first line has said the most important one."""
+    others = [row.message for row in view.failed[1:]]
+    if others:
+        more = f"; {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        yield "Also failed", f"{'; '.join(others[:MOST_NAMED])}{more}"
+    if view.failed and found.diagnosis.top_suspect is not None:
+        yield "Likely cause", _cause(found.diagnosis.top_suspect)
+        yield from (("Do", action) for action in found.diagnosis.top_suspect.suggested_actions[:1])
+    if view.undecided and not view.failed:
+        yield "Undecided", ", ".join(row.name for row in view.undecided)
+    if not view.failed:
+        shown = {key: label for label, key, *_ in SUMMARY_ROWS if key in LEADING}
+        figures = [row for row in view.summary if row[0] in shown.values()]
+        changes = ((label, was, "" if was == now else f" -> {now}") for label, was, now in figures)
+        said = [f"{label} {was}{change}" for label, was, change in changes]
+        if said:
+            yield "Figures", "; ".join(said)
+
+
+def _cause(suspect: Suspect) -> str:
+    """Return what happened and, if the evidence names one, where."""
+    place = next((each for each in suspect.evidence if each.line is not None), None)
+    where = f" ({place.path}:{place.line})" if place is not None else ""
+    return f"{suspect.description.rstrip('.')}{where}"
 
 
 def section(

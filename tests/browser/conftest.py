@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, without a window."""
+    """Chromium, without a window. Its event loop ends with the module: others start their own."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         why = "no browser: install Debian's package `chromium`"

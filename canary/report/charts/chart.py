@@ -14,7 +14,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from canary.record import jsonio
 from canary.report.charts.theme import LIGHT
+from canary.report.escape import NOT_PRINTED
 
 Cell = float | int | str | None
 Points = Sequence[Mapping[str, Any]]
@@ -76,7 +78,9 @@ class Chart:
 
     def svg(self) -> str:
         """Draw it."""
-        return str(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]))
+        # A text of a record may hold characters that no file can.
+        spec = NOT_PRINTED.sub("", jsonio.dumps(self.spec()))
+        return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
 
 
 @functools.cache

@@ -93,7 +93,7 @@ def test_progress_shows_runs_in_turn_and_the_interval(compared: tuple[Finished, 
 @pytest.mark.end_to_end
 def test_records_and_comparison_stay(compared: tuple[Finished, Path]) -> None:
     finished, root = compared
-    (folder,) = (root / "canary_output").iterdir()
+    (folder,) = (root / "canary_output").glob("ab-*")
     for role in ("base", "head"):
         records = [load_record(path.parent) for path in (folder / role).glob("*/metrics.json")]
         assert [record.status for record in records] == ["completed"] * 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
@@ -15,7 +16,7 @@ from canary.github.comment import END, LIMIT, MARKER, has_sections, merged, pars
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
-from tests.unit.comparing import records
+from tests.unit.comparing import history, record, records
 
 NEW, OLD = "b" * 40, "a" * 40
 
@@ -349,3 +350,39 @@ def test_an_error_without_runs_has_no_table_of_runs() -> None:
         assert "ummary" not in text
     refused = replace(found, current=Side(("head",), "sft"))
     assert "no runs" in section(refused, Source("a" * 40), LIMIT)
+
+
+def lines_before_the_fold(text: str) -> list[str]:
+    return [line for line in text.split("<details>")[0].splitlines() if line]
+
+
+def test_a_pass_is_three_lines_and_folds_everything_else() -> None:
+    found = compare_to_baseline(records([0.1] * 3, first=50), history(), history=True)
+    text = section(found, Source("a" * 40, "https://github.com/o/r/actions/runs/1"), LIMIT)
+    first, figures = lines_before_the_fold(text)
+    assert first.startswith("**✅ Pass: learns the same")
+    assert figures.startswith("- **Figures**: step time, mean 100.0 ms; tokens per second 2,779")
+    (commit,) = text.rsplit("</details>", 1)[1].split("\n\n")[1:]
+    assert commit.startswith("<sub>commit `aaaaaaaaa`")
+
+
+def test_a_failure_says_what_failed_why_where_and_what_to_do_before_the_fold() -> None:
+    before, after = record(1), record(2)
+    before.config["learning_rate"], after.config["learning_rate"] = 1e-4, 3e-4
+    after.exact["trajectory"]["learning_rates"] = [3e-4] * 3
+    diff = "+++ b/canary.yaml\n@@ -4 +4 @@\n-learning_rate: 1e-4\n+learning_rate: 3e-4\n"
+    found = compare_to_baseline(after, before, source=parse_diff(diff))
+    first, *rest = lines_before_the_fold(section(found, Source("a" * 40), LIMIT))
+    assert first.startswith("**🟠 Changed, needs acceptance: ")
+    assert len(rest) <= 6
+    (cause,) = (line for line in rest if line.startswith("- **Likely cause**: "))
+    assert "(canary.yaml:4)" in cause
+    assert sum(line.startswith("- **Do**: ") for line in rest) == 1
+
+
+def test_tables_fit_the_width_of_a_comment() -> None:
+    found = compare_to_baseline(records([0.15] * 3, first=50), history(), history=True)
+    text = section(found, Source("a" * 40), LIMIT)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    shown = [line.replace("\\", "") for line in rows]
+    assert max(len(row) - 2 * row.count("|") for row in shown) <= 90

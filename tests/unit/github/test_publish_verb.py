@@ -56,7 +56,7 @@ def test_a_dry_run_prints_status_and_comment_and_needs_no_token(posting: Posting
     assert f"commit-status on {SHA[:9]} of org/repo: failure: Regression: median step" in text
     assert "comment on #7 of org/repo:" in text
     assert "<!-- rlhf-canary -->" in text
-    assert "<summary>Checks (" in text
+    assert "<summary>All figures and checks" in text
 
 
 @pytest.mark.parametrize("verdict", CASES)

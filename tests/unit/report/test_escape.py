@@ -27,7 +27,8 @@ SOURCE = Source("a" * 40, "https://github.com/o/r/actions/runs/7/attempts/1", 7,
 OWN_LINES = re.compile(
     r'<!-- rlhf-canary( |:end |:section \{"version":1,"name":"[a-z0-9._-]+","sha":"a{40}",'
     r'"age":\[7,1\],"verdict":"[a-z-]+","accepted":false,"key":"[a-z0-9._-]+"\} )-->|'
-    r"<details( open)?><summary>[\w ]+ \(\d+\)</summary>|</details>|</?sub>"
+    r"<details( open)?><summary>(?:[\w ]+ \(\d+\)|All figures and checks)</summary>|</details>|"
+    r"</?sub>"
 )
 texts = st.text(min_size=0, max_size=60) | st.sampled_from(PAYLOADS)
 
