@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canary.cli.options import BRANCH, Branch, Config, Folder, NoProgress, RemoteName, Set, Verbose
+from canary.cli.options import (
+    BRANCH,
+    Branch,
+    Config,
+    Folder,
+    NoProgress,
+    RemoteName,
+    Set,
+    Verbose,
+    run_path,
+)
 from canary.cli.terminal import sayer, stoppable
 
 if TYPE_CHECKING:
@@ -121,7 +131,10 @@ def baseline_prune(
 @baseline_app.command("push")
 def baseline_push(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders or metrics.json files.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Run folders, names or metrics.json files.", parser=run_path
+        ),
     ],
     remote: RemoteName = None,
     branch: Branch = BRANCH,

@@ -18,6 +18,7 @@ from canary.cli.options import (
     ThresholdFile,
     Tier,
     Verbose,
+    run_path,
 )
 from canary.errors import EXIT_ERROR, EXIT_OK, printable
 
@@ -27,12 +28,19 @@ if TYPE_CHECKING:
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        metavar="CURRENT... BASELINE", help="Run folders, metrics.json files, or a history."
+        metavar="CURRENT... BASELINE",
+        help="Run folders or their names, metrics.json files, or a history.",
+        parser=run_path,
     ),
 ]
 Baseline = Annotated[
     list[Path] | None,
-    typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
+    typer.Option(
+        "--baseline",
+        metavar="BASELINE",
+        help="A run, a history or a folder of runs; may be repeated.",
+        parser=run_path,
+    ),
 ]
 Repository = Annotated[
     Path | None,
@@ -131,10 +139,20 @@ def _request(
 
 
 def profile(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder or metrics.json.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run's folder, name or metrics.json.", parser=run_path
+        ),
+    ],
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="BASE", help="Also show differences from this run."),
+        typer.Option(
+            "--against",
+            metavar="BASE",
+            help="Also show differences from this run.",
+            parser=run_path,
+        ),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Operators per table.")] = 15,
     form: Form = "text",

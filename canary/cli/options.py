@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+
+def run_path(text: str) -> Path:
+    """Return the run that a user names: its path, `latest`, or a part of its name."""
+    from canary.record.runs import named_run
+
+    return named_run(text)
+
+
 Config = Annotated[Path | None, typer.Argument(help="YAML file; default: the embedded DPO.")]
 Set = Annotated[
     list[str] | None,

@@ -17,6 +17,7 @@ from canary.cli.options import (
     ThresholdFile,
     Tier,
     Verbose,
+    run_path,
 )
 
 
@@ -26,6 +27,7 @@ def report(
         typer.Argument(
             metavar="RUN [BASELINE...]",
             help="A run and what to compare it with; the folder of a comparison; or a history.",
+            parser=run_path,
         ),
     ] = None,
     baseline: Baseline = None,

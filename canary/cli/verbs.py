@@ -15,8 +15,9 @@ from canary.cli.campaign import ab, calibrate, demo, ladder
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.init import init
-from canary.cli.options import Config, Set
+from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
+from canary.cli.runs import clean, list_
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
@@ -78,7 +79,10 @@ app.command()(demo)
 
 @app.command("save-baseline")
 def save_baseline(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A run's folder or record.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SRC", help="A run's folder, name or record.", parser=run_path),
+    ],
     destination: Annotated[
         Path, typer.Argument(metavar="DST", help="A .json file, or the folder of a history.")
     ],
@@ -138,6 +142,8 @@ def config_schema() -> None:
 
 app.command()(profile)
 app.command()(report)
+app.command("list")(list_)
+app.command()(clean)
 app.command("publish")(publish_comparison)
 app.command()(init)
 

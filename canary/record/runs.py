@@ -1,0 +1,120 @@
+"""The runs in an output folder: by age, by name, and the oldest removed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.config.output import OUTPUT_DIR
+from canary.errors import InputError, RecordError
+from canary.record.folder import is_alive, load_record
+from canary.record.types import RunRecord
+
+METRICS = "metrics.json"
+LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
+RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
+CAMPAIGN = re.compile(r"[a-z]+-\d{8}-\d{6}.*")
+"""Folders of `ab`, `demo` and `ladder`, which hold runs of several sides."""
+MOST_NAMED = 5
+"""Runs that an error names."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run of an output folder; the record is None if it cannot be read."""
+
+    path: Path
+    record: RunRecord | None
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Return the folders of the runs in an output folder, oldest first."""
+    found = (path.parent for path in root.glob(f"*/{METRICS}"))
+    return sorted(found, key=lambda path: path.name)
+
+
+def runs_in(root: Path) -> list[StoredRun]:
+    """Return the runs of an output folder, oldest first.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise InputError(f"no folder {root}", "`canary run` makes one")
+    return [StoredRun(path, _record(path)) for path in run_folders(root)]
+
+
+def _record(path: Path) -> RunRecord | None:
+    try:
+        return load_record(path)
+    except (InputError, RecordError):
+        return None
+
+
+def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
+    """Return the run that `latest`, `latest~N` or a unique part of its name means. Other texts
+    come back as paths.
+
+    Raises:
+        InputError: there are fewer runs, or several have this part in their name.
+    """
+    path = Path(text)
+    if len(path.parts) != 1 or path.exists() or set("*?[") & set(text):
+        return path
+    folders = run_folders(root)
+    if newest := LATEST.fullmatch(text):
+        back = int(newest[1] or 0)
+        if back >= len(folders):
+            count = f"{len(folders)} run{'' if len(folders) == 1 else 's'}"
+            raise InputError(f"{text}: {root} holds {count}", "`canary list` names them")
+        return folders[-1 - back]
+    matching = [folder for folder in folders if text in folder.name]
+    if len(matching) > 1:
+        names = ", ".join(folder.name for folder in matching[-MOST_NAMED:])
+        raise InputError(f"{text!r} is in the names of {len(matching)} runs: {names}", "name one")
+    return matching[0] if matching else path
+
+
+def clean(root: Path, keep: int) -> list[Path]:
+    """Remove all but the newest `keep` runs and campaigns of an output folder, and return what was
+    removed. A run that is still going stays, and so does everything that is no run.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise InputError(f"no folder {root}", "`canary run` makes one")
+    found = sorted((p for p in root.iterdir() if _is_ours(p)), key=_started)
+    removed = []
+    for path in found[: max(0, len(found) - keep)]:
+        if not _is_going(path):
+            shutil.rmtree(path)
+            removed.append(path)
+    return removed
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether it is a real folder that a run or a campaign of ours made."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    if RUN_ID.fullmatch(path.name):
+        return (path / METRICS).is_file()
+    return bool(CAMPAIGN.fullmatch(path.name)) and any(path.glob(f"*/*/{METRICS}"))
+
+
+def _started(path: Path) -> str:
+    found = re.search(r"\d{8}-\d{6}", path.name)
+    return found[0] if found else ""
+
+
+def _is_going(path: Path) -> bool:
+    records = [_record(file.parent) for file in (*path.glob(METRICS), *path.glob(f"*/*/{METRICS}"))]
+    return any(
+        record is not None
+        and record.status == "running"
+        and record.owner is not None
+        and is_alive(record.owner)
+        for record in records
+    )

@@ -1,0 +1,116 @@
+"""Runs of an output folder: named by age or by a part of their name, and the oldest removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.cli import main
+from canary.errors import InputError
+from canary.record.folder import RunFolder, this_process
+from canary.record.runs import clean, named_run, run_folders
+from tests.unit.comparing import record
+
+NAMES = tuple(f"2026112{day}-080000-{name}" for day, name in enumerate(("dpo-aa11", "sft-bb22")))
+
+
+def add(root: Path, run_id: str, **changes: object) -> Path:
+    folder = RunFolder(root / run_id)
+    folder.path.mkdir(parents=True)
+    folder.write(record(1, run_id=run_id).model_copy(update=changes))
+    return folder.path
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`canary_output` of the current folder, with two runs."""
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        add(Path("canary_output"), name)
+    return Path("canary_output")
+
+
+def test_a_run_is_named_by_its_age_or_a_unique_part_of_its_name(output: Path) -> None:
+    assert named_run("latest") == output / NAMES[1]
+    assert named_run("latest~1") == output / NAMES[0]
+    assert named_run("aa11") == output / NAMES[0]
+    assert named_run(NAMES[1]) == output / NAMES[1]
+
+
+def test_paths_patterns_and_unknown_names_stay_as_they_are(output: Path) -> None:
+    for text in ("canary_output/latest", "canary_output/*/metrics.json", "aa*", "nothing"):
+        assert named_run(text) == Path(text)
+    Path("latest").mkdir()
+    assert named_run("latest") == Path("latest")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("latest~2", r"latest~2: canary_output holds 2 runs \(`canary list` names them\)"),
+        ("-080000-", r"'-080000-' is in the names of 2 runs: .*aa11, .*bb22 \(name one\)"),
+    ],
+)
+def test_a_name_that_means_no_run_or_several_is_refused(output: Path, text: str, line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        named_run(text)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return (ended.value.code, *capsys.readouterr())
+
+
+def test_the_verbs_take_these_names(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "compare", "latest", "aa11")
+    assert code == 0
+    assert f"baseline  {NAMES[0]}" in out
+    assert f"current   {NAMES[1]}" in out
+    for verb in ("explain", "report", "profile", "save-baseline"):
+        code, _, err = said(capsys, verb, "latest~7", "history")
+        assert (code, "holds 2 runs" in err) == (2, True), verb
+
+
+def test_list_names_each_run_with_its_figures(
+    output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (add(output, "20261128-080000-odd-cc33") / "metrics.json").write_text("{}")
+    code, out, _ = said(capsys, "list")
+    heading, first, second, odd = out.splitlines()
+    assert code == 0
+    assert heading.split()[:2] == ["run", "status"]
+    assert first.split() == [NAMES[0], "completed", "100", "100", "ms", "600", "MB", "0.9738"]
+    assert second.startswith(NAMES[1])
+    assert odd.split() == ["20261128-080000-odd-cc33", "unreadable"]
+
+
+def test_clean_keeps_the_newest_the_running_and_what_is_not_ours(output: Path) -> None:
+    campaign = output / "ab-20261120-070000"
+    add(campaign / "base", "20261120-070001-dpo-dd44")
+    going = add(output, "20261110-080000-dpo-ee55", status="running", owner=this_process())
+    (output / "notes").mkdir()
+    (output / "20261101-080000-mine").mkdir()
+    elsewhere = add(output.parent / "elsewhere", "20261102-080000-dpo-ff66")
+    (output / elsewhere.name).symlink_to(elsewhere.resolve())
+    removed = clean(output, 1)
+    assert {path.name for path in removed} == {campaign.name, NAMES[0]}
+    left = {path.name for path in output.iterdir()}
+    assert left == {NAMES[1], going.name, "notes", "20261101-080000-mine", elsewhere.name}
+    assert (elsewhere / "metrics.json").is_file()
+
+
+def test_clean_says_what_it_removed(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "clean", "--keep", "1")
+    assert (code, out.splitlines()) == (
+        0,
+        [f"removed canary_output/{NAMES[0]}", "removed 1, kept the newest 1"],
+    )
+    assert [folder.name for folder in run_folders(output)] == [NAMES[1]]
+
+
+def test_a_missing_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("list", "clean"):
+        code, _, err = said(capsys, verb, str(tmp_path / "none"))
+        assert (code, "no folder" in err) == (2, True)
