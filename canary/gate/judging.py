@@ -30,6 +30,7 @@ from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.github.status import Answer
 from canary.record.types import RunRecord
+from canary.report.trends import trends_of
 
 LONGEST_NAME = 64
 """Characters in a config's `name`."""
@@ -148,7 +149,8 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = _commit_of(chosen.records[-1]) if chosen.records else ""
-    return Judged(Answer(name, found), tuple(current), newest)
+    trends = trends_of((*chosen.records, current[-1]))
+    return Judged(Answer(name, found, trends=trends), tuple(current), newest)
 
 
 def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:

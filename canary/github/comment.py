@@ -128,7 +128,7 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
-            text=section(answer.comparison, source, limit, templates, answer.note),
+            text=section(answer.comparison, source, limit, templates, answer.note, answer.trends),
         )
         for answer in answers
     ]

@@ -16,6 +16,7 @@ from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
+from canary.report.trends import Trends, trend_texts
 from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
@@ -57,7 +58,7 @@ def _without_passed(view: CommentView) -> tuple[CheckRow, ...]:
     return tuple(row for row in view.rows if not row.passed)
 
 
-def comment_view(found: Comparison, note: str = "") -> CommentView:
+def comment_view(found: Comparison, note: str = "", trends: Trends = ()) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
     whole = view_of(found)
     parts: dict[str, Any] = {}
@@ -65,6 +66,7 @@ def comment_view(found: Comparison, note: str = "") -> CommentView:
         part = getattr(whole, name)
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
+    parts["trends"] = trend_texts(trends)
     return on_lines(CommentView(**parts, note=note, lead=tuple(_lead(found, whole))))
 
 
@@ -107,16 +109,17 @@ def section(
     limit: int,
     templates: Mapping[str, str] | None = None,
     note: str = "",
+    trends: Trends = (),
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
     `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
-    `note`: the note to show below the first line.
+    `note`: the note to show below the first line. `trends`: the newest runs, for the summary.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found, note)
+    view = comment_view(found, note, trends)
     if templates:
         return confined(rendered, dict(templates), view, source, limit)
     return rendered({}, view, source, limit)

@@ -9,6 +9,7 @@ from typing import Literal
 from canary.baseline.comparability import own_slug
 from canary.compare.report import Comparison, Verdict
 from canary.report.escape import NOT_PRINTED
+from canary.report.trends import Trends
 
 State = Literal["pending", "success", "failure", "error"]
 LONGEST_DESCRIPTION = 140
@@ -117,6 +118,8 @@ class Answer:
     """Its config's path in the repository; empty if a person posts it."""
     note: str = ""
     """The comparison's note that the comment shows below the first line."""
+    trends: Trends = ()
+    """The newest stored runs and this one."""
 
     @property
     def key(self) -> str:

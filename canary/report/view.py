@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
@@ -106,6 +106,8 @@ class View:
     environment: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
     noise: str
+    trends: Mapping[str, str] = field(default_factory=dict)
+    """The newest runs of a history, by the summary's labels."""
 
 
 def view_of(found: Comparison) -> View:
