@@ -205,11 +205,14 @@ def ladder(
     verbose: Verbose = False,
 ) -> None:
     """Time one job at four speed levels, or find faster settings."""
+    from functools import partial
+
     from canary.ladder.advise import run_advise
     from canary.ladder.advise_view import advice_text
     from canary.ladder.ladder import LadderRequest, run_ladder
-    from canary.ladder.view import ladder_text, left_in
+    from canary.ladder.view import ladder_text, left_in, write_advice, write_ladder
     from canary.report.lines import terminal_width
+    from canary.report.pages import leave_page
     from canary.report.render import FORMATS, check_format
 
     check_format(form)
@@ -219,9 +222,13 @@ def ladder(
     if advise:
         advice = run_advise(request, sayer(quiet))
         left_in(advice.folder, "advice", [advice_text(advice, one) for one in FORMATS])
+        told = leave_page(advice.folder, partial(write_advice, advice))
         typer.echo(advice_text(advice, form, width), nl=False)
+        sayer(quiet)(told)
         raise typer.Exit(EXIT_OK if advice.passed else EXIT_REGRESSION)
     found = run_ladder(request, sayer(quiet))
     left_in(found.folder, "ladder", [ladder_text(found, one) for one in FORMATS])
+    told = leave_page(found.folder, partial(write_ladder, found))
     typer.echo(ladder_text(found, form, width), nl=False)
+    sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)

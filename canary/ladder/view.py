@@ -17,7 +17,7 @@ from canary.ladder.labels import (
     verdict_words,
 )
 from canary.ladder.measure import Figures
-from canary.ladder.results import Guarded, Ladder, LevelFound
+from canary.ladder.results import Advice, Guarded, Ladder, LevelFound
 from canary.record import jsonio
 from canary.record.phases import PHASES
 from canary.report.lines import figures, wrapped
@@ -113,6 +113,20 @@ def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
     for form, text in zip(FORMATS, texts, strict=True):
         suffix = {"text": "txt", "markdown": "md", "json": "json"}[form]
         write_text(folder / f"{name}.{suffix}", text)
+
+
+def write_ladder(ladder: Ladder, path: Path) -> None:
+    """Write the HTML page of a ladder."""
+    from canary.ladder.page import ladder_page
+
+    write_text(path, ladder_page(ladder))
+
+
+def write_advice(advice: Advice, path: Path) -> None:
+    """Write the HTML page of an advice."""
+    from canary.ladder.page import advice_page
+
+    write_text(path, advice_page(advice))
 
 
 def document_of(ladder: Ladder) -> dict[str, Any]:

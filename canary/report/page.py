@@ -68,9 +68,11 @@ class Page:
     stages_finding: str = ""
     stages: tuple[StageRow, ...] = ()
     summary: Pairs = ()
+    table: str = "Checks"
+    """Title of the large table, of checks, levels or switches."""
     headings: tuple[str, ...] = ()
     checks: tuple[tuple[str, ...], ...] = ()
-    """Cells of each check; the last is its status."""
+    """Its cells; the last one of a row is its status."""
     legend: str = ""
     alerts: tuple[str, ...] = ()
     config: Pairs = ()

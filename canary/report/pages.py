@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from canary.compare.diagnosis.source_changes import source_between
@@ -118,8 +118,13 @@ def _runs_of(side: Side, folder: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def leave_report(compared: Compared, folder: Path) -> str:
     """Write `report.html` beside a comparison. Return a line that names it, or how to get it."""
+    return leave_page(folder, lambda path: write_comparison(compared, path))
+
+
+def leave_page(folder: Path, write: Callable[[Path], None]) -> str:
+    """Write `report.html` into a folder, if charts can be drawn. Return a line that says so."""
     if not can_draw():
         return f"for a report with charts, {HOW}"
     path = folder / REPORT
-    write_comparison(compared, path)
+    write(path)
     return f"report: {path}"

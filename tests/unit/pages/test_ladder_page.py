@@ -1,0 +1,47 @@
+"""The page of a ladder and of an advice: each speed-up with its interval and guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.ladder.labels import answer
+from canary.ladder.page import advice_page, ladder_page
+from canary.report.pages import leave_page
+from tests.unit.ladder.test_ladder_view import advice, ladder
+from tests.unit.pages.making import Read, numbers
+
+
+def test_a_ladder_shows_every_level_with_its_interval_and_guard() -> None:
+    found = ladder()
+    page = ladder_page(found)
+    assert answer(found) in Read(page).text
+    rows = numbers(page, "speedups")["rows"]
+    measured = [level for level in found.levels[1:] if level.cumulative is not None]
+    assert rows[0] == ["baseline", 1.0, None, None, "reference"]
+    for row, level in zip(rows[1:], measured, strict=False):
+        assert level.cumulative is not None
+        assert row[0] == level.level
+        assert row[1:4] == pytest.approx(
+            [level.cumulative.ratio, level.cumulative.low, level.cumulative.high]
+        )
+        assert (row[4] == "UNSAFE") is level.unsafe
+    assert "UNSAFE" in {row[4] for row in rows}
+
+
+def test_an_advice_shows_every_switch_alone() -> None:
+    found = advice()
+    rows = numbers(advice_page(found), "speedups")["rows"]
+    timed = [one for one in found.candidates if one.gain is not None]
+    assert len(rows) == len(timed) > 3
+    assert {row[4] for row in rows} <= {"holds", "UNSAFE", "not run"}
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.report.pages.can_draw", lambda: False)
+    said = leave_page(tmp_path, lambda path: path.touch())
+    assert said == "for a report with charts, install it: pip install 'rlhf-canary[report]'"
+    assert not list(tmp_path.iterdir())
