@@ -179,7 +179,7 @@ def demo(
     width = terminal_width(sys.stdout)
     faulty = render(shown.faulty, "text", width, every=verbose)
     typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))
-    typer.echo(f"The fault with charts: {told}")
+    typer.echo(f"{told[0].upper()}{told[1:]}")
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
 
 

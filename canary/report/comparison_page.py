@@ -19,7 +19,7 @@ from canary.report.charts.times import CHECK, time_charts
 from canary.report.numbers import amount
 from canary.report.page import Page, StageRow, page_text
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
-from canary.report.view import SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
+from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
 
 LED_BY = 5
 """Figures of the summary in the first line of a run's page."""
@@ -63,7 +63,7 @@ def comparison_page(sides: ShownSides, source: SourceChanges | None = None) -> s
         stages=stages,
         summary=view.summary,
         headings=HEADINGS,
-        checks=tuple(_cells(row, COLUMNS) for row in (*view.rows, *view.skipped)),
+        checks=tuple(_cells(row, COLUMNS) for row in _worst_first(view)),
         legend="; ".join(LEGEND.values()),
         alerts=view.alerts,
         config=view.config,
@@ -94,6 +94,11 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
         alerts=view.alerts,
         notes=tuple(record.notes),
     )
+
+
+def _worst_first(view: View) -> list[CheckRow]:
+    order = list(STATUS_WORDS.values())
+    return sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
 
 
 def _cells(row: CheckRow, columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -127,4 +127,4 @@ def leave_page(folder: Path, write: Callable[[Path], None]) -> str:
         return f"for a report with charts, {HOW}"
     path = folder / REPORT
     write(path)
-    return f"report: {path}"
+    return f"report with charts: {path}"

@@ -1,4 +1,4 @@
-"""Memory over the steps: resident, allocated, reserved and peak, with the baseline's largest."""
+"""Memory over the steps: resident, allocated, reserved and peak, with the baseline's peak."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import altair as alt
 
+from canary.record.jsonio import number
 from canary.report.charts.chart import BASELINE, CURRENT, OTHERS, Chart, Layer
 from canary.report.charts.learning import STEP
-from canary.report.charts.sides import Series, ShownRun, ShownSides, of_steps
+from canary.report.charts.sides import Series, ShownSides, of_steps
 from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed, significant
 
@@ -53,10 +54,10 @@ def memory_charts(sides: ShownSides) -> Iterator[Chart]:
         )
     )
     layers = [Layer(points, lines)]
-    most, was = _most(sides.newest), [peak for run in sides.baseline if (peak := _most(run))]
-    if was:
+    most, was = _peaks(sides)
+    if was is not None:
         rule = alt.Chart().mark_rule(color=BASELINE, strokeDash=[4, 3])
-        layers.append(Layer([{"mb": max(was)}], rule.encode(y=y)))
+        layers.append(Layer([{"mb": was}], rule.encode(y=y)))
     yield Chart(
         "memory",
         "Memory over the steps",
@@ -71,12 +72,16 @@ def _in_mb(series: Series) -> Series:
     return {step: value / MB for step, value in series.items()}
 
 
-def _most(run: ShownRun) -> float | None:
-    """Return the run's peak in MB as the comparison judges it."""
-    return run.record.perf.max_mem_mb
+def _peaks(sides: ShownSides) -> tuple[float | None, float | None]:
+    """Return the peaks (current, baseline) in MB, as the comparison shows them."""
+    if sides.found is None:
+        return sides.newest.record.perf.max_mem_mb, None
+    found = sides.found.current, sides.found.baseline
+    now, was = (number(side.summary.get("max_mem_mb")) for side in found)
+    return now, was
 
 
-def _finding(series: dict[str, Series], most: float | None, was: list[float]) -> str:
+def _finding(series: dict[str, Series], most: float | None, was: float | None) -> str:
     name = "resident" if set(series) == {"resident"} else "allocated"
     one = series.get(name) or next(iter(series.values()))
     first, last = one[min(one)], one[max(one)]
@@ -84,8 +89,7 @@ def _finding(series: dict[str, Series], most: float | None, was: list[float]) ->
     if most is None:
         return f"{grows[0].upper()}{grows[1:]} over {len(one)} steps."
     peak = f"The peak is {significant(most)} MB"
-    if was:
-        typical = max(was)
-        change = signed(100 * (most / typical - 1)) if typical else "from 0"
-        peak += f"; the baseline's, dashed, is {significant(typical)} MB ({change})"
+    if was is not None:
+        change = signed(100 * (most / was - 1)) if was else "from 0"
+        peak += f"; the baseline's, dashed, is {significant(was)} MB ({change})"
     return f"{peak}. {grows[0].upper()}{grows[1:]} over {len(one)} steps."

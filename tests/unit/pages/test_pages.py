@@ -191,3 +191,19 @@ def test_rows_of_a_stranger_cannot_fail_the_page(tmp_path: object) -> None:
     )
     assert "KL" in page_of_sides(sides)
     assert page_of_sides(replace(sides, baseline=()))
+
+
+def test_the_peak_under_the_chart_is_that_of_the_summary(page: str) -> None:
+    found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
+    (row,) = (row for row in view_of(found).summary if row[0] == "peak memory")
+    caption = re.search(r'id="memory".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
+    assert caption
+    assert f"The peak is {row[2]}" in caption[1].replace("&#39;", "'")
+    assert f"dashed, is {row[1]}" in caption[1].replace("&#39;", "'")
+
+
+def test_what_failed_is_at_the_top_of_the_checks(page: str) -> None:
+    table = page[page.index('<section id="checks">') :]
+    states = re.findall(r'<tr class="([^"]+)">', table)
+    assert states[0] == "fail"
+    assert states == sorted(states, key=["fail", "changed", "warn", "?", "ok", "skipped"].index)
