@@ -291,8 +291,10 @@ def _measured(
     now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Timing
 ) -> Iterator[Check]:
     """Yield the checks of measured launches, or one skipped check if a side has none."""
+    alone = [all(map(probe_alone, side)) for side in (now, good)]
     if any(map(probe_alone, (*now, *good))):
-        why = "one side ran only its probe (repeats: 0)"
+        sides = "both sides ran only their probes" if all(alone) else "one side ran only its probe"
+        why = f"{sides} (repeats: 0)"
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
     timed = timing_checks(

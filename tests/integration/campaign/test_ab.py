@@ -165,7 +165,7 @@ def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
     assert finished.code == 0, finished.err
     found = json.loads(finished.out)
     assert found["verdict"] == "inconclusive"
-    assert "one side ran only its probe" in found["first_line"]
+    assert "both sides ran only their probes" in found["first_line"]
     assert not [check for check in found["checks"] if check["status"] == "fail"]
 
 

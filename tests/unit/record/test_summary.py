@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canary.record.summary import distribution, diverged, summarise
+from canary.record.summary import distribution, diverged, more_steps, summarise
 from canary.record.types import PHASES, Launch, RunRecord
 
 Row = Any
@@ -153,3 +153,9 @@ def test_a_device_and_rows_of_older_versions_have_no_cpu_time() -> None:
     found = launch_of([row(1, 1.0), row(2, 1.0)])
     assert found.cpu_s_per_step is None
     assert found.on_core_step_time_s is None
+
+
+def test_the_remedy_for_too_few_steps_fits_a_command_without_max_steps() -> None:
+    run = RunRecord(run_id="a", timestamp="2026-01-01T00:00:00")
+    assert more_steps(run) == "train more steps"
+    assert more_steps(run.model_copy(update={"config": {"max_steps": 5}})) == "raise max_steps"

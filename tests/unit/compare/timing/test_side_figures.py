@@ -120,7 +120,7 @@ def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None
     found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
     said = (
         "Learns the same: batches, losses, gradients and updates are identical. "
-        "Speed was not measured: one side ran only its probe (repeats: 0)."
+        "Speed was not measured: both sides ran only their probes (repeats: 0)."
     )
     assert (found.verdict, found.exit_code(), found.first_line) == ("inconclusive", 0, said)
     assert said in render(found, "text")
