@@ -47,6 +47,7 @@ from canary.config.samples import shipped
 from canary.errors import UsageError
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
+from canary.runner.display.progress import CampaignPanel
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
@@ -114,8 +115,11 @@ class AbRequest:
 
 
 @warm_starts()
-def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, Path]:
-    """Run both sides in alternation; return their comparison and the folder with all runs.
+def run_ab(
+    request: AbRequest, say: Callable[[str], None], panel: CampaignPanel | None = None
+) -> tuple[Comparison, Path]:
+    """Run both sides in alternation; return their comparison and the folder with all runs. `panel`
+    shows each run while it trains.
 
     Raises:
         UsageError: the request, a config or an input is invalid.
@@ -147,10 +151,17 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
             )
             return replace(found, tier=tier)
 
-        def launch(role: Role, *, probe: bool) -> RunRecord:
-            return sides[role].run(probe=probe)
-
         progress = PairProgress(say, plan, only_probes=request.exact)
+
+        def launch(role: Role, *, probe: bool) -> RunRecord:
+            if panel is None:
+                return sides[role].run(probe=probe)
+            panel.name = progress.next_run(role)
+            try:
+                return sides[role].run(probe=probe, on_event=panel.replay)
+            finally:
+                panel.erase()
+
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
             with at_once(sides, [ONLY_PROBE]) as run_probe:

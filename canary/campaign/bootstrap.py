@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from canary.baseline.branch import Remote
 from canary.baseline.origin import Surroundings
 from canary.baseline.verbs import pulled, push_records, require_allowed
-from canary.campaign.side import completed_run
+from canary.campaign.side import completed_run, named
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
 from canary.protocol.job import Listener
@@ -44,8 +45,10 @@ def bootstrap(
     with pulled(remote, here):
         pass  # An unreadable branch fails here, before the runs.
     records, folders = [], []
+    began = time.monotonic()
     for number in range(1, wanted.runs + 1):
-        record, folder = completed_run(wanted.loaded, listener, wanted.output_dir)
+        shown = named(listener, number, wanted.runs, began)
+        record, folder = completed_run(wanted.loaded, shown, wanted.output_dir)
         records.append(record)
         folders.append(str(folder))
         say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms per step")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from canary.baseline.comparability import machine_key, machine_words
 from canary.baseline.history import NOISE_FILE, drawer
-from canary.campaign.side import completed_run
+from canary.campaign.side import completed_run, named
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate
@@ -65,8 +66,9 @@ def calibrate(
     if runs < FEWEST_RUNS:
         raise UsageError(f"-n must be {FEWEST_RUNS} or more, got {runs}", "use 10")
     records = []
+    began = time.monotonic()
     for number in range(1, runs + 1):
-        record, _ = completed_run(loaded, listener, output_dir)
+        record, _ = completed_run(loaded, named(listener, number, runs, began), output_dir)
         records.append(record)
         say(
             f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step"

@@ -229,15 +229,26 @@ class PairProgress:
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
+    def next_run(self, role: Role) -> str:
+        """Return words for the run that starts: its pair and side, and the time left until the next
+        look."""
+        left = self._seconds_left()
+        more = f" ({duration(left)} left)" if left is not None else ""
+        return f"pair {len(self._spent) // 2 + 1} of {self._next}, {role}{more}"
+
+    def _seconds_left(self) -> float | None:
+        if not self._spent:
+            return None
+        return (2 * self._next - len(self._spent)) * sum(self._spent) / len(self._spent)
+
     def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         """Print the result of one run and the time to the next look."""
         self._spent.append(seconds)
         if record.status != "completed":
             self._say(f"pair {pair + 1}  {role}  {record.status}: {record.reason}")
             return
-        runs_left = 2 * self._next - len(self._spent)
-        mean = sum(self._spent) / len(self._spent)
-        more = f"   next look in about {duration(runs_left * mean)}" if runs_left > 0 else ""
+        left = self._seconds_left()
+        more = f"   next look in about {duration(left)}" if left else ""
         timed = record.perf.step_time
         words = f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "only the probe"
         self._say(f"pair {pair + 1}  {role}  {words}{more}")

@@ -10,19 +10,20 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.comparability import usable
-from canary.campaign.pairs import Role, RunSide
+from canary.campaign.pairs import Role, RunSide, duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
 from canary.protocol.job import EVENTS, Listener
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Event
+from canary.runner.display.progress import CampaignPanel, Event
 from canary.runner.run import run_canary
 
 STOP_GRACE_S = 20.0
@@ -56,9 +57,10 @@ class Side:
             words += ["--set", setting]
         return words
 
-    def run(self, *, probe: bool) -> RunRecord:
+    def run(self, *, probe: bool, on_event: Callable[[Event], None] | None = None) -> RunRecord:
         """Run one measured launch, with or without a probe; see `run_with`."""
-        return self.run_with(["repeats=1"] if probe else ["repeats=1", "probe_steps=0"])
+        settings = ["repeats=1"] if probe else ["repeats=1", "probe_steps=0"]
+        return self.run_with(settings, on_event)
 
     def run_with(
         self, settings: Sequence[str], on_event: Callable[[Event], None] | None = None
@@ -116,7 +118,8 @@ def events_to(on_event: Callable[[Event], None]) -> Iterator[int]:
     def listen() -> None:
         with os.fdopen(reading, encoding="utf-8") as stream:
             for line in stream:
-                if line.endswith("\n"):  # A killed child may leave half a line.
+                # A killed child may leave half a line; another version may know other events.
+                with contextlib.suppress(TypeError, ValueError):
                     on_event(Event(**jsonio.loads(line)))
 
     listener = threading.Thread(target=listen, daemon=True)
@@ -255,3 +258,13 @@ def completed_run(
     if problem:
         raise RunFailed(problem, record.status, result.hint or f"record: {folder}")
     return record, folder
+
+
+def named(listener: Listener, number: int, runs: int, began: float) -> Listener:
+    """Give a campaign's panel the words for run `number` of `runs`, with the time left of all.
+    `began`: when the first run started, on the monotonic clock."""
+    if isinstance(listener, CampaignPanel):
+        mean = (time.monotonic() - began) / (number - 1) if number > 1 else None
+        left = "" if mean is None else f" ({duration(mean * (runs - number + 1))} left)"
+        listener.name = f"run {number} of {runs}{left}"
+    return listener

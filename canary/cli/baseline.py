@@ -189,9 +189,10 @@ def baseline_bootstrap(
     """Run the canary several times and push all runs to the branch."""
     from canary.campaign.bootstrap import Bootstrap, bootstrap
     from canary.config.load import load_config
-    from canary.runner.display.progress import listener_for
+    from canary.runner.display.progress import campaign_panel, listener_for
 
     stoppable()
     place = _place(remote, branch)
     wanted = Bootstrap(load_config(config, set_ or []), runs, keep, output_dir)
-    typer.echo(bootstrap(*place, wanted, listener_for(sys.stderr, quiet), sayer(quiet)))
+    panel = campaign_panel(sys.stderr, quiet) or listener_for(sys.stderr, quiet)
+    typer.echo(bootstrap(*place, wanted, panel, sayer(quiet)))

@@ -81,6 +81,7 @@ def ab(
     from canary.campaign.noise_model import named_noise, noise_branch
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
+    from canary.runner.display.progress import campaign_panel
 
     check_format(form)
     stoppable()
@@ -105,6 +106,7 @@ def ab(
                 accept=accept,
             ),
             sayer(quiet),
+            campaign_panel(sys.stderr, quiet),
         )
     written(found, folder)
     told = leave_report(compared_in(folder, Path.cwd()), folder)
@@ -141,14 +143,15 @@ def calibrate(
         require_writable,
     )
     from canary.config.load import load_config
-    from canary.runner.display.progress import Quiet
+    from canary.runner.display.progress import Quiet, campaign_panel
 
     stoppable()
     loaded = load_config(config, set_ or [])
     place = noise_branch(remote, branch)
+    panel = campaign_panel(sys.stderr, quiet) or Quiet()
     if place is not None:
         require_writable(*place)
-    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
+    made, records = calibrate(loaded, runs, panel, runs_dir, sayer(quiet))
     if output is None and save_to is None:
         output = Path(noise_file_of(loaded.config.name))
     written_to = keep(made, output, save_to, records[-1])

@@ -217,6 +217,8 @@ class LaunchProgress:
 
     def __call__(self, event: Event) -> None:
         """Print one event of `canary run`."""
+        if event.kind == "call":
+            return
         self._last_event = time.monotonic()
         self._steps = self._steps or event.kind == "step"
         if event.kind in ("step", "alert"):

@@ -187,6 +187,13 @@ class LivePanel:
             self._draw("" if result.status == "completed" else result.status)
             self._open = False
 
+    def erase(self) -> None:
+        """Remove the panel from the screen."""
+        if self._open and self._drawn:
+            self._console.file.write(f"\x1b[{self._drawn}F\x1b[J")
+            self._console.file.flush()
+        self._drawn, self._open = 0, False
+
     def _draw(self, status: str = "") -> None:
         size = self._console.size
         lines = panel_lines(self._pace, size.width - 1, self._label, status)[: size.height - 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -103,9 +104,12 @@ SHOWN_PHASES = 3
 class Event:
     """One line for another program."""
 
-    kind: Literal["run", "note", "launch", "alert", "step", "ended"]
+    kind: Literal["run", "note", "launch", "alert", "step", "ended", "call"]
     text: str
     """For people; no program reads it."""
+    call: str = ""
+    """For a panel, with `kind` "call": the listener's method, and its plain arguments."""
+    arguments: tuple[Any, ...] = ()
 
 
 class PlainLines:
@@ -168,7 +172,64 @@ class PlainLines:
 
 
 class JsonLines(PlainLines):
-    """The same lines for another program, each a JSON object."""
+    """The same lines for another program, each a JSON object, and the calls that they come from."""
 
     def _print(self, event: Event) -> None:
         print(jsonio.dumps(asdict(event)), file=self._stream, flush=True)
+
+    def _pass_on(self, call: str, *arguments: Any) -> None:
+        self._print(Event("call", "", call, arguments))
+
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+        """Print and pass on."""
+        super().launch_begins(kind, index, steps)
+        self._pass_on("launch_begins", kind, index, steps)
+
+    def step_ended(self, kind: Kind, row: Row) -> None:
+        """Print and pass on."""
+        super().step_ended(kind, row)
+        self._pass_on("step_ended", kind, row)
+
+    def sampled(self, reading: Mapping[str, float]) -> None:
+        """Pass on."""
+        super().sampled(reading)
+        self._pass_on("sampled", dict(reading))
+
+    def launch_ended(self, kind: Kind, result: Result) -> None:
+        """Print and pass on."""
+        super().launch_ended(kind, result)
+        self._pass_on("launch_ended", kind, None)
+
+
+class CampaignPanel(LivePanel):
+    """The panel of a campaign's running launch; it goes when the launch ends.
+
+    `name` is set before each run: which one it is, and the time left of the whole campaign."""
+
+    name = ""
+
+    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
+        """Not shown."""
+
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+        """Open the panel under the run's name."""
+        self._label = self.name
+        super().launch_begins(kind, index, steps)
+
+    def launch_ended(self, kind: Kind, result: Result | None) -> None:
+        """Remove the panel."""
+        self.erase()
+
+    def replay(self, event: Event) -> None:
+        """Show an event of a run in another process, whose version may be another one."""
+        calls = ("launch_begins", "step_ended", "sampled", "launch_ended")
+        if event.kind == "call" and event.call in calls:
+            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+                getattr(self, event.call)(*event.arguments)
+
+
+def campaign_panel(stream: TextIO, quiet: bool) -> CampaignPanel | None:
+    """Return the panel for a campaign on a terminal; None elsewhere or if `quiet`."""
+    console = Console(file=stream)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return CampaignPanel(console) if live and not quiet else None

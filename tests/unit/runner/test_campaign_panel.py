@@ -1,0 +1,117 @@
+"""The panel of a campaign: each run while it trains, in this process or another, then gone."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from canary.campaign.pairs import PairProgress, Plan
+from canary.campaign.side import events_to, named
+from canary.protocol.job import Result
+from canary.runner.display.progress import (
+    CampaignPanel,
+    Event,
+    JsonLines,
+    Quiet,
+    campaign_panel,
+)
+from tests.unit.comparing import record
+
+ROW: Any = {
+    "launch": 1,
+    "step": 1,
+    "wall_s": 0.25,
+    "phases": {"forward": 0.2, "backward": 0.05},
+    "loss": 0.5,
+    "samples": 2,
+}
+
+
+def panel() -> tuple[CampaignPanel, io.StringIO]:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100, color_system=None)
+    return CampaignPanel(console), stream
+
+
+def sent() -> list[str]:
+    """The lines that a run sends to the program that follows it."""
+    stream = io.StringIO()
+    lines = JsonLines(stream)
+    lines.launch_begins("measured", 0, 10)
+    lines.sampled({"cpu_percent": 50.0})
+    lines.step_ended("measured", ROW)
+    lines.launch_ended("measured", Result("completed"))
+    return stream.getvalue().splitlines()
+
+
+def test_a_run_in_another_process_is_shown_and_its_panel_goes() -> None:
+    shown, stream = panel()
+    shown.name = "pair 2 of 3, head (4 min left)"
+    *running, ended = (Event(**json.loads(line)) for line in sent())
+    for event in running:
+        shown.replay(event)
+    shown._moment = -1.0
+    shown.waiting()
+    text = stream.getvalue()
+    assert "pair 2 of 3, head (4 min left) measured" in text
+    assert "1/10" in text
+    assert "step loss 0.5" in text
+    assert "250 ms/step" in text
+    shown.replay(ended)
+    assert stream.getvalue().endswith("F\x1b[J")
+
+
+def test_what_another_version_sends_cannot_stop_the_campaign() -> None:
+    shown, _ = panel()
+    for event in (
+        Event("call", "", "step_ended", ("measured",)),
+        Event("call", "", "step_ended", ("measured", {"odd": 1})),
+        Event("call", "", "__init__", ()),
+        Event("call", "", "replay", (1,)),
+        Event("step", "text"),
+    ):
+        shown.replay(event)
+    found: list[Event] = []
+    with events_to(found.append) as file:
+        for line in ('{"kind": "step", "text": "a", "new": 1}', "no json", sent()[0]):
+            with open(file, "w", closefd=False) as stream:
+                stream.write(f"{line}\n")
+    assert [event.kind for event in found] == ["launch"]
+
+
+def test_only_a_terminal_gets_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert campaign_panel(io.StringIO(), quiet=False) is None
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert campaign_panel(io.StringIO(), quiet=True) is None
+    assert isinstance(campaign_panel(io.StringIO(), quiet=False), CampaignPanel)
+
+
+def test_pairs_name_the_run_and_the_time_left() -> None:
+    progress = PairProgress(lambda line: None, Plan(pairs=3))
+    assert progress.next_run("base") == "pair 1 of 3, base"
+    progress.run_ended(0, "base", record(1), 60.0)
+    assert progress.next_run("head") == "pair 1 of 3, head (5 min left)"
+    progress.run_ended(0, "head", record(2), 60.0)
+    assert progress.next_run("head") == "pair 2 of 3, head (4 min left)"
+
+
+def test_repeated_runs_name_the_run_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, _ = panel()
+    monkeypatch.setattr("canary.campaign.side.time.monotonic", lambda: 130.0)
+    assert named(shown, 1, 10, began=130.0) is shown
+    assert shown.name == "run 1 of 10"
+    named(shown, 3, 10, began=70.0)
+    assert shown.name == "run 3 of 10 (4 min left)"
+    assert isinstance(named(Quiet(), 1, 10, 0.0), Quiet)
+
+
+def test_a_run_of_this_process_shows_no_headline_of_its_own(tmp_path: Path) -> None:
+    shown, stream = panel()
+    shown.run_begins(tmp_path, None)  # type: ignore[arg-type]
+    assert stream.getvalue() == ""
