@@ -20,7 +20,7 @@ test: $(VENV)/.dev
 
 # The rest: every training of tests/faults and tests/integration.
 test-all: test
-	$(PYTEST) -m "(train or slow) and not end_to_end"
+	$(PYTEST) -m "(train or slow) and not end_to_end" --durations=100 --durations-min=5
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
 # beside that of the last trl that has it.
