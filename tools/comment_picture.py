@@ -47,6 +47,7 @@ commented</div><div class="text">{body}</div></div>
 def page(comment: str, until: str) -> str:
     """Return the comment as HTML in a box like GitHub's, from its mark to the heading `until`."""
     text = comment[max(comment.find(BEGIN), 0) :].split(f"\n### {until}\n")[0]
+    text = text.split("\n<sub>")[0]  # a comment made by hand names no commit
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     return PAGE.format(body=body)
 

@@ -70,7 +70,7 @@ def comment_view(found: Comparison, note: str = "", trends: Trends = ()) -> Comm
     return on_lines(CommentView(**parts, note=note, lead=tuple(_lead(found, whole))))
 
 
-MOST_NAMED = 2
+MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
 LEADING = ("step_time_mean_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 """Figures of the summary that the lead repeats if nothing failed."""
@@ -78,10 +78,13 @@ LEADING = ("step_time_mean_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 
 def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     """Yield at most four labelled sentences; the first line has said the most important one."""
-    others = [row.message for row in view.failed[1:]]
+    others = [
+        f"{row.name} {row.change}" if row.change.endswith("%") else row.name
+        for row in view.failed[1:]
+    ]
     if others:
-        more = f"; {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        yield "Also failed", f"{'; '.join(others[:MOST_NAMED])}{more}"
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        yield "Also failed", f"{', '.join(others[:MOST_NAMED])}{more}"
     if view.failed and found.diagnosis.top_suspect is not None:
         yield "Likely cause", _cause(found.diagnosis.top_suspect)
         yield from (("Do", action) for action in found.diagnosis.top_suspect.suggested_actions[:1])
