@@ -1,8 +1,9 @@
-"""The check run: the report on the commit's checks page, with annotations at the config file."""
+"""The check run: the report on the commit's checks page, with annotations at the lines that the
+diagnosis names, and at the config file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,23 +26,42 @@ CONCLUSIONS = {"success": "success", "failure": "failure", "error": "failure"}
 
 
 def annotated(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Return an annotation per failed or warned check, at the canary's config file; none without a
-    known path. Texts are not escaped, because annotations show no markup."""
-    found = []
+    """Return an annotation per changed line that the likeliest cause names. Then one per failed or
+    warned check, at the canary's config file if its path is known. Texts are not escaped, because
+    annotations show no markup."""
+    found = [one for answer in answers for one in _named_lines(answer)]
     for answer in answers:
         for check in answer.comparison.checks if answer.config else ():
             if check.failed or check.status == "warn":
-                found.append(
-                    {
-                        "path": answer.config,
-                        "start_line": 1,
-                        "end_line": 1,
-                        "annotation_level": "failure" if check.failed else "warning",
-                        "title": shortened(f"{answer.canary}: {check.name}", 200),
-                        "message": shortened(check.message or check.name, LONGEST_MESSAGE),
-                    }
-                )
+                title = f"{answer.canary}: {check.name}"
+                message = check.message or check.name
+                found.append(_annotation(answer.config, 1, check.failed, title, message))
     return found[:MOST_ANNOTATIONS]
+
+
+def _named_lines(answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield an annotation per line of evidence that comes from the commits' difference. A path from
+    a record may be any text, and GitHub refuses a check run with a bad one."""
+    comparison = answer.comparison
+    cause = comparison.diagnosis.top_suspect
+    if cause is None or not comparison.failed_checks:
+        return
+    for evidence in cause.evidence:
+        if evidence.kind == "git" and evidence.path and evidence.line:
+            title = f"{answer.canary}: likely cause: {cause.category}"
+            message = f"{cause.description}\n{comparison.first_line}"
+            yield _annotation(evidence.path, evidence.line, True, title, message)
+
+
+def _annotation(path: str, line: int, failed: bool, title: str, message: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": "failure" if failed else "warning",
+        "title": shortened(title, 200),
+        "message": shortened(message, LONGEST_MESSAGE),
+    }
 
 
 @dataclass(frozen=True)
