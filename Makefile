@@ -38,8 +38,8 @@ $(VENV)/.venv:
 $(VENV)/.train: $(VENV)/.venv $(INPUTS)
 	@echo "Installing torch of constraints.txt into $(VENV): 5 GB with CUDA's libraries (Linux), 0.8 GB without"
 	$(PIP) torch
-	@echo "Installing what trains beside it (transformers, trl, peft, datasets ...) into $(VENV): 0.7 GB"
-	$(PIP) -e '.[train]'
+	@echo "Installing what trains beside it (transformers, trl, peft, datasets ...) and what draws reports into $(VENV): 0.8 GB"
+	$(PIP) -e '.[train,report]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
