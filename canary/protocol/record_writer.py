@@ -89,8 +89,7 @@ class RecordWriter(ABC):
     def write(self) -> None:
         """Replace `metrics.json`, unless the folder was removed."""
         self._sum_up()
-        if self.folder.is_there():
-            self.folder.write(self.record)
+        self._unless_removed(self.folder.write)
 
     def finish(self, result: Result) -> RunRecord:
         """Finish the record with the run's status and all rows on disk."""
@@ -101,9 +100,17 @@ class RecordWriter(ABC):
             reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
         ended = {"status": result.status, "reason": reason, "failure": result.failure}
         self.record = with_bottlenecks(self.record.model_copy(update=ended))
-        if self.folder.is_there():
-            self.folder.finish(self.record)
+        self._unless_removed(self.folder.finish)
         return self.record
+
+    def _unless_removed(self, write: Callable[[RunRecord], None]) -> None:
+        """Write the record, unless the folder is gone or goes meanwhile."""
+        try:
+            if self.folder.is_there():
+                write(self.record)
+        except FileNotFoundError:
+            if self.folder.is_there():
+                raise
 
     def measured_rows(self) -> list[Row]:
         """Return the measured launches' rows so far, merged over ranks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from canary.config.load import LoadedConfig, load_config, load_values
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
 from canary.errors import UsageError
-from canary.protocol.job import Job
+from canary.protocol.job import Job, Result
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder
 from canary.record.types import RunRecord
@@ -144,3 +145,28 @@ def test_a_run_of_exec_is_named_after_its_program_unless_it_has_a_name(
 
 def test_code_on_the_command_line_leaves_the_usual_name() -> None:
     assert load_request(ExecRequest(("python", "-c", "1"))).config.name == "canary"
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_folder_that_goes_while_the_record_is_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    folder = RunFolder.create(tmp_path, "run")
+    session = Session(watched_command(), folder, Quiet())
+    shutil.rmtree(folder.path)
+    seen = iter((True, False))
+    monkeypatch.setattr(RunFolder, "is_there", lambda self: next(seen))
+    if last:
+        session.finish(Result("completed"))
+    else:
+        session.write()
+    assert list(seen) == []
+
+
+def test_a_file_that_is_missing_in_a_folder_that_is_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(watched_command(), RunFolder.create(tmp_path, "run"), Quiet())
+    monkeypatch.setattr(session.folder, "write", lambda record: (tmp_path / "x" / "y").open())
+    with pytest.raises(FileNotFoundError):
+        session.write()
