@@ -36,6 +36,9 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
+MOST_POINTS = 500
+"""Readings in the chart; those of the newest runs."""
+
 READINGS = (
     _Reading("GPU busy", lambda record: record.perf.gpu_utilization_avg),
     _Reading("GPU memory busy", _sampled("gpu_memory_utilization")),
@@ -49,7 +52,7 @@ READINGS = (
 
 def machine_charts(sides: ShownSides) -> Iterator[Chart]:
     """Yield the chart of both sides' machines; nothing if nothing was sampled."""
-    points = [*_points(sides.baseline, BEFORE), *_points(sides.current, NOW)]
+    points = [*_points(sides.baseline, BEFORE), *_points(sides.current, NOW)][-MOST_POINTS:]
     if not points:
         return
     names = [reading.name for reading in READINGS]
@@ -104,5 +107,7 @@ def _finding(sides: ShownSides) -> str:
 
 def _clocks(record: RunRecord) -> str:
     """Return what the GPU's health says, if anything slowed it."""
-    reasons = record.gpu_health.get("throttle_reasons") or ()
-    return f"; throttled: {', '.join(map(str, reasons))[:80]}" if reasons else ""
+    reasons = record.gpu_health.get("throttle_reasons")
+    if not isinstance(reasons, list) or not reasons:
+        return ""
+    return f"; throttled: {', '.join(map(str, reasons))[:80]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from canary.compare.report import Comparison
 from canary.record.folder import RunFolder, measured_rows
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES, Quantity
+from canary.record.ranks import rank_files
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
 
@@ -57,7 +59,10 @@ def shown_run(record: RunRecord, folder: Path | None) -> ShownRun:
     if folder is None:
         return ShownRun(record)
     try:
-        if (folder / "steps.jsonl").stat().st_size > MOST_BYTES:
+        files = [file.lstat() for file in rank_files(folder / "steps.jsonl").values()]
+        # A pipe would wait for ever, and a link may lead to an endless device.
+        regular = all(stat.S_ISREG(file.st_mode) for file in files)
+        if not regular or sum(file.st_size for file in files) > MOST_BYTES:
             return ShownRun(record)
         rows = measured_rows(RunFolder(folder))
         return ShownRun(record, tuple(_ROWS.validate_python(rows)))

@@ -28,6 +28,8 @@ from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import significant
 
 CHECK = "step_time_mean"
+MOST_LAUNCHES = 120
+"""Launches of one side in the chart, the newest ones."""
 DATA_WAIT = 0.3
 """A step that spends this share of its time in the data phase counts as a wait for data."""
 
@@ -39,7 +41,8 @@ def time_charts(sides: ShownSides) -> Iterator[Chart]:
 
 
 def _launches(sides: ShownSides) -> Iterator[Chart]:
-    dots = [*_dots(sides.baseline, BEFORE), *_dots(sides.current, NOW)]
+    both = ((sides.baseline, BEFORE), (sides.current, NOW))
+    dots = [dot for runs, side in both for dot in list(_dots(runs, side))[-MOST_LAUNCHES:]]
     if not dots:
         return
     check = _check(sides.found)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
-from canary.report.charts.sides import ShownRun, ShownSides
+from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
 from tests.unit.comparing import example, history, record, records
 from tests.unit.hostile import PAYLOADS, planted
@@ -207,3 +209,21 @@ def test_what_failed_is_at_the_top_of_the_checks(page: str) -> None:
     states = re.findall(r'<tr class="([^"]+)">', table)
     assert states[0] == "fail"
     assert states == sorted(states, key=["fail", "changed", "warn", "?", "ok", "skipped"].index)
+
+
+@pytest.mark.parametrize("name", ["steps.jsonl", "steps.rank1.jsonl"])
+def test_steps_that_are_no_regular_file_are_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "steps.jsonl").touch()
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    assert shown_run(record(1), tmp_path).rows == ()
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    assert shown_run(record(1), tmp_path).rows == ()
+
+
+def test_very_many_launches_and_odd_facts_of_the_gpu_do_not_fill_or_fail_the_page() -> None:
+    odd = record(1)
+    odd.launches = odd.launches * 50_000
+    odd.gpu_health = {"throttle_reasons": 5}
+    assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
