@@ -2,8 +2,9 @@
 # Writes the lock files from pyproject.toml and constraints.txt. Needs uv.
 # Of the image: torch and the CUDA libraries it names (torch.lock.txt), and everything else
 # (image.lock.txt). Of the half of the action that answers: what the command line needs
-# (report.lock.txt), and for filling the model cache more (prefetch.lock.txt). Those two serve every
-# Python from 3.11 on; uv lists the hashes of all wheels of a version, whatever they are for.
+# (report.lock.txt), what charts need beside it (page.lock.txt), and for filling the model cache more
+# (prefetch.lock.txt). Those three serve every Python from 3.11 on; uv lists the hashes of all wheels
+# of a version, whatever they are for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,5 +33,9 @@ write "torch and the CUDA libraries that its default wheels name." 1 >requiremen
 write "What the image installs beside torch: the tested set of constraints.txt." 0 >requirements/image.lock.txt
 locked="$(compile 3.11)"
 write "What the half of the action that answers installs." 0 >requirements/report.lock.txt
+# Without the paragraphs that are in report.lock.txt already.
+locked="$(awk 'NR == FNR { if (/^[a-zA-Z0-9]/) known[$1]; next }
+  /^[a-zA-Z0-9]/ { keep = !($1 in known) } keep' requirements/report.lock.txt <(compile 3.11 --extra report))"
+write "What the charts of the report need beside report.lock.txt." 0 >requirements/page.lock.txt
 locked="$(compile 3.11 --extra hub)"
 write "What filling the model cache installs." 0 >requirements/prefetch.lock.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The reporting job of the action, and `pending` and `prefetch`: installs what the command line
-# needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
+# The reporting job of the action, and `pending`, `link` and `prefetch`: installs what the command
+# line needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
 set -euo pipefail
 
 # The token goes on through a pipe, and no child finds it or another of the job's in its environment.
@@ -66,10 +66,19 @@ install() {
   from_kept "${how[@]}" || hashed install "${how[@]}" ||
     fail "the canary's packages could not be installed; the log above has the reason"
   ln -s "$action/canary" "$venv"/lib/python3*/site-packages/
+  # The answer needs no charts, so it does without them.
+  if [ "$verb" = report ]; then
+    lock=page
+    from_kept "${how[@]}" || hashed install "${how[@]}" ||
+      printf '::notice title=RLHF Canary::no report with charts: the packages that draw it could not be installed\n'
+    printf 'environment=%s\n' "$venv" >>"${GITHUB_OUTPUT:-/dev/null}"
+  fi
 }
 
 # No file of the workspace may pass for a module of Python's while the token is around.
 cd "$temporary"
 unset PYTHONPATH PYTHONHOME
-install 9<&-
+# The environment of an earlier step of this job; no job before this one knew its name.
+venv=${CANARY_ENVIRONMENT:-}
+if [ "$verb" != link ] || [ ! -x "$venv/bin/python" ]; then install 9<&-; fi
 exec "$venv/bin/python" -I -m canary gate "$verb"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from github.PullRequest import PullRequest
@@ -18,8 +18,9 @@ from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Judged, error
+from canary.github.client import Hub
 from canary.github.event import Intent, Kind
-from canary.github.publish import STATUS_KINDS, Channels, publish
+from canary.github.publish import STATUS_KINDS, Channels, Published, publish
 from canary.github.status import Source
 from canary.github.statuses import context_of
 
@@ -28,7 +29,7 @@ HINT = "run the job again; open an issue if it fails twice"
 
 @dataclass
 class Target:
-    """Where the answer goes, as far as it is known."""
+    """Where the answer goes, and what it was, as far as it is known."""
 
     settings: ReportSettings
     world: World
@@ -37,13 +38,18 @@ class Target:
     """Set once it is found."""
     comments: bool = True
     """Whether this job may write the comment."""
+    judged: Sequence[Judged] = ()
+    """The published answers, once they are out."""
+    said: Published | None = None
+    place: str = ""
+    """Of the link to the page, in the comment's text."""
+    kept: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Holds the files of the records until the page is drawn."""
 
     @property
     def repository(self) -> Repository:
-        """The repository without a request: a failed read must not prevent the answer."""
-        name = self.settings.repository
-        known = {"url": f"/repos/{name}", "full_name": name}
-        return Repository(self.world.hub.github.requester, {}, known, completed=True)
+        """The repository."""
+        return known_repository(self.world.hub, self.settings.repository)
 
     @property
     def source(self) -> Source:
@@ -64,6 +70,12 @@ class Target:
     def number(self) -> int | None:
         """The number of the pull request."""
         return self.pull.number if self.pull is not None else self.intent.pull_request
+
+
+def known_repository(hub: Hub, name: str) -> Repository:
+    """Return a repository without a request: a failed read must not prevent the answer."""
+    known = {"url": f"/repos/{name}", "full_name": name}
+    return Repository(hub.github.requester, {}, known, completed=True)
 
 
 def answered(target: Target, work: Callable[[], int]) -> int:

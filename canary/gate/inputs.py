@@ -176,6 +176,8 @@ class ReportSettings:
     artifact: str
     records: Path
     report: Path
+    link: Path
+    """File for the comment that waits for the link to the report."""
     token: Token
     api_url: str
     server_url: str
@@ -224,6 +226,7 @@ class ReportSettings:
             artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
+            link=Path(environ.get("CANARY_LINK") or "canary-link.json"),
             token=token,
             api_url=api,
             server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,

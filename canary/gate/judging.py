@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from canary.baseline.comparability import machine_key, slug
 from canary.baseline.history import Selection, is_history, rows, select
 from canary.campaign.pairs import Plan
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.paths import require_same_machine
+from canary.compare.paths import Compared, require_same_machine
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
@@ -66,6 +66,17 @@ class Judged:
     records: tuple[RunRecord, ...] = ()
     """Runs of the head, completed or not, under the base branch's name of the canary."""
     baseline_sha: str = ""
+    baseline: tuple[RunRecord, ...] = ()
+    """The runs that they were compared with."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Where the training job's runs are, by run id."""
+    source: SourceChanges | None = None
+
+    @property
+    def compared(self) -> Compared:
+        """The answer's comparison with its runs."""
+        found = self.answer.comparison
+        return Compared(found, self.records, self.baseline, self.folders, self.source)
 
 
 def error(name: str, message: str) -> Judged:
@@ -105,7 +116,9 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     notes = tuple(_one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.answer.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
-    return replace(judged, answer=replace(judged.answer, comparison=said))
+    answer = replace(judged.answer, comparison=said)
+    folders = records.folders(part)
+    return replace(judged, answer=answer, folders=folders, source=grounds.source)
 
 
 def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
@@ -150,7 +163,8 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = _commit_of(chosen.records[-1]) if chosen.records else ""
     trends = trends_of((*chosen.records, current[-1]))
-    return Judged(Answer(name, found, trends=trends), tuple(current), newest)
+    answer = Answer(name, found, trends=trends)
+    return Judged(answer, tuple(current), newest, chosen.records)
 
 
 def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
@@ -179,7 +193,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     notes = [f"{len(head)} pairs, base and head alternating, each run in a separate process"]
     notes += [_repeated(run) for run in every if run.status != "completed"]
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    return Judged(Answer(name, found), tuple(head), _commit_of(base[-1]))
+    return Judged(Answer(name, found), tuple(head), _commit_of(base[-1]), tuple(base))
 
 
 def _commit_of(run: RunRecord) -> str:

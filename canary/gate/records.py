@@ -75,6 +75,13 @@ class Records:
         found = [read_record(path) for path in paths]
         return sorted(found, key=lambda record: (record.timestamp, record.run_id))
 
+    def folders(self, part: Part) -> dict[str, Path]:
+        """Return the folders of a part's runs by their names, which are the run ids."""
+        return {
+            path.parent.name: path.parent
+            for path in self.root.glob(f"{part.folder}/*/*/metrics.json")
+        }
+
 
 def load_records(root: Path) -> Records:
     """Check the whole folder and read its manifest.

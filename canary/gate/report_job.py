@@ -6,10 +6,10 @@ the training job. What decides the answer comes from the event, the base branch 
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from github.PullRequest import PullRequest
 
@@ -37,6 +37,7 @@ from canary.gate.gathering import (
 )
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Grounds, Judged, error, judge
+from canary.gate.page import leave_page, place_of_link
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
@@ -105,7 +106,19 @@ def answer(settings: ReportSettings, world: World) -> int:
         MachineError: this job failed; the commit's status then says so too.
     """
     target = Target(settings, world, read_event(settings, world))
-    return answered(target, lambda: concluded(target))
+    return paged(target, lambda: concluded(target))
+
+
+def paged(target: Target, work: Callable[[], int]) -> int:
+    """Return the exit code of `work`, as `answered`; then draw the page.
+
+    Raises:
+        CanaryError, KeyboardInterrupt: as `answered`.
+    """
+    with target.kept:
+        code = answered(target, work)
+        leave_page(target)
+    return code
 
 
 def concluded(target: Target) -> int:
@@ -122,7 +135,8 @@ def concluded(target: Target) -> int:
         wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
-        judged = _judged(case, world, asked.acceptance)
+        scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
+        judged = _judged(case, world, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
         judged = errors_of(settings, str(problem).rstrip("."))
     judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
@@ -133,6 +147,7 @@ def concluded(target: Target) -> int:
     if intent.writes_baseline:
         stored = remember(settings, world, intent, judged, asked.acceptance)
     code = _finish(settings, world, judged, said)
+    target.judged, target.said = judged, said
     return code if stored or code else EXIT_ERROR
 
 
@@ -208,38 +223,37 @@ def _case(target: Target) -> Case:
     return Case(target.settings, intent, repository, pull, target.source, base_sha)
 
 
-def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judged]:
-    """Judge every config separately."""
+def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path) -> list[Judged]:
+    """Judge every config separately; `scratch` keeps the files that are fetched."""
     settings = case.settings
     read = api_reader(case.repository, world.hub, case.base_sha)
     found = []
-    with tempfile.TemporaryDirectory(prefix="canary-gate-") as scratch:
-        records = records_of(case, world, Path(scratch))
-        history, ancestry = baseline_of(case, world, Path(scratch))
-        source = changed_files(case, world)
-        for config in settings.configs:
-            try:
-                base = load_base_config(read, repository_path(settings.folder, config))
-            except CanaryError as problem:
-                prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-                found.append(error(Path(config).stem, f"{prefix}{problem}"))
-                continue
-            reason = accepted.reason if accepted else None
-            recording = case.intent.kind is Kind.RECORD
-            grounds = Grounds(
-                config=config,
-                base=base,
-                history=history,
-                ancestry=ancestry,
-                tier=settings.tier,
-                accept=reason,
-                compare=settings.compare if _in_pairs(case) else "baseline",
-                head_sha=case.source.sha,
-                branch=settings.baseline_branch,
-                source=source,
-                recording=recording,
-            )
-            found.append(judge(grounds, records))
+    records = records_of(case, world, scratch)
+    history, ancestry = baseline_of(case, world, scratch)
+    source = changed_files(case, world)
+    for config in settings.configs:
+        try:
+            base = load_base_config(read, repository_path(settings.folder, config))
+        except CanaryError as problem:
+            prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+            found.append(error(Path(config).stem, f"{prefix}{problem}"))
+            continue
+        reason = accepted.reason if accepted else None
+        recording = case.intent.kind is Kind.RECORD
+        grounds = Grounds(
+            config=config,
+            base=base,
+            history=history,
+            ancestry=ancestry,
+            tier=settings.tier,
+            accept=reason,
+            compare=settings.compare if _in_pairs(case) else "baseline",
+            head_sha=case.source.sha,
+            branch=settings.baseline_branch,
+            source=source,
+            recording=recording,
+        )
+        found.append(judge(grounds, records))
     return found
 
 
@@ -294,9 +308,9 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
             raise not_written("the report", problem.__cause__) from problem
     world = target.world
     answers = tuple(one.answer for one in judged)
-    return publish(
-        world.hub, target.repository, target.number, target.source, answers, wanted, world.job
-    )
+    target.place = place_of_link()
+    source = replace(target.source, report=target.place)
+    return publish(world.hub, target.repository, target.number, source, answers, wanted, world.job)
 
 
 def _finish(

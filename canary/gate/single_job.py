@@ -9,9 +9,9 @@ from dataclasses import replace
 from canary.config.setting_names import is_secret_variable
 from canary.errors import EXIT_OK
 from canary.gate.context import World
-from canary.gate.failsafe import Target, answered
+from canary.gate.failsafe import Target
 from canary.gate.inputs import ReportSettings, TrainSettings
-from canary.gate.report_job import announced, concluded, read_event
+from canary.gate.report_job import announced, concluded, paged, read_event
 from canary.gate.run_job import train
 from canary.gate.workspace import set_up
 from canary.github.event import Kind
@@ -36,7 +36,7 @@ def whole(
         MachineError: as `answer`.
     """
     target = Target(settings, world, read_event(settings, world))
-    return answered(target, lambda: _whole(target, read, environ, say))
+    return paged(target, lambda: _whole(target, read, environ, say))
 
 
 def _whole(

@@ -59,6 +59,8 @@ class Section(BaseModel):
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")]
     """Made of the config's path; empty in comments of older versions, which had only the name."""
     text: str = Field("", exclude=True)
+    link: str = Field("", exclude=True)
+    """What the text must have beside its mark; an edit adds it later."""
 
     @property
     def marked(self) -> str:
@@ -70,6 +72,12 @@ class Section(BaseModel):
     def word(self) -> str:
         """Its group in the headline."""
         return ACCEPTED if self.accepted else self.verdict
+
+    def without(self, place: str) -> Section:
+        """Return it without the lines that hold a text."""
+        lines = self.text.splitlines(keepends=True)
+        kept = "".join(line for line in lines if not place or place not in line)
+        return self.model_copy(update={"text": kept})
 
     def is_of(self, other: Section) -> bool:
         """Return whether both are of one canary. A section posted by hand has only its name."""
@@ -158,9 +166,13 @@ def has_sections(body: str, wanted: Sequence[Section]) -> bool:
     there = {section.key: section for section in parse(body)}
     return all(
         section.key in there
-        and (there[section.key].sha != section.sha or there[section.key].age >= section.age)
+        and (there[section.key].sha != section.sha or _is_there(there[section.key], section))
         for section in wanted
     )
+
+
+def _is_there(found: Section, wanted: Section) -> bool:
+    return found.age > wanted.age or (found.age == wanted.age and wanted.link in found.text)
 
 
 def _body(sections: Sequence[Section]) -> str:

@@ -68,6 +68,8 @@ class Published:
     """Number of written channels."""
     unanswered: str = ""
     """Why the commit has no status or check run of this answer, if GitHub failed."""
+    sections: tuple[Section, ...] = ()
+    """The comment as it was rendered, with the place of the link if the source has one."""
 
 
 def announce(
@@ -99,7 +101,8 @@ def publish(
 ) -> Published:
     """Publish the answer to all channels; the summary first, because it needs no permission."""
     notices: list[str] = []
-    sections, problem = sections_by(answers, source, channels.templates)
+    rendered, problem = sections_by(answers, source, channels.templates)
+    sections = [section.without(source.report) for section in rendered]
     if problem:
         notices.append(problem)
         job.say("warning", problem)
@@ -107,7 +110,7 @@ def publish(
     text = status_of(answers, channels.strict)
     job.add_summary(body.replace(f"{MARKER}\n", "") or text.description)
     if hub is None or repository is None:
-        return Published(notices=tuple(notices))
+        return Published(notices=tuple(notices), sections=tuple(rendered))
     known, target = hub, repository
     comment_url = check_url = ""
     instead = IN_SUMMARY if job.summary is not None else ""
@@ -142,7 +145,7 @@ def publish(
         tried.append(_tried(job, PULL_REQUESTS, comment, instead))
     notices += [one.note for one in tried if one.note]
     written = sum(not one.note for one in tried)
-    return Published(comment_url, check_url, tuple(notices), written, unanswered)
+    return Published(comment_url, check_url, tuple(notices), written, unanswered, tuple(rendered))
 
 
 def _check(

@@ -96,6 +96,9 @@ class Source:
     attempt: int = 1
     origin: str = ""
     """owner/name of the commit's repository; empty outside a run."""
+    report: str = ""
+    """The place of the link to the report with charts: a text that nothing else holds. Its line
+    is left out until the link is known. Empty if there will be no report."""
 
     @property
     def named(self) -> bool:

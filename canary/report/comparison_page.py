@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
 from canary.compare.exact.stages import STAGES
@@ -17,7 +17,7 @@ from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
 from canary.report.charts.times import CHECK, time_charts
 from canary.report.numbers import amount
-from canary.report.page import Page, StageRow, page_text
+from canary.report.page import Charted, Page, StageRow, joined_text
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
 from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
 
@@ -41,16 +41,31 @@ def charts_of(sides: ShownSides) -> Iterator[Chart]:
     yield from machine_charts(sides)
 
 
+Part = tuple[str, ShownSides, SourceChanges | None]
+"""The canary's name, a comparison with its runs, and the lines that changed."""
+
+
 def comparison_page(sides: ShownSides, source: SourceChanges | None = None) -> str:
     """Return the page of a comparison and its runs; `source` holds the lines that changed."""
+    return comparisons_page((("", sides, source),))
+
+
+def comparisons_page(parts: Sequence[Part]) -> str:
+    """Return one page of comparisons, in their order."""
+    pages = [_charted(*part) for part in parts]
+    title = pages[0][0].title if len(pages) == 1 else f"{len(pages)} canaries"
+    return joined_text(title, pages)
+
+
+def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Charted:
     found = sides.found
     assert found is not None
     view = view_of(found)
     if not found.baseline.run_ids and sides.current:
-        return page_text(_run_page(sides.newest.record, found, view), tuple(charts_of(sides)))
+        return _run_page(sides.newest.record, found, view), tuple(charts_of(sides))
     stages = tuple(_stages(found))
     page = Page(
-        title=f"{view.verdict}: {view.name or 'canary'}",
+        title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
         subtitle=_subtitle(view),
         verdict=view.verdict,
@@ -70,7 +85,7 @@ def comparison_page(sides: ShownSides, source: SourceChanges | None = None) -> s
         environment=view.environment,
         notes=view.notes,
     )
-    return page_text(page, tuple(charts_of(sides)))
+    return page, tuple(charts_of(sides))
 
 
 def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:

@@ -80,8 +80,17 @@ class Page:
     notes: tuple[str, ...] = ()
 
 
+Charted = tuple[Page, Sequence[Chart]]
+"""A page and its charts."""
+
+
 def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
     """Return the page with its charts as HTML."""
+    return joined_text(page.title, ((page, charts),))
+
+
+def joined_text(title: str, parts: Sequence[Charted]) -> str:
+    """Return several pages as one, below a list of their first lines."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = "; ".join(
         (
@@ -92,30 +101,32 @@ def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
             "form-action 'none'",
         )
     )
-    shown = _Filled(on_lines(page), tuple(map(_shown, charts)))
-    text = (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(page=shown, policy=policy, style=Markup(style), script=Markup(script))
-    )
+    prefixes = [f"part{number}-" if len(parts) > 1 else "" for number in range(1, len(parts) + 1)]
+    pages = [
+        _Filled(on_lines(page), tuple(_shown(chart, prefix) for chart in charts), prefix)
+        for (page, charts), prefix in zip(parts, prefixes, strict=True)
+    ]
+    template = _environment().get_template("report.html.jinja")
+    filled = {"title": on_lines(title), "pages": pages, "policy": policy}
+    text = template.render(**filled, style=Markup(style), script=Markup(script))
     return NOT_PRINTED.sub("", text)
 
 
 class _Filled:
-    """A page and its charts under one name."""
+    """A page and its charts under one name, with the prefix of its names in the file."""
 
-    def __init__(self, page: Page, charts: tuple[ShownChart, ...]) -> None:
-        self.__dict__.update({**vars(page), "charts": charts})
+    def __init__(self, page: Page, charts: tuple[ShownChart, ...], prefix: str) -> None:
+        self.__dict__.update({**vars(page), "charts": charts, "prefix": prefix})
 
 
-def _shown(chart: Chart) -> ShownChart:
+def _shown(chart: Chart, prefix: str) -> ShownChart:
     chart_texts = on_lines((chart.title, chart.finding, *chart.columns))
     title, finding, *columns = chart_texts
     label = jinja2.filters.do_forceescape(f"{title}. {finding}")
     drawn = chart.svg().replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     numbers = {"columns": columns, "rows": [list(row) for row in chart.rows]}
     return ShownChart(
-        chart.name,
+        f"{prefix}{chart.name}",
         title,
         finding,
         tuple(columns),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from canary.compare.diagnosis.source_changes import source_between
@@ -38,16 +38,27 @@ def write_comparison(compared: Compared, path: Path) -> None:
     Raises:
         MachineError: the extra is missing, or the file cannot be written.
     """
+    write_text(path, comparisons_text((("", compared),)))
+
+
+def comparisons_text(several: Sequence[tuple[str, Compared]]) -> str:
+    """Return one page of one or several comparisons, each with the canary's name.
+
+    Raises:
+        MachineError: the extra is missing.
+    """
     require_charts()
     from canary.report.charts.sides import ShownSides, shown_run
-    from canary.report.comparison_page import comparison_page
+    from canary.report.comparison_page import comparisons_page
 
-    current, baseline = (
-        tuple(shown_run(record, compared.folders.get(record.run_id)) for record in side)
-        for side in (compared.current, compared.baseline)
-    )
-    sides = ShownSides(current, baseline, compared.found)
-    write_text(path, comparison_page(sides, compared.source))
+    def sides(compared: Compared) -> ShownSides:
+        current, baseline = (
+            tuple(shown_run(record, compared.folders.get(record.run_id)) for record in side)
+            for side in (compared.current, compared.baseline)
+        )
+        return ShownSides(current, baseline, compared.found)
+
+    return comparisons_page([(name, sides(one), one.source) for name, one in several])
 
 
 def write_report(request: Request, path: Path, repository: Path) -> None:

@@ -203,7 +203,7 @@ def full(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["canary.gate.report_job.tempfile.TemporaryDirectory", "canary.report.render.replace_file"],
+    ["canary.gate.report_job.TemporaryDirectory", "canary.report.render.replace_file"],
 )
 def test_a_full_disk_is_an_error_on_the_commit(
     house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch, name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -54,7 +55,8 @@ DEEP = (
 def test_a_template_without_end_is_ended_and_ours_takes_its_place(
     template: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confined, "CPU_S", 1 if template in SLOW else 20)
+    given = replace(confined.OF_TEMPLATES, cpu_s=1 if template in SLOW else 20)
+    monkeypatch.setattr(confined, "OF_TEMPLATES", given)
     begun = time.monotonic()
     answers = (Answer("sft", comparison()),)
     sections, problem = sections_by(answers, SOURCE, {TEMPLATE: template})
@@ -68,7 +70,7 @@ def test_a_template_without_end_is_ended_and_ours_takes_its_place(
 def test_a_template_that_waits_for_a_processor_in_vain_is_ended_by_the_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(confined, "WALL_S", 0.3)
+    monkeypatch.setattr(confined, "OF_TEMPLATES", replace(confined.OF_TEMPLATES, wall_s=0.3))
     with pytest.raises(ConfigError, match=r"it takes more than 0\.3 s"):
         section(slow(), SOURCE, LIMIT, {TEMPLATE: SLOW[0]})
 
