@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
+from canary.report.render import write_text
 from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
@@ -192,28 +193,59 @@ def keep(made: Calibration, file: Path | None, history: Path | None, record: Run
     return places[-1]
 
 
+HEADINGS = (
+    "metric",
+    "typical",
+    "spread",
+    *(f"{count} pair{'s' if count > 1 else ''}" for count in PAIR_COUNTS),
+    f"1 run to {HISTORY}",
+)
+
+
+def title_of(made: Calibration) -> str:
+    """Return what was calibrated, where, and from how many runs."""
+    model = made.model
+    return (
+        f"Noise of {model.canary or 'this canary'} on {made.machine}, from {model.runs} equal runs"
+    )
+
+
+def table_rows(made: Calibration) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each metric under `HEADINGS`; those that do not gate have three."""
+    for name, values in made.values.items():
+        words, unit = WORDS[name]
+        typical = f"{statistics.fmean(values):,.1f} {unit}".rstrip()
+        shown = made.model.detectable_pct.get(name, {})
+        found = [shown[key] for key in (*map(str, PAIR_COUNTS), "history") if shown]
+        yield words, typical, f"{100 * made.model.metrics[name].run_sd:.2f}%", *map(_percent, found)
+
+
+def write_calibration(made: Calibration, path: Path) -> None:
+    """Write the HTML page of a calibration.
+
+    Raises:
+        MachineError: the file cannot be written.
+    """
+    from canary.campaign.calibration_page import calibration_page
+
+    write_text(path, calibration_page(made))
+
+
 def calibration_text(made: Calibration) -> str:
     """Return the noise as a table for people."""
-    model = made.model
     lines = [
-        f"Noise of {model.canary or 'this canary'} on {made.machine}, from {model.runs} equal runs",
+        title_of(made),
         "",
         "                          one run             smallest change seen in 4 of 5 comparisons",
         "metric                    typical   spread   1 pair  3 pairs  5 pairs  8 pairs  1 run "
         f"to {HISTORY}",
     ]
-    for name, values in made.values.items():
-        words, unit = WORDS[name]
-        typical = f"{statistics.fmean(values):,.1f} {unit}".rstrip()
-        row = f"{words:<22} {typical:>10} {100 * model.metrics[name].run_sd:>7.2f}%"
-        shown = model.detectable_pct.get(name)
-        if shown:
-            cells = [shown[str(count)] for count in PAIR_COUNTS] + [shown["history"]]
-            widths = (8, 8, 8, 8, 10)
-            row += "".join(f"{_percent(v):>{w}} " for v, w in zip(cells, widths, strict=True))
+    for words, typical, spread, *cells in table_rows(made):
+        row = f"{words:<22} {typical:>10} {spread:>8}"
+        row += "".join(f"{cell:>{w}} " for cell, w in zip(cells, (8, 8, 8, 8, 10), strict=False))
         lines.append(row.rstrip())
     lines.append("")
-    lines += _exact_lines(model)
+    lines += exact_lines(made.model)
     return "\n".join(lines)
 
 
@@ -221,7 +253,8 @@ def _percent(value: float) -> str:
     return f"{value:.1f}%" if value < 1000 else ">1000%"
 
 
-def _exact_lines(model: NoiseModel) -> list[str]:
+def exact_lines(model: NoiseModel) -> list[str]:
+    """Return which exact signals differed between the runs."""
     if not model.inexact:
         return [f"Exact: every exact signal was equal in all {model.runs} runs."]
     lines = ["Noisy here (judged only beyond this noise, or not at all):"]

@@ -16,6 +16,7 @@ from canary.report.document import load_comparison
 from canary.report.render import write_text
 
 REPORT = "report.html"
+GENERATOR = '<meta name="generator" content="rlhf-canary">'
 NEEDED = ("altair", "vl_convert")
 HOW = "install it: pip install 'rlhf-canary[report]'"
 COMPARISON = "comparison.json"
@@ -137,5 +138,16 @@ def leave_page(folder: Path, write: Callable[[Path], None]) -> str:
     if not can_draw():
         return f"for a report with charts, {HOW}"
     path = folder / REPORT
+    if path.exists() and not is_ours(path):
+        return f"no report with charts: {path} is there and is not one of ours"
     write(path)
     return f"report with charts: {path}"
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether a file is a page that the canary made."""
+    try:
+        with path.open("rb") as file:
+            return GENERATOR.encode() in file.read(1000)
+    except OSError:
+        return False

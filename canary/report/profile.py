@@ -33,7 +33,7 @@ from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import Cells, figures, wrapped
 from canary.report.numbers import signed, significant
-from canary.report.render import INDENT, check_format, environment, tidy
+from canary.report.render import INDENT, check_format, environment, tidy, write_text
 
 DOCUMENT_VERSION = 1
 HOW = (
@@ -126,16 +126,7 @@ def profile_text(
         InputError: a run has no profile.
     """
     check_format(form)
-    current = load_profiled(run)
-    found = None
-    if against is not None:
-        baseline = load_profiled(against)
-        found = differences(current, baseline)
-        if found.source is None:
-            raise InputError(f"nothing to compare: {found.reason}", HOW)
-    elif not current.profiler.steps:
-        why = current.record.unmeasured.get("profiler", "profiling was off")
-        raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
+    current, found = profiled_pair(run, against)
     if form == "json":
         return json_lines(_document(current, found))
     view = on_lines(view_of_profile(current, found, against, top))
@@ -152,6 +143,45 @@ def profile_text(
         )
     )
     return wrapped(tidy(text), width)
+
+
+def write_profile(run: Path, against: Path | None, top: int, path: Path) -> None:
+    """Write the HTML page of a run's profile.
+
+    Raises:
+        InputError, RecordError: as `profile_text`.
+        MachineError: the file cannot be written.
+    """
+    from canary.report.profile_page import profile_page
+
+    write_text(path, profile_page(run, against, top))
+
+
+def profiled_pair(
+    run: Path, against: Path | None
+) -> tuple[ProfiledRun, OperatorDifferences | None]:
+    """Load a run with its profile, and its differences from another run.
+
+    Raises:
+        InputError: a run has no profile, or is missing.
+        RecordError: one cannot be read.
+    """
+    current = load_profiled(run)
+    if against is not None:
+        found = differences(current, load_profiled(against))
+        if found.source is None:
+            raise InputError(f"nothing to compare: {found.reason}", HOW)
+        return current, found
+    if not current.profiler.steps:
+        why = current.record.unmeasured.get("profiler", "profiling was off")
+        raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
+    return current, None
+
+
+def times_of(run: ProfiledRun) -> dict[str, float]:
+    """Return each operator's own time in ms per profiled step."""
+    steps = max(1, len(run.profiler.steps))
+    return {row.name: self_ms(run.profiler, row) / steps for row in _top(run)}
 
 
 def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:

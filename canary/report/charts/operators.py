@@ -1,8 +1,8 @@
-"""Operators that are new, gone, slower or faster: by profiled time, or by the probes' counts."""
+"""Operators: their time in a profile, and those that are new, gone, slower or faster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
@@ -13,9 +13,9 @@ from canary.compare.diagnosis.operators import (
     OperatorUse,
     operator_differences,
 )
-from canary.report.charts.chart import BAD, GOOD, Chart, Layer
+from canary.report.charts.chart import BAD, CURRENT, GOOD, Chart, Layer
 from canary.report.charts.sides import ShownSides
-from canary.report.numbers import signed
+from canary.report.numbers import signed, significant
 
 MOST_BARS = 10
 MOST_ROWS = 60
@@ -24,9 +24,43 @@ LONGEST_NAME = 24
 
 def operator_charts(sides: ShownSides) -> Iterator[Chart]:
     """Yield the operators whose time or count differs; nothing if none does."""
-    if not sides.baseline:
+    if sides.baseline:
+        newest = sides.newest.record
+        yield from difference_chart(operator_differences(newest, sides.baseline[-1].record))
+
+
+def self_time_charts(times: Mapping[str, float]) -> Iterator[Chart]:
+    """Yield the operators' own times in ms per step, longest first; nothing without any."""
+    if not times:
         return
-    found = operator_differences(sides.newest.record, sides.baseline[-1].record)
+    ordered = sorted(times.items(), key=lambda pair: -pair[1])
+    total = sum(times.values())
+    bars: list[dict[str, Any]] = [
+        {"name": f"{number}. {_short(name)}", "ms": ms, "words": f"{100 * ms / total:.0f}%"}
+        for number, (name, ms) in enumerate(ordered[:MOST_BARS], start=1)
+    ]
+    chart = alt.Chart()
+    x = alt.X(
+        "ms:Q", title="own time, ms per step", scale=alt.Scale(domain=[0, 1.15 * ordered[0][1]])
+    )
+    y = alt.Y("name:N", title=None, sort=[bar["name"] for bar in bars])
+    words = chart.mark_text(align="left", dx=4)
+    layers = (
+        Layer(bars, chart.mark_bar(color=CURRENT).encode(x=x, y=y)),
+        Layer(bars, words.encode(x=x, y=y, text="words:N")),
+    )
+    name, ms = ordered[0]
+    finding = (
+        f"{name} takes {significant(ms, 3)} ms per step, {100 * ms / total:.0f}% of the time in "
+        "operators."
+    )
+    rows = tuple((name, ms, 100 * ms / total) for name, ms in ordered[:MOST_ROWS])
+    columns = ("operator", "ms per step", "% of operators")
+    yield Chart("self_time", "Time in operators", finding, columns, rows, layers)
+
+
+def difference_chart(found: OperatorDifferences) -> Iterator[Chart]:
+    """Yield the chart of these differences; nothing without any."""
     if found.source is None or not found.rows:
         return
     timed = found.source == "profiler"
