@@ -171,6 +171,8 @@ class ReportSettings:
     label: str
     accept_reason: str
     template: str
+    chart: bool
+    """Whether the comment shows the picture of the stored runs."""
     baseline_branch: str
     keep: int
     artifact: str
@@ -221,6 +223,7 @@ class ReportSettings:
             label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
+            chart=inputs.take(flag, False, "CANARY_CHART"),
             baseline_branch=inputs.take(branch_of, BRANCH),
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),
             artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
@@ -250,6 +253,11 @@ class ReportSettings:
             f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
             f"/attempts/{self.attempt}"
         )
+
+    @property
+    def pictures_url(self) -> str:
+        """Address of the baseline branch's files in a browser."""
+        return f"{self.server_url}/{self.repository}/raw/{self.baseline_branch}"
 
     @property
     def remote_url(self) -> str:

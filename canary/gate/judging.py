@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from canary.baseline.ancestry import SHA, Ancestry
 from canary.baseline.comparability import machine_key, slug
-from canary.baseline.history import Selection, is_history, rows, select
+from canary.baseline.history import PICTURES, Selection, drawer, is_history, rows, select
 from canary.campaign.pairs import Plan
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import Compared, require_same_machine
@@ -54,6 +55,8 @@ class Grounds:
     branch: str = "canary-baselines"
     source: SourceChanges = field(default_factory=SourceChanges)
     """The pull request's changes; only the diagnosis uses them."""
+    pictures: str = ""
+    """Address of the branch's files, if the comment shows the picture of the stored runs."""
     recording: bool = False
     """Whether the run is the default branch's and enters the baseline."""
 
@@ -163,8 +166,20 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = _commit_of(chosen.records[-1]) if chosen.records else ""
     trends = trends_of((*chosen.records, current[-1]))
-    answer = Answer(name, found, trends=trends)
+    answer = Answer(name, found, trends=trends, pictures=_pictures(grounds, current[-1]))
     return Judged(answer, tuple(current), newest, chosen.records)
+
+
+def _pictures(grounds: Grounds, record: RunRecord) -> tuple[str, str] | None:
+    """Return the addresses of the drawer's pictures, if they are wanted and there."""
+    if not grounds.pictures or grounds.history is None:
+        return None
+    folder = drawer(grounds.history, _keyed(record, grounds.base))
+    if not all((folder / name).is_file() for name in PICTURES):
+        return None
+    place = folder.relative_to(grounds.history).as_posix()
+    light, dark = (quote(f"{grounds.pictures}/{place}/{name}", safe="/:") for name in PICTURES)
+    return light, dark
 
 
 def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:

@@ -5,6 +5,7 @@ Whatever fails here costs the page alone, never the answer.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from canary.baseline.branch import push
 from canary.baseline.comparability import own_slug
+from canary.baseline.history import PICTURES, drawer
 from canary.errors import EXIT_OK, CanaryError, InputError, MachineError
 from canary.gate.context import World
 from canary.gate.failsafe import Target, known_repository
@@ -23,7 +26,7 @@ from canary.github.comment import Section
 from canary.github.confined import Limits, confined, one_line
 from canary.github.status import WORST_FIRST
 from canary.github.sticky import comment_author, write_comment
-from canary.report.pages import can_draw, comparisons_text
+from canary.report.pages import can_draw, comparisons_text, drawn_history
 from canary.report.render import write_text
 
 LIMITS = Limits(cpu_s=120, wall_s=300.0)
@@ -57,6 +60,35 @@ def leave_page(target: Target) -> None:
 
 def _not_drawn(why: str) -> MachineError:
     return MachineError(f"no report with charts: {one_line(why)}")
+
+
+def leave_pictures(target: Target) -> None:
+    """Draw the stored runs of the judged canaries anew on the baseline branch, if the comment shows
+    them."""
+    settings, world = target.settings, target.world
+    if not (settings.chart and target.intent.writes_baseline and target.judged and can_draw()):
+        return
+    newest = [one.records[-1] for one in target.judged if one.records]
+
+    def draw(root: Path) -> None:
+        for folder in {drawer(root, record) for record in newest}:
+            if not folder.is_dir():
+                continue
+            made = confined(drawn_history, folder, limits=LIMITS, failed=_no_picture)
+            for name, svg in zip(PICTURES, json.loads(made or "[]"), strict=False):
+                write_text(folder / name, svg)
+
+    try:
+        pushed = push(world.remote, draw, message="the pictures of stored runs", keep=None)
+        world.job.line(f"pictures of {settings.baseline_branch} drawn, now at {pushed.sha[:9]}")
+    except CanaryError as problem:
+        world.job.say("notice", str(problem))
+    except Exception as problem:  # noqa: BLE001 - the answer is out; this must not fail the job
+        world.job.say("notice", str(_no_picture(f"an unexpected {type(problem).__name__}")))
+
+
+def _no_picture(why: str) -> MachineError:
+    return MachineError(f"no picture of the stored runs: {one_line(why)}")
 
 
 class Waiting(BaseModel):

@@ -37,7 +37,7 @@ from canary.gate.gathering import (
 )
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Grounds, Judged, error, judge
-from canary.gate.page import leave_page, place_of_link
+from canary.gate.page import leave_page, leave_pictures, place_of_link
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
@@ -118,6 +118,7 @@ def paged(target: Target, work: Callable[[], int]) -> int:
     with target.kept:
         code = answered(target, work)
         leave_page(target)
+        leave_pictures(target)
     return code
 
 
@@ -251,6 +252,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             head_sha=case.source.sha,
             branch=settings.baseline_branch,
             source=source,
+            pictures=settings.pictures_url if settings.chart else "",
             recording=recording,
         )
         found.append(judge(grounds, records))

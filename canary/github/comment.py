@@ -136,7 +136,15 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
-            text=section(answer.comparison, source, limit, templates, answer.note, answer.trends),
+            text=section(
+                answer.comparison,
+                source,
+                limit,
+                templates,
+                answer.note,
+                answer.trends,
+                answer.pictures,
+            ),
         )
         for answer in answers
     ]

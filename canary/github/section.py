@@ -34,6 +34,8 @@ class CommentView(View):
     """Shown below the first line instead of among the notes."""
     lead: tuple[tuple[str, str], ...] = ()
     """What a reviewer needs beside the first line, each with its label; the rest is folded."""
+    pictures: tuple[str, str] | None = None
+    """Addresses of a picture of the stored runs, light and dark."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
@@ -58,7 +60,12 @@ def _without_passed(view: CommentView) -> tuple[CheckRow, ...]:
     return tuple(row for row in view.rows if not row.passed)
 
 
-def comment_view(found: Comparison, note: str = "", trends: Trends = ()) -> CommentView:
+def comment_view(
+    found: Comparison,
+    note: str = "",
+    trends: Trends = (),
+    pictures: tuple[str, str] | None = None,
+) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
     whole = view_of(found)
     parts: dict[str, Any] = {}
@@ -67,7 +74,8 @@ def comment_view(found: Comparison, note: str = "", trends: Trends = ()) -> Comm
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     parts["trends"] = trend_texts(trends)
-    return on_lines(CommentView(**parts, note=note, lead=tuple(_lead(found, whole))))
+    lead = tuple(_lead(found, whole))
+    return on_lines(CommentView(**parts, note=note, lead=lead, pictures=pictures))
 
 
 MOST_NAMED = 6
@@ -113,16 +121,17 @@ def section(
     templates: Mapping[str, str] | None = None,
     note: str = "",
     trends: Trends = (),
+    pictures: tuple[str, str] | None = None,
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
     `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
-    `note`: the note to show below the first line. `trends`: the newest runs, for the summary.
+    `note`: the note to show below the first line. `trends`, `pictures`: of the newest runs.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found, note, trends)
+    view = comment_view(found, note, trends, pictures)
     if templates:
         return confined(rendered, dict(templates), view, source, limit)
     return rendered({}, view, source, limit)

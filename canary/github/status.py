@@ -123,6 +123,8 @@ class Answer:
     """The comparison's note that the comment shows below the first line."""
     trends: Trends = ()
     """The newest stored runs and this one."""
+    pictures: tuple[str, str] | None = None
+    """Addresses of a picture of the stored runs, light and dark."""
 
     @property
     def key(self) -> str:

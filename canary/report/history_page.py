@@ -9,8 +9,10 @@ from canary.baseline.entry import Entry
 from canary.baseline.history import NOISE_FILE, drawers, entries, periods
 from canary.compare.timing.noise import load_noise
 from canary.errors import InputError
+from canary.record import jsonio
 from canary.report.charts.chart import Chart
 from canary.report.charts.history import METRICS, StoredRun, history_charts
+from canary.report.charts.theme import darkened
 from canary.report.page import Page, page_text
 
 MOST_DRAWERS = 6
@@ -59,6 +61,15 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
         notes=tuple(notes),
     )
     return page_text(page, charts)
+
+
+def pictures(drawer: Path) -> str:
+    """Return a drawer's step times as JSON: a light and a dark SVG; empty without runs."""
+    found = list(history_charts(list(_runs(entries(drawer))), "history", _noise(drawer)))
+    if not found:
+        return ""
+    svg = found[0].svg()
+    return jsonio.dumps([svg, darkened(svg)])
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

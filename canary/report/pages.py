@@ -89,6 +89,18 @@ def write_history(root: Path, shown: str, path: Path, canary: str | None = None)
     write_text(path, history_page(root, shown, canary))
 
 
+def drawn_history(drawer: Path) -> str:
+    """Return the pictures of a drawer, as `history_page.pictures`.
+
+    Raises:
+        MachineError: the extra is missing.
+    """
+    require_charts()
+    from canary.report.history_page import pictures
+
+    return pictures(drawer)
+
+
 def compared_in(folder: Path, repository: Path) -> Compared:
     """Return the comparison that `ab`, `demo` or the action left in a folder. Its runs are those
     that are still there.
