@@ -106,6 +106,9 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     assert runner.outputs()["verdict"] == "changed"
     (comment,) = repository.comments_on(pull.number)
     assert "learning\\_rate 0.0005 -> 0.001" in comment.body
+    page = Path(runner.outputs()["report-file"]).read_text()
+    assert 'id="steps"' in page, "the steps of the records are at hand"
+    assert page.count("<svg") > 5
     assert repository.statuses_of(head)[0].state == "failure"
     assert runner.outputs()["comment-url"].endswith(f"issuecomment-{comment.id}")
 
