@@ -18,8 +18,9 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(PYTEST) -m "end_to_end or not (train or slow)"
 
-# The rest: every training of tests/faults and tests/integration.
+# The rest: the README's pictures, and every training of tests/faults and tests/integration.
 test-all: test
+	$(BIN)/python -m tools.pictures --optional -o build/pictures
 	$(PYTEST) -m "(train or slow) and not end_to_end" --durations=100 --durations-min=5
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO

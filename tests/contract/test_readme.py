@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from html.parser import HTMLParser
 from importlib.metadata import metadata
 from pathlib import Path
 
+from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
+from PIL import Image, ImageStat
 
 from bench.faults import CORPORA
-from tests.contract.pages import DOCS, ROOT, examples, links, read
+from tests.contract.pages import DOCS, ROOT, examples, read
 from tests.contract.pasted_workflow import checked
+from tools.pictures.__main__ import IMAGES, MOST_BYTES, NAMES
 
 README = ROOT / "README.md"
 BLIND = {
@@ -62,9 +66,50 @@ def test_its_evidence_is_that_of_the_figures() -> None:
     assert f"{failed} of {len(healthy)} failed" in text
 
 
-def test_its_picture_is_small() -> None:
-    (picture,) = [link for link in links(read(README)) if link.endswith(".png")]
-    assert 10_000 < (ROOT / picture).stat().st_size < 150_000
+class _Pictures(HTMLParser):
+    """The `img` and `source` tags of a page, each with its attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.images: list[dict[str, str]] = []
+        self.sources: list[dict[str, str]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {"img": self.images, "source": self.sources}.get(tag)
+        if found is not None:
+            found.append({name: value or "" for name, value in attrs})
+
+
+def _pictures() -> _Pictures:
+    return _Pictures(MarkdownIt("commonmark", {"html": True}).enable("table").render(read(README)))
+
+
+def test_its_pictures_are_those_that_the_tool_draws_and_small() -> None:
+    shown = _pictures()
+    files = [image["src"] for image in shown.images] + [one["srcset"] for one in shown.sources]
+    drawn = sorted((DOCS / "images").iterdir())
+    assert sorted(ROOT / file for file in files) == drawn == sorted(IMAGES / name for name in NAMES)
+    assert all(10_000 < file.stat().st_size <= MOST_BYTES for file in drawn)
+
+
+def test_every_picture_says_in_words_what_it_shows() -> None:
+    for image in _pictures().images:
+        assert len(image.get("alt", "").split()) > 8, image
+
+
+def test_its_report_is_dark_for_readers_of_dark_pages() -> None:
+    (dark,) = _pictures().sources
+    assert dark == {
+        "media": "(prefers-color-scheme: dark)",
+        "srcset": "docs/images/report-dark.png",
+    }
+    assert _brightness("report-dark.png") < 100 < 200 < _brightness("report-light.png")
+
+
+def _brightness(picture: str) -> float:
+    """From 0, black, to 255."""
+    return float(ImageStat.Stat(Image.open(IMAGES / picture).convert("L")).mean[0])
 
 
 def test_its_workflow_is_valid_pinned_and_safe(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""Run `canary demo` on a terminal, and keep what it printed and wrote."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COLUMNS, ROWS = 100, 50
+LONGEST_S = 900
+"""The demo takes 60 to 90 s on two quiet cores."""
+
+
+class DrawError(Exception):
+    """A picture cannot be drawn. The text says why."""
+
+
+@dataclass(frozen=True)
+class RecordedDemo:
+    """One demo: its terminal and its files."""
+
+    screen: str
+    """What it printed, with terminal codes. The folder where it ran is left out of paths."""
+    comment: str
+    """What `canary publish --dry-run` prints for the planted fault."""
+    report: Path
+    """The HTML page of the planted fault."""
+
+
+def record_demo(folder: Path) -> RecordedDemo:
+    """Run the demo in the empty `folder`, on a terminal of `COLUMNS` columns.
+
+    Raises:
+        DrawError: the demo or its comment failed, or no report was written.
+    """
+    folder = folder.resolve()
+    env = _environment()
+    screen = _on_terminal(["canary", "demo"], folder, env).replace(f"{folder}/", "")
+    reports = list(folder.glob("canary_output/demo-*/masked_eos/report.html"))
+    if len(reports) != 1:
+        raise DrawError(f"the demo left {len(reports)} reports, not 1:\n{screen[-2000:]}")
+    command = ["canary", "publish", str(reports[0].parent), "--dry-run"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise DrawError(f"canary publish --dry-run failed:\n{done.stderr[-2000:]}")
+    for shown in (screen, done.stdout):
+        refuse_paths(shown, folder)
+    return RecordedDemo(screen, done.stdout, reports[0])
+
+
+def refuse_paths(shown: str, *more: Path) -> None:
+    """Raise a DrawError if `shown` has a path of this machine, or one of `more`."""
+    places = (ROOT, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir()), *more)
+    for place in places:
+        if f"{place}/" in shown:
+            raise DrawError(f"a picture would show a path of this machine: {place}/")
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a user whose PATH has this Python's programs."""
+    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    return {**inherited, "PATH": path, "TERM": "xterm-256color"}
+
+
+def _on_terminal(command: list[str], folder: Path, env: dict[str, str]) -> str:
+    terminal, program_end = pty.openpty()
+    fcntl.ioctl(program_end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        with os.fdopen(program_end, "wb", buffering=0) as end:
+            program = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=end
+            )
+        with program:
+            try:
+                printed = _read(screen.fileno(), time.monotonic() + LONGEST_S)
+            except DrawError:
+                program.kill()
+                raise
+    text = printed.decode("utf-8").replace("\r\n", "\n")
+    if program.returncode:
+        raise DrawError(f"{' '.join(command)} exited with {program.returncode}:\n{text[-2000:]}")
+    return text
+
+
+def _read(terminal: int, until: float) -> bytes:
+    """Return what is printed before the program closes its end."""
+    printed = b""
+    while select.select([terminal], [], [], max(0.0, until - time.monotonic()))[0]:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:  # Linux answers EIO when the last writer has closed
+            return printed
+        if not more:
+            return printed
+        printed += more
+    raise DrawError(f"the demo did not end within {LONGEST_S} s")
