@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs
+from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs, speed_words
 from canary.campaign.side import Side
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
@@ -90,9 +90,8 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
         _with_change(os.environ),
         folder / "masked_eos",
     )
-    before = time.monotonic()
     record = changed.run(probe=True)
-    progress.run_ended(0, "head", record, time.monotonic() - before)
+    say(f"one run      {speed_words(record)}" if record.perf.step_time.count else record.status)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)
 

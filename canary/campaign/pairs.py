@@ -209,6 +209,12 @@ BAR_REACH = 40.0
 """Percent at either end of the drawn interval."""
 
 
+def speed_words(record: RunRecord) -> str:
+    """Return a completed run's speed, aligned with that of others."""
+    timed = record.perf.step_time
+    return f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "only the probe"
+
+
 class PairProgress:
     """Prints the progress line by line; see `PairListener`."""
 
@@ -233,13 +239,15 @@ class PairProgress:
         """Return words for the run that starts: its pair and side, and the time left until the next
         look."""
         left = self._seconds_left()
-        more = f" ({duration(left)} left)" if left is not None else ""
-        return f"pair {len(self._spent) // 2 + 1} of {self._next}, {role}{more}"
+        more = f" ({duration(left)} left)" if left else ""
+        return f"pair {min(len(self._spent) // 2 + 1, self._next)} of {self._next}, {role}{more}"
 
     def _seconds_left(self) -> float | None:
         if not self._spent:
             return None
-        return (2 * self._next - len(self._spent)) * sum(self._spent) / len(self._spent)
+        # A repeated run comes on top of the planned ones.
+        to_come = max(0, 2 * self._next - len(self._spent))
+        return to_come * sum(self._spent) / len(self._spent)
 
     def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         """Print the result of one run and the time to the next look."""
@@ -249,9 +257,7 @@ class PairProgress:
             return
         left = self._seconds_left()
         more = f"   next look in about {duration(left)}" if left else ""
-        timed = record.perf.step_time
-        words = f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "only the probe"
-        self._say(f"pair {pair + 1}  {role}  {words}{more}")
+        self._say(f"pair {pair + 1}  {role}  {speed_words(record)}{more}")
 
     def pair_ended(self, pairs: int, clock: Check | None) -> None:
         """Draw the interval of the step time, or of CPU time per step, so far."""

@@ -101,6 +101,16 @@ def test_pairs_name_the_run_and_the_time_left() -> None:
     assert progress.next_run("head") == "pair 2 of 3, head (4 min left)"
 
 
+def test_a_repeated_run_leaves_no_negative_time() -> None:
+    said: list[str] = []
+    progress = PairProgress(said.append, Plan(pairs=1))
+    for number in range(3):
+        progress.run_ended(0, "head", record(number), 60.0)
+    assert "next look" in said[0]
+    assert not any("next look" in line for line in said[1:])
+    assert "left" not in progress.next_run("head")
+
+
 def test_repeated_runs_name_the_run_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, _ = panel()
     monkeypatch.setattr("canary.campaign.side.time.monotonic", lambda: 130.0)
