@@ -82,19 +82,19 @@ class Page:
 
 def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
     """Return the page with its charts as HTML."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("report.js")
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_hash(style)}",
-            f"script-src {_hash(script)}",
+            f"style-src {source_of(style)}",
+            f"script-src {source_of(script)}",
             "base-uri 'none'",
             "form-action 'none'",
         )
     )
-    shown = _Filled(on_lines(page), tuple(map(_shown, charts)))
+    shown = _Filled(on_lines(page), tuple(map(shown_chart, charts)))
     text = (
-        _environment()
+        environment()
         .get_template("report.html.jinja")
         .render(page=shown, policy=policy, style=Markup(style), script=Markup(script))
     )
@@ -108,7 +108,8 @@ class _Filled:
         self.__dict__.update({**vars(page), "charts": charts})
 
 
-def _shown(chart: Chart) -> ShownChart:
+def shown_chart(chart: Chart) -> ShownChart:
+    """Draw a chart."""
     chart_texts = on_lines((chart.title, chart.finding, *chart.columns))
     title, finding, *columns = chart_texts
     label = jinja2.filters.do_forceescape(f"{title}. {finding}")
@@ -136,18 +137,21 @@ def _in_script(value: object) -> str:
 
 
 @functools.cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the templates; a style sheet begins with the colours."""
     text = (TEMPLATES / name).read_text(encoding="utf-8")
     return style_of_colours() + text if name.endswith(".css") else text
 
 
-def _hash(text: str) -> str:
+def source_of(text: str) -> str:
+    """Return the source by which a policy allows this style or script."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return the environment of pages: it escapes every text."""
     return ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,

@@ -38,6 +38,15 @@ def write_comparison(compared: Compared, path: Path) -> None:
     Raises:
         MachineError: the extra is missing, or the file cannot be written.
     """
+    write_text(path, comparison_text(compared))
+
+
+def comparison_text(compared: Compared) -> str:
+    """Return the page of a comparison.
+
+    Raises:
+        MachineError: the extra is missing.
+    """
     require_charts()
     from canary.report.charts.sides import ShownSides, shown_run
     from canary.report.comparison_page import comparison_page
@@ -47,7 +56,7 @@ def write_comparison(compared: Compared, path: Path) -> None:
         for side in (compared.current, compared.baseline)
     )
     sides = ShownSides(current, baseline, compared.found)
-    write_text(path, comparison_page(sides, compared.source))
+    return comparison_page(sides, compared.source)
 
 
 def write_report(request: Request, path: Path, repository: Path) -> None:
