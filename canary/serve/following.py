@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import RecordError
+from canary.protocol.heartbeat import reading_path
 from canary.protocol.job import Kind
+from canary.record import jsonio
 from canary.record.folder import RunFolder
 from canary.record.ranks import RankSteps, merged_rows, rank_files
 from canary.record.step_row import Row, RowAlert
@@ -20,6 +22,8 @@ from canary.serve.reading import Stamp, goes_on, require_plain, seen_record, sta
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
 """What rows of a stranger may raise."""
+MOST_OF_A_READING = 64 * 2**10
+"""Bytes of the newest samples."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,11 @@ class Seen:
     """Why its steps cannot be read."""
 
     def shown(self) -> ShownRun:
-        """Return the run for charts, summarised from its rows so far."""
-        if not self.by_rank:
-            return ShownRun(self.record)
-        warmup = _whole(self.record.config.get("metrics_warmup_steps")) or 0
-        record = summarise_ranks(self.record, self.by_rank, warmup)
+        """Return the run for charts; one that goes on is summarised from its rows so far."""
+        record = self.record
+        if record.status == "running" and self.by_rank:
+            warmup = _whole(record.config.get("metrics_warmup_steps")) or 0
+            record = summarise_ranks(record, self.by_rank, warmup)
         return ShownRun(record, tuple(merged_rows(self.by_rank)))
 
 
@@ -91,7 +95,22 @@ class Following:
         self._probe.read(_whole(config.get("probe_steps")))
         launches = self._record.launches
         is_probe = bool(launches) and launches[-1].kind == "probe"
-        return (self._probe if is_probe else self._measured).pace
+        pace = (self._probe if is_probe else self._measured).pace
+        pace.reading = self._newest_reading()
+        return pace
+
+    def _newest_reading(self) -> dict[str, float]:
+        """Return the newest samples of the machine that the newest launch left."""
+        launch = self._record.launches[-1].index if self._record.launches else 0
+        file = reading_path(self._files.scratch / f"launch{launch}")
+        found = stamp(file)
+        if found is None or found[1] > MOST_OF_A_READING:
+            return {}
+        try:
+            reading = jsonio.loads(file.read_bytes()).items()
+        except UNREADABLE:
+            return {}
+        return {name: value for name, value in reading if isinstance(value, int | float)}
 
 
 class _Steps:

@@ -68,7 +68,9 @@ class RunLine:
         return MARKS[self.status]
 
     def age(self, now: float) -> str:
-        """Return how long ago it started."""
+        """Return how long ago it started; empty if that is not known."""
+        if not self.started:
+            return ""
         seconds = max(0.0, now - self.started)
         for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
             if seconds >= size:

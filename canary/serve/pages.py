@@ -81,7 +81,7 @@ class Site:
     def runs(self) -> str:
         """Return the page of all runs."""
         found = [
-            (f"History {name}", f"/history?name={quote(name)}") for name, _ in self.histories()
+            (f"History: {name}", f"/history?name={quote(name)}") for name, _ in self.histories()
         ]
         return filled(
             "runs.html.jinja",
