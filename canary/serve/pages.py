@@ -222,6 +222,7 @@ def with_way_back(text: str) -> str:
 
 def message(title: str, hint: str) -> str:
     """Return a page that says why there is no other."""
+    title = f"{title[:1].upper()}{title[1:]}"
     return filled("served_message.html.jinja", title=title, hint=hint, events="")
 
 
