@@ -121,11 +121,10 @@ class Shown:
             return HTMLResponse(message("this cannot be shown", what), 500)
 
     def _stream(self, name: str, looks: Sequence[Look]) -> Response:
-        feed = self._feeds.get(name)
-        if feed is None:
-            feed = self._feeds[name] = Feed(looks)
+        self._feeds = {name: feed for name, feed in self._feeds.items() if feed.watchers}
         if sum(feed.watchers for feed in self._feeds.values()) >= MOST_STREAMS:
             return PlainTextResponse("Too many pages are open.\n", 503)
+        feed = self._feeds.setdefault(name, Feed(looks))
         return StreamingResponse(self._events(name, feed), media_type="text/event-stream")
 
     async def _events(self, name: str, feed: Feed) -> AsyncIterator[str]:
@@ -145,7 +144,9 @@ class Shown:
     def _run(self, name: str) -> str:
         place = self.site.place(name)
         if seen_record(place.path).status == "running":
-            return self.site.live_run(place, self._followed(name))
+            feed = self._feeds.get(name)
+            drawn = None if feed is None else feed.newest(live.CHARTS)
+            return self.site.live_run(place, self._followed(name), drawn)
         return self.site.ended_run(place)
 
     def _followed(self, name: str) -> Following:

@@ -43,6 +43,11 @@ class Feed:
         self._tasks: list[asyncio.Task[None]] = []
         self.watchers = 0
 
+    def newest(self, region: str) -> str | None:
+        """Return the newest text of a region; None while there is none."""
+        known = self._texts.get(region)
+        return None if known is None else known[1]
+
     async def events(self, is_over: Callable[[], bool]) -> AsyncGenerator[str, None]:
         """Yield events until `is_over`: at first all regions, then those that changed."""
         self.watchers += 1

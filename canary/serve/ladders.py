@@ -18,7 +18,7 @@ from canary.serve.filling import filled
 from canary.serve.following import UNREADABLE, Following
 from canary.serve.listing import Place, RunLine
 from canary.serve.live import CHARTS
-from canary.serve.reading import stamp
+from canary.serve.reading import seen_record, stamp
 
 NAME = re.compile(r"(ladder|advise)-\d{8}-\d{6}.*")
 """Folders of `canary ladder`, with and without `--advise`."""
@@ -70,12 +70,18 @@ def level_charts_text(places: Sequence[Place]) -> dict[str, str]:
         level, kind = _launch(place.name)
         if kind.startswith("round"):
             try:
-                levels[level].append(Following(place.path).look()[0].shown())
+                levels[level].append(_launched(place.path))
             except (InputError, RecordError, *UNREADABLE):
                 continue
     order = sorted(filter(levels.get, levels), key=_place_of)
     charts = tuple(map(shown_chart, level_charts({name: levels[name] for name in order})))
     return {CHARTS: filled("charts.html.jinja", charts=charts) if charts else ""}
+
+
+def _launched(folder: Path) -> ShownRun:
+    record = seen_record(folder)
+    going = record.status == "running"
+    return Following(folder).look()[0].shown() if going else ShownRun(record)
 
 
 def _launch(name: str) -> tuple[str, str]:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from canary.baseline.history import is_history
+from canary.baseline.history import VERSION, is_history
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_paths
-from canary.errors import InputError
+from canary.errors import InputError, RecordError
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.report.page import environment
@@ -105,15 +105,16 @@ class Site:
             )
         return {RUNS: filled("runs_list.html.jinja", groups=tuple(g for g in groups if g.rows))}
 
-    def live_run(self, place: Place, following: Following) -> str:
-        """Return the page of a run that goes on."""
+    def live_run(self, place: Place, following: Following, drawn: str | None) -> str:
+        """Return the page of a run that goes on; `drawn`: its charts, if somebody watches it."""
         record = following.look()[0].record
+        charts = live.charts(following) if drawn is None else {live.CHARTS: drawn}
         return filled(
             "live.html.jinja",
             title=record.name or "canary",
             subtitle=place.name,
             events=f"/events/run/{quote(place.name)}",
-            regions=regions_of(live.words(following) | live.charts(following)),
+            regions=regions_of(live.words(following) | charts),
         )
 
     def ended_run(self, place: Place) -> str:
@@ -158,7 +159,11 @@ class Site:
         found = [(shown, path) for shown, path in self.histories() if name in (None, "", shown)]
         if not found:
             raise NoSuchPage("no history here", "name one: canary serve FOLDER --history HISTORY")
-        return with_way_back(history_page(found[0][1], found[0][0], canary or None))
+        shown, folder = found[0]
+        for file in folder.glob(f"{VERSION}/*/*/*.json"):
+            if stamp(file) is None:
+                raise RecordError(f"{file} is not a regular file")
+        return with_way_back(history_page(folder, shown, canary or None))
 
     def ladder(self, name: str) -> str:
         """Return the page of a ladder.

@@ -114,6 +114,15 @@ def test_a_history_is_found_in_the_folder_or_named(tmp_path: Path) -> None:
     assert client.get("/history?name=../elsewhere").status_code == 404
 
 
+def test_a_pipe_in_a_history_is_not_opened(tmp_path: Path) -> None:
+    save(tmp_path, record(1))
+    (drawer,) = tmp_path.glob("v1/*/*")
+    os.mkfifo(drawer / "0.json")
+    answer = asking(tmp_path).get("/history")
+    assert answer.status_code == 400
+    assert "not a regular file" in answer.text
+
+
 def test_a_ladder_shows_its_levels_and_then_its_report(tmp_path: Path) -> None:
     root = tmp_path / "ladder-20260101-000000"
     for number, level in enumerate(("baseline", "basic")):

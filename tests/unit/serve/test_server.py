@@ -13,13 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from canary.cli import main
+from canary.serve.app import MOST_STREAMS
 from canary.serve.guard import Entrance
 from canary.serve.server import address
 from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running
@@ -85,6 +86,16 @@ def test_rows_reach_a_watcher_and_ctrl_c_ends_it(tmp_path: Path) -> None:
         assert time.monotonic() - start < 5
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def test_no_more_streams_are_open_than_the_server_can_feed(tmp_path: Path) -> None:
+    with serving(tmp_path) as (url, _), ExitStack() as opened:
+        for _ in range(MOST_STREAMS):
+            stream = opened.enter_context(urllib.request.urlopen(f"{url}events/runs"))
+            stream.readline()
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{url}events/runs")
+        assert urllib.request.urlopen(url).status == 200
 
 
 def test_it_listens_on_the_loopback_interface_only(tmp_path: Path) -> None:
