@@ -24,7 +24,7 @@ from canary.serve.pages import NoSuchPage, Site, message
 from canary.serve.reading import seen_record
 
 WORDS_EVERY_S, RUNS_EVERY_S, CHARTS_EVERY_S = 0.5, 1.0, 2.0
-CHARTS_SHARE = 0.15
+CHARTS_SHARE = 0.2
 """Most of a core that the charts of one page may take while they grow."""
 MOST_STREAMS = 32
 KEPT_S = 10.0

@@ -15,6 +15,8 @@ ENDED = "ended"
 """The region of a page that must be loaded again."""
 WAIT_S = 0.5
 """Seconds after which a stream looks whether the server ends."""
+LEAST_S = 0.01
+"""Least pause between two looks."""
 PING_S = 15.0
 """Seconds after which a silent stream sends a comment, which finds connections that are gone."""
 
@@ -27,7 +29,7 @@ class Look:
     every_s: float
     """Least seconds between two calls."""
     share: float = 1.0
-    """Most of the time that the calls may take."""
+    """Most of one core that the calls may take."""
     at_once: CapacityLimiter | None = None
     """How many of these calls may run at once."""
 
@@ -84,16 +86,18 @@ class Feed:
 
     async def _repeat(self, look: Look) -> None:
         while ENDED not in self._texts:
-            start = time.monotonic()
+            start, used = time.monotonic(), time.process_time()
             texts = await to_thread.run_sync(look.texts, limiter=look.at_once)
-            took = time.monotonic() - start
+            # A busy machine makes it last longer, but not cost more.
+            used = time.process_time() - used
             for name, text in texts.items():
                 if self._texts.get(name, (0, None))[1] != text:
                     self._version += 1
                     self._texts[name] = (self._version, text)
             old, self._news = self._news, asyncio.Event()
             old.set()
-            await asyncio.sleep(max(look.every_s, took / look.share) - took)
+            due = start + max(look.every_s, used / look.share)
+            await asyncio.sleep(max(LEAST_S, due - time.monotonic()))
 
 
 async def _either(news: asyncio.Event, seconds: float) -> None:

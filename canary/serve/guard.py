@@ -1,7 +1,7 @@
 """Who may ask: the names of this server, its token, and only to read. ASGI middleware.
 
-A page of another site can send requests to the loopback interface, and a name of its own can lead
-here (DNS rebinding). Neither may read a run.
+A page of another site can send requests to the loopback interface. Its own name can lead here too
+(DNS rebinding). Neither may read a run.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Entrance:
         return f"canary_{self.port}"
 
     def knows(self, host: str) -> bool:
-        """Return whether a `Host` header names this server. On every address only the token tells
-        its users from others."""
+        """Return whether a `Host` header names this server. A server on every address has names that
+        it does not know; its token protects it."""
         if self.token and self.host in EVERY_ADDRESS:
             return True
         return host.lower() in {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,6 +84,7 @@ class Listing:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._lock = threading.Lock()
         self._lines: dict[str, tuple[Stamp | None, RunLine, RunRecord | None]] = {}
         """Each run's stamp and line, and its record while it goes on: its process may die."""
 
@@ -94,9 +96,10 @@ class Listing:
     def lines(self) -> list[RunLine]:
         """Return all runs: those that go on first, then the newest first."""
         places = self.places()
-        for name in self._lines.keys() - places.keys():
-            self._lines.pop(name, None)
-        lines = list(map(self._line, places.values()))
+        with self._lock:
+            for name in self._lines.keys() - places.keys():
+                del self._lines[name]
+            lines = list(map(self._line, places.values()))
         return sorted(lines, key=lambda line: (line.status != "running", -line.started))
 
     def _line(self, place: Place) -> RunLine:

@@ -64,20 +64,16 @@ def words(following: Following) -> Texts:
 
 
 def charts(following: Following) -> Texts:
-    """Draw the charts; this takes up to a second of one core.
-
-    Raises:
-        InputError, RecordError: as `Following.look`.
-    """
+    """Draw the charts, if the run is there; this takes up to a second of one core."""
     from canary.report.charts.sides import ShownSides
     from canary.report.comparison_page import charts_of
     from canary.report.page import shown_chart
 
-    seen, _ = following.look()
     try:
-        made = [shown_chart(chart) for chart in charts_of(ShownSides((seen.shown(),)))]
-    except UNREADABLE:
-        made = []  # Rows that a stranger made up; the numbers above stay.
+        sides = ShownSides((following.look()[0].shown(),))
+        made = [shown_chart(chart) for chart in charts_of(sides)]
+    except (InputError, *UNREADABLE):
+        made = []  # It is gone, or a stranger made its rows up; the numbers stay.
     return {CHARTS: filled("charts.html.jinja", charts=made) if made else ""}
 
 

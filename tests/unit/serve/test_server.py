@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,6 +85,20 @@ def test_rows_reach_a_watcher_and_ctrl_c_ends_it(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)  # while `listed` is open
         assert process.wait(timeout=10) == 0
         assert time.monotonic() - start < 5
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_a_removed_run_ends_its_page_quietly(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 5))
+    with serving(tmp_path) as (url, process):
+        stream = events(f"{url}events/run/{folder.path.name}")
+        assert next(e for e in stream if e["region"] == "charts")
+        shutil.rmtree(folder.path)
+        assert next(e for e in stream if e["region"] == "ended")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
