@@ -56,8 +56,9 @@ class Entrance:
         return f"canary_{self.port}"
 
     def knows(self, host: str) -> bool:
-        """Return whether a `Host` header names this server. A server on every address has names that
-        it does not know; its token protects it."""
+        """Return whether a `Host` header names this server.
+
+        A server on every address has names that it does not know; its token protects it."""
         if self.token and self.host in EVERY_ADDRESS:
             return True
         return host.lower() in {
