@@ -18,6 +18,7 @@ from canary.cli.init import init
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
 from canary.cli.runs import clean, list_
+from canary.cli.serve import serve
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
@@ -142,6 +143,7 @@ def config_schema() -> None:
 
 app.command()(profile)
 app.command()(report)
+app.command()(serve)
 app.command("list")(list_)
 app.command()(clean)
 app.command("publish")(publish_comparison)

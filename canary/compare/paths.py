@@ -34,6 +34,8 @@ class Request:
     accept: str | None = None
     source: Callable[[RunRecord, RunRecord], SourceChanges] | None = None
     """Returns what changed between the commits of (baseline, current)."""
+    load: Callable[[Path], RunRecord] = load_record
+    """Reads a run's record."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,8 @@ def compared_paths(request: Request) -> Compared:
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
     try:
-        current = [load_record(path) for path in request.current]
-        baseline = _load_baseline(request.baseline, current[-1])
+        current = [request.load(path) for path in request.current]
+        baseline = _load_baseline(request.baseline, current[-1], request.load)
     except RecordError as error:
         return Compared(Comparison("error", f"Error: {error}."))
     thresholds, tier = thresholds_for(request, (*baseline.records, *current))
@@ -225,13 +227,15 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
     return from_config(config), f"{config.base_tier}{extra}"
 
 
-def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
+def _load_baseline(
+    paths: Sequence[Path], current: RunRecord, load: Callable[[Path], RunRecord]
+) -> _Baseline:
     if len(paths) == 1 and paths[0].is_dir() and not (paths[0] / "metrics.json").exists():
         if is_history(paths[0]):
             chosen = select(paths[0], current)
             notes = () if chosen.records else _what_else(paths[0], current)
             return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
-        found = _folder_of_runs(paths[0], current)
+        found = _folder_of_runs(paths[0], current, load)
         folders = {record.run_id: paths[0] / record.run_id for record in found}
         return _Baseline(found, history=True, folders=folders)
     for path in paths:
@@ -240,7 +244,7 @@ def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
                 f"{path} is not a run: a history or a folder of runs must be the only baseline",
                 f"use only --baseline {path}",
             )
-    records = tuple(load_record(path) for path in paths)
+    records = tuple(map(load, paths))
     return _Baseline(records, folders=_folders(records, paths))
 
 
@@ -261,7 +265,9 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
     return (f"the history has no run of {wanted}; it has {', '.join(found[:5])}",)
 
 
-def _folder_of_runs(folder: Path, current: RunRecord) -> tuple[RunRecord, ...]:
+def _folder_of_runs(
+    folder: Path, current: RunRecord, load: Callable[[Path], RunRecord]
+) -> tuple[RunRecord, ...]:
     """Return the newest completed runs of the same canary in a folder, without the run itself."""
     if not any(folder.glob("*/metrics.json")):
         raise InputError(
@@ -275,7 +281,7 @@ def _folder_of_runs(folder: Path, current: RunRecord) -> tuple[RunRecord, ...]:
             continue
         if not (path / "metrics.json").exists():
             continue
-        record = load_record(path)
+        record = load(path)
         if record.status == "completed" and record.name == current.name:
             found.append(record)
         if len(found) == WINDOW:

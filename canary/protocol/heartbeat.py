@@ -2,11 +2,13 @@
 
 Each rank writes `rank<r>.pulse.json`. On a signal it writes the stacks of its threads to
 `rank<r>.stack`. This needs only the standard library, and the training never waits for it. The
-background sampler's newest reading is a file too, for trackers in the training process.
+background sampler's newest reading is a file too, for trackers in the training process
+and for `canary serve`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import re
@@ -138,7 +140,9 @@ class Readings:
             return None
         self._last = reading
         if self._file is not None:
-            jsonio.replace_file(self._file, jsonio.dumps(dict(reading)))
+            # The training goes on if the disk is full or the folder was removed.
+            with contextlib.suppress(OSError):
+                jsonio.replace_file(self._file, jsonio.dumps(dict(reading)))
         return reading
 
 

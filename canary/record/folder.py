@@ -164,11 +164,11 @@ def _what_to_name(path: Path) -> str:
     return f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
 
 
-def load_record(path: Path | str) -> RunRecord:
+def load_record(path: Path | str, *, write_back: bool = True) -> RunRecord:
     """Load a record from a run's folder or its `metrics.json`.
 
     If the run's process died, its record still says `running`. It becomes `interrupted` here, and
-    is summarised from the steps on disk.
+    is summarised from the steps on disk. With `write_back` the file is corrected too, if possible.
 
     Raises:
         InputError: it is missing.
@@ -179,7 +179,10 @@ def load_record(path: Path | str) -> RunRecord:
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         try:
-            return _correct(record, RunFolder(file.parent))
+            corrected = _corrected(record, RunFolder(file.parent))
+            if write_back:
+                _write_back(corrected, RunFolder(file.parent))
+            return corrected
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise RecordError(
                 f"{file} says `running`, but its process is gone and its steps cannot be read",
@@ -232,8 +235,8 @@ def parse_record(document: Any, source: Path) -> RunRecord:
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 
-def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
-    """Return a dead process's record, summarised from its rows; write it back if possible."""
+def _corrected(record: RunRecord, folder: RunFolder) -> RunRecord:
+    """Return a dead process's record, summarised from its rows."""
     assert record.owner is not None
     by_rank = RankSteps(folder.steps).read()
     rows = merged_rows(by_rank)
@@ -243,7 +246,7 @@ def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     corrected = summarise_ranks(record, by_rank, warmup)
     times = [row["time"] for row in rows if "time" in row]
     started = datetime.fromisoformat(record.timestamp).timestamp()
-    corrected = corrected.model_copy(
+    return corrected.model_copy(
         update={
             "status": "interrupted",
             "reason": f"the canary's process {record.owner.pid} ended without finishing the record "
@@ -253,7 +256,10 @@ def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
             ),
         }
     )
+
+
+def _write_back(corrected: RunRecord, folder: RunFolder) -> None:
+    """Finish the record of a dead process, if its folder can be written."""
     if os.access(folder.path, os.W_OK):
         folder.finish(corrected)
         shutil.rmtree(folder.scratch, ignore_errors=True)
-    return corrected

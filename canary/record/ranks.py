@@ -142,13 +142,15 @@ def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
     `imbalance` has one value per step, `wait_s` one per rank and step.
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
+    if len(present) < 2:
+        return {}
     steps = [
         rows
         for rows in _steps(present)
         if all(row["step"] > warmup for row in rows.values())
         and not any(row.get("profiled") for row in rows.values())
     ]
-    if len(present) < 2 or not steps:
+    if not steps:
         return {}
     slowest = Counter(max(rows, key=lambda rank: busy_s(rows[rank])) for rows in steps)
     counts = [rows[min(rows)].get("collectives") for rows in steps]

@@ -91,22 +91,22 @@ def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
 
 def joined_text(title: str, parts: Sequence[Charted]) -> str:
     """Return several pages as one, below a list of their first lines."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("report.js")
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_hash(style)}",
-            f"script-src {_hash(script)}",
+            f"style-src {source_of(style)}",
+            f"script-src {source_of(script)}",
             "base-uri 'none'",
             "form-action 'none'",
         )
     )
     prefixes = [f"part{number}-" if len(parts) > 1 else "" for number in range(1, len(parts) + 1)]
     pages = [
-        _Filled(on_lines(page), tuple(_shown(chart, prefix) for chart in charts), prefix)
+        _Filled(on_lines(page), tuple(shown_chart(chart, prefix) for chart in charts), prefix)
         for (page, charts), prefix in zip(parts, prefixes, strict=True)
     ]
-    template = _environment().get_template("report.html.jinja")
+    template = environment().get_template("report.html.jinja")
     filled = {"title": on_lines(title), "pages": pages, "policy": policy}
     text = template.render(**filled, style=Markup(style), script=Markup(script))
     return NOT_PRINTED.sub("", text)
@@ -119,7 +119,8 @@ class _Filled:
         self.__dict__.update({**vars(page), "charts": charts, "prefix": prefix})
 
 
-def _shown(chart: Chart, prefix: str) -> ShownChart:
+def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:
+    """Draw a chart; the prefix begins its name."""
     chart_texts = on_lines((chart.title, chart.finding, *chart.columns))
     title, finding, *columns = chart_texts
     label = jinja2.filters.do_forceescape(f"{title}. {finding}")
@@ -147,18 +148,21 @@ def _in_script(value: object) -> str:
 
 
 @functools.cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the templates; a style sheet begins with the colours."""
     text = (TEMPLATES / name).read_text(encoding="utf-8")
     return style_of_colours() + text if name.endswith(".css") else text
 
 
-def _hash(text: str) -> str:
+def source_of(text: str) -> str:
+    """Return the source by which a policy allows this style or script."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return the environment of pages: it escapes every text."""
     return ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,

@@ -39,7 +39,16 @@ def write_comparison(compared: Compared, path: Path) -> None:
     Raises:
         MachineError: the extra is missing, or the file cannot be written.
     """
-    write_text(path, comparisons_text((("", compared),)))
+    write_text(path, comparison_text(compared))
+
+
+def comparison_text(compared: Compared) -> str:
+    """Return the page of a comparison.
+
+    Raises:
+        MachineError: the extra is missing.
+    """
+    return comparisons_text((("", compared),))
 
 
 def comparisons_text(several: Sequence[tuple[str, Compared]]) -> str:

@@ -18,10 +18,11 @@ def runs_text(runs: Sequence[StoredRun], folder: Path) -> str:
     """Return one line per run."""
     if not runs:
         return printable(f"{folder} holds no runs")
-    return "\n".join(map(printable, aligned([HEADINGS, *map(_cells, runs)])))
+    return "\n".join(map(printable, aligned([HEADINGS, *map(cells, runs)])))
 
 
-def _cells(run: StoredRun) -> tuple[str, ...]:
+def cells(run: StoredRun) -> tuple[str, ...]:
+    """Return what the table says about one run."""
     record = run.record
     if record is None:
         return (run.path.name, "unreadable", "", "", "", "")

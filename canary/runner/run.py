@@ -177,8 +177,8 @@ def _launch(
     runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch, start)
     session.launch_begins(job.kind, job.launch, steps_of(session.config, job.kind))
     with _sampling(watch, session, job.kind):
-        for_trackers = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
-        session.readings = Readings(watch.latest, for_trackers)
+        # For trackers in the training process, and for `canary serve`.
+        session.readings = Readings(watch.latest, reading_path(Path(job.scratch_dir)))
         return runner.run(job, session, deadline)
 
 

@@ -108,6 +108,12 @@ def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path
     ).read_text()
 
 
+def test_styles_and_scripts_of_the_pages_are_in_the_package(installed: Path) -> None:
+    known = {path.name for path in (ROOT / "templates").iterdir() if path.is_file()}
+    assert {"report.css", "report.js", "live.js"} <= known
+    assert known <= {path.name for path in (installed / "canary" / "templates").iterdir()}
+
+
 def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -59,15 +59,33 @@ def shown_run(record: RunRecord, folder: Path | None) -> ShownRun:
     if folder is None:
         return ShownRun(record)
     try:
-        files = [file.lstat() for file in rank_files(folder / "steps.jsonl").values()]
-        # A pipe would wait for ever, and a link may lead to an endless device.
-        regular = all(stat.S_ISREG(file.st_mode) for file in files)
-        if not regular or sum(file.st_size for file in files) > MOST_BYTES:
+        if not can_read(rank_files(folder / "steps.jsonl").values()):
             return ShownRun(record)
         rows = measured_rows(RunFolder(folder))
-        return ShownRun(record, tuple(_ROWS.validate_python(rows)))
+        return ShownRun(record, tuple(checked_rows(rows)))
     except (OSError, ValidationError, AttributeError, KeyError, TypeError, ValueError):
         return ShownRun(record)
+
+
+def checked_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return a stranger's rows.
+
+    Raises:
+        ValidationError: a row is wrong.
+    """
+    return _ROWS.validate_python(rows)
+
+
+def can_read(files: Iterable[Path]) -> bool:
+    """Return whether all files are regular and not too large together.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    found = [file.lstat() for file in files]
+    # A pipe would wait for ever, and a link may lead to an endless device.
+    regular = all(stat.S_ISREG(file.st_mode) for file in found)
+    return regular and sum(file.st_size for file in found) <= MOST_BYTES
 
 
 def losses(run: ShownRun) -> Series:

@@ -31,6 +31,11 @@ def test_without_a_tracker_no_file_is_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_reading_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    readings = Readings(lambda: {"cpu_percent": 1.0}, tmp_path / "removed" / "reading.json")
+    assert readings.fresh() == {"cpu_percent": 1.0}
+
+
 def test_the_newest_sample_can_be_asked_for_while_it_samples() -> None:
     end = time.monotonic() + 10.0
     sampler = BackgroundSampler(os.getpid(), interval_s=0.02)

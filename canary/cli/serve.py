@@ -1,0 +1,43 @@
+"""`serve`: the runs of a folder as pages in the browser, while they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.options import Verbose
+from canary.cli.runs import OutputFolder
+from canary.config.output import OUTPUT_DIR
+
+
+def serve(
+    folder: OutputFolder = Path(OUTPUT_DIR),
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 8642,
+    host: Annotated[
+        str,
+        typer.Option("--host", help="Address to listen on; any but loopback needs a token."),
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File with the token [a new one]."),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", metavar="HISTORY", help="A history to show too.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the runs of a folder in the browser while they go on."""
+    from canary.serve.server import ServeRequest
+    from canary.serve.server import serve as serve_until_stopped
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address}  (Ctrl-C ends it)")
+        if open_:
+            typer.launch(address)
+
+    serve_until_stopped(ServeRequest(folder, host, port, history, token_file), ready)

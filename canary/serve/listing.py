@@ -1,0 +1,164 @@
+"""The runs of a folder, and what the list says about each. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from canary.errors import InputError, RecordError
+from canary.record.runs import METRICS, StoredRun
+from canary.record.types import RunRecord
+from canary.report.runs_table import cells
+from canary.serve.reading import Stamp, goes_on, stamp, stored_record
+
+DEEPEST = 3
+"""Folders below the listed one in which runs are: `ab` has one of its own and one per side."""
+MOST_RUNS = 2000
+"""Runs in the list, the newest ones."""
+MARKS = {
+    "running": "▶",
+    "completed": "✓",
+    "failed": "✗",
+    "timeout": "✗",
+    "oom": "✗",
+    "interrupted": "■",
+    "unreadable": "?",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A run's folder, and the name by which addresses know it."""
+
+    name: str
+    """Its path in the listed folder."""
+    path: Path
+
+    @property
+    def campaign(self) -> str:
+        """The folder of its campaign; empty if it has none."""
+        first, _, rest = self.name.partition("/")
+        return first if rest else ""
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """What the list says about one run."""
+
+    name: str
+    title: str
+    """Its name in its campaign."""
+    campaign: str
+    status: str
+    canary: str = ""
+    trainer: str = ""
+    steps: str = ""
+    step_time: str = ""
+    loss: str = ""
+    alerts: str = ""
+    started: float = 0.0
+    """Seconds since the epoch."""
+
+    @property
+    def mark(self) -> str:
+        """A sign for the status."""
+        return MARKS[self.status]
+
+    def age(self, now: float) -> str:
+        """Return how long ago it started; empty if that is not known."""
+        if not self.started:
+            return ""
+        seconds = max(0.0, now - self.started)
+        for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+            if seconds >= size:
+                return f"{seconds // size:.0f} {unit} ago"
+        return "just now"
+
+
+class Listing:
+    """The runs of a folder. Records that did not change are not read again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock = threading.Lock()
+        self._lines: dict[str, tuple[Stamp | None, RunLine, RunRecord | None]] = {}
+        """Each run's stamp and line, and its record while it goes on: its process may die."""
+
+    def places(self) -> dict[str, Place]:
+        """Return the runs that are there now, by name."""
+        found = sorted(_found(self.root, ""), key=lambda place: place.path.name)
+        return {place.name: place for place in found[-MOST_RUNS:]}
+
+    def lines(self) -> list[RunLine]:
+        """Return all runs: those that go on first, then the newest first."""
+        places = self.places()
+        with self._lock:
+            for name in self._lines.keys() - places.keys():
+                del self._lines[name]
+            lines = list(map(self._line, places.values()))
+        return sorted(lines, key=lambda line: (line.status != "running", -line.started))
+
+    def _line(self, place: Place) -> RunLine:
+        now = stamp(place.path / METRICS)
+        known = self._lines.get(place.name)
+        if known is None or known[0] != now:
+            known = (now, *_read(place))
+            self._lines[place.name] = known
+        _, line, owned = known
+        if owned is not None and not goes_on(owned):
+            return _told(place, owned, "interrupted")
+        return line
+
+
+def _found(folder: Path, above: str) -> Iterator[Place]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        hidden = entry.name.startswith(".") or not entry.name.isprintable()
+        if hidden or not entry.is_dir(follow_symlinks=False):
+            continue
+        place = Place(f"{above}{entry.name}", folder / entry.name)
+        if stamp(place.path / METRICS) is not None:
+            yield place
+        elif place.name.count("/") < DEEPEST - 1:
+            yield from _found(place.path, f"{place.name}/")
+
+
+def _read(place: Place) -> tuple[RunLine, RunRecord | None]:
+    """Return a run's line, and its record if the run goes on."""
+    try:
+        record = stored_record(place.path)
+        going = goes_on(record)
+        status = "interrupted" if record.status == "running" and not going else record.status
+        return _told(place, record, status), record if going else None
+    except (InputError, RecordError, ArithmeticError, LookupError, TypeError, ValueError):
+        return RunLine(place.name, _title(place), place.campaign, "unreadable"), None
+
+
+def _told(place: Place, record: RunRecord, status: str) -> RunLine:
+    _, _, steps, step_time, _, loss = cells(StoredRun(place.path, record))
+    of = record.config.get("max_steps")
+    alerts = record.alert_summary.total if record.alert_summary else 0
+    return RunLine(
+        name=place.name,
+        title=_title(place),
+        campaign=place.campaign,
+        status=status,
+        canary=record.name,
+        trainer=str(record.config.get("training_type") or ""),
+        steps=f"{steps} of {of}" if isinstance(of, int) else steps,
+        step_time=step_time,
+        loss=loss,
+        alerts=str(alerts or ""),
+        started=datetime.fromisoformat(record.timestamp).timestamp(),
+    )
+
+
+def _title(place: Place) -> str:
+    return place.name.removeprefix(f"{place.campaign}/")

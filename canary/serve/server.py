@@ -1,0 +1,159 @@
+"""Bind, print the address, and serve until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canary.baseline.history import is_history
+from canary.errors import InputError, MachineError, UsageError
+from canary.report.pages import can_draw
+
+if TYPE_CHECKING:
+    from canary.serve.guard import Entrance
+
+NEEDED = ("starlette", "uvicorn")
+PORT = 8642
+LOOPBACK = "127.0.0.1"
+LEAST_TOKEN = 16
+"""Characters of a token that a user chooses."""
+BACKLOG = 64
+MOST_CONNECTIONS = 128
+NICENESS = 10
+"""Added to the priority number: a training on this machine goes first."""
+STOPPING_S = 3
+"""Seconds that open connections get to end."""
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """The arguments of `canary serve`."""
+
+    folder: Path
+    host: str = LOOPBACK
+    port: int = PORT
+    history: Path | None = None
+    token_file: Path | None = None
+
+
+def require_server() -> None:
+    """Raise MachineError if the extra is missing."""
+    if not can_draw() or any(importlib.util.find_spec(name) is None for name in NEEDED):
+        raise MachineError(
+            "pages need the extra `serve`", "install it: pip install 'rlhf-canary[serve]'"
+        )
+
+
+def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
+    """Serve a folder's runs until Ctrl-C; `ready` gets the address.
+
+    Raises:
+        InputError: there is no such folder, history or token.
+        UsageError: the folder is a run.
+        MachineError: the extra is missing, or the address cannot be bound.
+    """
+    require_server()
+    _check(request)
+    import uvicorn
+
+    from canary.serve.app import application
+    from canary.serve.guard import Entrance
+    from canary.serve.pages import Site
+
+    token = _token(request)
+    with _bound(request) as listening:
+        entrance = Entrance(request.host, listening.getsockname()[1], token)
+        app = application(
+            Site(request.folder, request.history), entrance, lambda: server.should_exit
+        )
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=STOPPING_S,
+        )
+        server = uvicorn.Server(config)
+        with contextlib.suppress(OSError):
+            os.nice(NICENESS)
+        ready(address(entrance))
+        try:
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:
+            return  # It is how a user ends it.
+
+
+def address(entrance: Entrance) -> str:
+    """Return the address to open; it has the token, if there is one."""
+    from canary.serve.guard import EVERY_ADDRESS, in_address
+
+    host = socket.gethostname() if entrance.host in EVERY_ADDRESS else in_address(entrance.host)
+    token = f"?token={entrance.token}" if entrance.token else ""
+    return f"http://{host}:{entrance.port}/{token}"
+
+
+def _check(request: ServeRequest) -> None:
+    if not request.folder.is_dir():
+        raise InputError(f"no folder {request.folder}", "`canary run` makes one")
+    if (request.folder / "metrics.json").exists():
+        raise UsageError(f"{request.folder} is a run", f"canary serve {request.folder.parent}")
+    if request.history is not None and not is_history(request.history):
+        raise InputError(
+            f"{request.history} holds no baseline history",
+            "write one with: canary save-baseline RUN FOLDER",
+        )
+
+
+def _token(request: ServeRequest) -> str:
+    """Return the token; empty on the loopback interface, unless there is a file with one."""
+    if request.token_file is None:
+        return "" if _is_loopback(request.host) else secrets.token_urlsafe(24)
+    try:
+        token = request.token_file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read a token from {request.token_file}: {error}") from error
+    if len(token) < LEAST_TOKEN or not all(c.isalnum() or c in "-_" for c in token):
+        raise InputError(
+            f"{request.token_file} holds no token",
+            f"write {LEAST_TOKEN} or more letters, digits, - and _ into it",
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bound(request: ServeRequest) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        MachineError: the port is in use, or the host is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
+    try:
+        return socket.create_server((request.host, request.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise MachineError(
+                f"port {request.port} is in use", "choose another with --port; 0 takes a free one"
+            ) from error
+        raise MachineError(
+            f"cannot listen on {request.host}: {error.strerror or error}", "choose another --host"
+        ) from error

@@ -1,0 +1,200 @@
+"""The served pages in a browser: they grow, ask nobody else, and work by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from canary.record.step_row import RowAlert
+from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running
+from tests.unit.serve.test_server import serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SCREENS = [(scheme, width) for scheme in ("light", "dark") for width in (375, 1280)]
+LADDER = "ladder-20260101-000000"
+GOING = "20260301-080000-dpo_smoke-00aa"
+BEFORE, NOW = (f"20260101-00000{n}-sft_smoke-000{n}" for n in (1, 2))
+PAGES = {
+    "list": "",
+    "running": f"run/{GOING}",
+    "ended": f"run/{NOW}",
+    "comparison": f"compare?current={NOW}&baseline={BEFORE}",
+    "ladder": f"ladder/{LADDER}",
+}
+ALERT: RowAlert = {
+    "severity": "high",
+    "category": "gradients",
+    "type": "gradient_spike",
+    "message": "gradient norm 31",
+    "step": 40,
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, a ladder that goes on, and a run that goes on."""
+    made = tmp_path_factory.mktemp("served")
+    finished(made, 1)
+    finished(made, 2, median_s=0.15)
+    for number, level in enumerate(("baseline", "basic")):
+        finished(made / LADDER, number, name=f"20260101-00000{number}-j.round1-{level}-00a{number}")
+    add_rows(running(made, GOING), [{**row, "alerts": [ALERT]} for row in rows_between(1, 30)])
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    with serving(root) as (url, _):
+        yield url
+
+
+class Opened:
+    """A page of the server; what the console says and what is asked of others is noted."""
+
+    def __init__(self, browser: Browser, url: str, path: str = "", **context: Any) -> None:
+        self.said: list[str] = []
+        self.elsewhere: list[str] = []
+        self.context = browser.new_context(**context)
+        self.page: Page = self.context.new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", self._note)
+        self._url = url
+        self.page.goto(f"{url}{path}")
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith((self._url, "blob:")):
+            self.elsewhere.append(request.url)
+
+    def close(self) -> None:
+        """Close it. Nothing was said, and nobody else was asked."""
+        assert self.said == []
+        assert self.elsewhere == []
+        self.context.close()
+
+
+@pytest.mark.parametrize("kind", PAGES)
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+def test_every_page_is_silent_and_fits_the_window(
+    browser: Browser, address: str, kind: str, scheme: str, width: int
+) -> None:
+    screen = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+    opened = Opened(browser, address, PAGES[kind], **screen)
+    opened.page.locator("h1").wait_for()
+    if kind != "list":
+        assert opened.page.locator("figure svg").count() >= 2
+    inner, outer = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert inner <= outer
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", ["list", "running", "ladder"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 375), ("dark", 1280)])
+def test_axe_finds_nothing_serious(
+    browser: Browser, address: str, kind: str, scheme: str, width: int
+) -> None:
+    screen = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+    opened = Opened(browser, address, PAGES[kind], **screen)
+    (axe,) = (file for file in files("axe-playwright-python") or () if file.name == "axe.min.js")
+    opened.page.evaluate(Path(str(axe.locate())).read_text(encoding="utf-8"))
+    found = opened.page.evaluate("axe.run()")
+    serious = [
+        (rule["id"], rule["nodes"][0]["html"][:200], rule["nodes"][0]["failureSummary"])
+        for rule in found["violations"]
+        if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    opened.close()
+
+
+def test_a_page_grows_keeps_what_is_open_and_becomes_the_report(
+    browser: Browser, address: str, root: Path
+) -> None:
+    folder = running(root, "20260301-090000-dpo_smoke-00bb")
+    add_rows(folder, rows_between(1, 10))
+    opened = Opened(browser, address, f"run/{folder.path.name}")
+    page = opened.page
+    page.locator("#loss summary").click()
+    assert page.locator("#loss tbody tr").count() == 10
+    add_rows(folder, [{**row, "alerts": [ALERT]} for row in rows_between(11, 25)])
+    page.locator("#loss tbody tr").nth(24).wait_for(state="attached")
+    assert "25/100" in page.locator("#live-numbers").inner_text()
+    assert "gradient_spike" in page.locator("#live-alerts").inner_text()
+    assert page.locator("#loss details").get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.matches('#loss summary')")
+    with page.expect_download() as download:
+        page.locator("#loss button").click()
+    assert download.value.suggested_filename == "loss.csv"
+    spoken = page.locator("[aria-live]").evaluate_all("all => all.map((one) => one.id)")
+    assert spoken == ["live-state", "live-alerts"]
+    rewrite(folder, status="completed")
+    page.locator("h1", has_text="Completed").wait_for()
+    opened.close()
+
+
+def test_two_runs_are_picked_and_compared_by_keyboard(
+    browser: Browser, address: str, root: Path
+) -> None:
+    opened = Opened(browser, address)
+    page = opened.page
+    for name, run in (("current", NOW), ("baseline", BEFORE)):
+        page.locator(f"[name={name}][value='{run}']").focus()
+        page.keyboard.press("Space")
+    new = finished(root, 7).path.name  # The list is replaced, and the picks stay.
+    page.locator("a", has_text=new).wait_for()
+    assert page.locator("input:checked").count() == 2
+    assert page.evaluate("document.activeElement.name") == "baseline"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare?*")
+    assert "tep time" in page.locator("h1").inner_text()
+    page.locator("nav a").focus()
+    page.keyboard.press("Enter")
+    page.locator("h1", has_text="Runs in").wait_for()
+    opened.close()
+
+
+def test_a_server_that_goes_is_said_and_one_that_comes_back_is_used(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 3))
+    with serving(tmp_path) as (url, _):
+        opened = Opened(browser, url, f"run/{folder.path.name}")
+        assert opened.page.locator("#lost").is_hidden()
+    opened.page.locator("#lost").wait_for(state="visible")
+    assert opened.page.locator("figure svg").count() >= 2
+    with serving(tmp_path, "--port", url.split(":")[2].strip("/")):
+        opened.page.locator("#lost").wait_for(state="hidden")
+        add_rows(folder, rows_between(4, 6))
+        opened.page.locator("dd", has_text="6/100").wait_for()
+    opened.context.close()
+
+
+def test_without_scripts_everything_is_there(browser: Browser, address: str) -> None:
+    opened = Opened(browser, address, PAGES["running"], java_script_enabled=False)
+    page = opened.page
+    assert "30/100" in page.locator("#live-numbers").inner_text()
+    assert page.locator("figure svg").count() >= 5
+    page.goto(address)
+    for name, run in (("current", NOW), ("baseline", BEFORE)):
+        page.locator(f"[name={name}][value='{run}']").check()
+    page.locator("button", has_text="Compare").click()
+    page.wait_for_url("**/compare?*")
+    opened.close()
+
+
+def test_it_prints_without_links_and_buttons(browser: Browser, address: str) -> None:
+    opened = Opened(browser, address, color_scheme="dark")
+    opened.page.emulate_media(media="print")
+    body = "getComputedStyle(document.body)"
+    assert opened.page.evaluate(f"{body}.color") == "rgb(36, 41, 47)"
+    assert opened.page.locator("nav, button").locator("visible=true").count() == 0
+    opened.close()

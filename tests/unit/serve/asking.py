@@ -1,0 +1,22 @@
+"""A browser's requests to the application, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from canary.serve.app import application
+from canary.serve.guard import Entrance
+from canary.serve.pages import Site
+
+HERE = "http://127.0.0.1:8642"
+
+
+def asking(
+    root: Path, *, host: str = "127.0.0.1", token: str = "", is_ending: bool = False, **site: Any
+) -> TestClient:
+    """A client of a server that shows this folder. If it is ending, streams are empty."""
+    app = application(Site(root, **site), Entrance(host, 8642, token), lambda: is_ending)
+    return TestClient(app, HERE, follow_redirects=False)

@@ -1,0 +1,181 @@
+"""Follow a run's files while they grow, break, shrink, end or go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from canary.errors import InputError
+from canary.record import jsonio
+from canary.record.step_row import Row, RowAlert
+from canary.record.types import Launch
+from canary.serve import live
+from canary.serve.feeds import ENDED
+from canary.serve.following import Following
+from tests.unit.serve.running import (
+    add_rows,
+    files_of,
+    of_the_dead,
+    rewrite,
+    rows_between,
+    running,
+)
+
+ALERT: RowAlert = {
+    "severity": "high",
+    "category": "gradients",
+    "type": "gradient_spike",
+    "message": "gradient norm 31",
+    "step": 2,
+}
+
+
+def test_each_look_reads_what_is_new(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    assert following.look()[1].newest is None
+    for last in (3, 7):
+        add_rows(folder, rows_between(following.look()[1].done + 1, last))
+        seen, pace = following.look()
+        assert (pace.done, pace.steps) == (last, 100)
+        assert [row["step"] for row in seen.by_rank[0]] == list(range(1, last + 1))
+    assert following.look()[1].done == 7
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    text = f"{jsonio.dumps(rows_between(1, 1)[0])}\n"
+    with folder.steps.open("a") as stream:
+        stream.write(text[:40])
+        stream.flush()
+        seen, pace = following.look()
+        assert (pace.done, seen.problem) == (0, "")
+        stream.write(text[40:])
+    assert following.look()[1].done == 1
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    add_rows(folder, rows_between(1, 9))
+    assert following.look()[1].done == 9
+    folder.steps.write_text("")
+    add_rows(folder, rows_between(1, 2))
+    seen, pace = following.look()
+    assert pace.done == 2
+    assert len(seen.by_rank[0]) == 2
+
+
+def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    made: list[Row] = [{**row, "alerts": [ALERT]} for row in rows_between(1, 4)]
+    add_rows(folder, made)
+    add_rows(folder, made[:3], rank=1)
+    seen, pace = following.look()
+    assert pace.done == 4
+    assert len(seen.alerts) == 1
+    assert len(seen.shown().rows) == 3
+
+
+def test_the_record_of_the_charts_comes_from_the_rows(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 6))
+    shown = Following(folder.path).look()[0].shown()
+    assert shown.record.stability.loss_values == [row["loss"] for row in rows_between(1, 6)]
+    assert shown.record.perf.step_time.count == 6
+
+
+def test_the_probe_is_followed_too(tmp_path: Path) -> None:
+    folder = running(tmp_path, kind="probe")
+    folder.probe_steps.write_text("".join(f"{jsonio.dumps(r)}\n" for r in rows_between(1, 5)))
+    following = Following(folder.path)
+    _, pace = following.look()
+    assert (pace.kind, pace.done, pace.steps) == ("probe", 5, 12)
+    assert "5/12" in live.words(following)[live.NUMBERS]
+    rewrite(folder, launches=[Launch(index=1, kind="measured", status="running")])
+    assert "none yet" in live.words(following)[live.NUMBERS]
+
+
+def test_a_second_launch_counts_from_its_own_start(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    add_rows(folder, rows_between(1, 8))
+    add_rows(folder, [{**row, "launch": 2} for row in rows_between(1, 3)])
+    assert following.look()[1].done == 3
+
+
+def test_the_newest_samples_of_the_machine_are_shown(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 2))
+    (folder.scratch / "launch1").mkdir()
+    reading = folder.scratch / "launch1" / "reading.json"
+    reading.write_text('{"gpu_utilization": 87.0}')
+    assert "GPU 87%" in live.words(Following(folder.path))[live.NUMBERS]
+    reading.unlink()
+    os.mkfifo(reading)
+    assert "GPU" not in live.words(Following(folder.path))[live.NUMBERS]
+
+
+def test_the_end_of_a_run_is_seen(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    assert ENDED not in live.news(following)
+    rewrite(folder, status="completed")
+    assert live.news(following) == {ENDED: ""}
+
+
+def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 4))
+    following = Following(folder.path)
+    rewrite(folder, owner=of_the_dead())
+    before = files_of(tmp_path)
+    assert live.news(following) == {ENDED: ""}
+    assert following.look()[0].record.status == "interrupted"
+    assert files_of(tmp_path) == before
+
+
+def test_a_removed_folder_ends_the_page(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    shutil.rmtree(folder.path)
+    assert live.news(following) == {ENDED: ""}
+    with pytest.raises(InputError):
+        following.look()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "7",
+        '{"step": 1}',
+        '{"launch": 1, "step": 1, "wall_s": "x"}',
+        '{"launch": 1, "step": 1, "wall_s": 0.1, "phases": {}, "alerts": [{}]}',
+        '{"launch": [], "step": {}, "wall_s": 0.1}',
+    ],
+)
+def test_rows_of_a_stranger_leave_a_page_that_says_so(tmp_path: Path, line: str) -> None:
+    folder = running(tmp_path)
+    folder.steps.write_text(f"{line}\n")
+    following = Following(folder.path)
+    texts = live.words(following)
+    assert "cannot be read" in texts[live.STATE]
+    assert live.charts(following) == {live.CHARTS: ""}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_steps_that_are_no_regular_file_are_not_opened(tmp_path: Path, kind: str) -> None:
+    folder = running(tmp_path)
+    folder.steps.unlink()
+    if kind == "pipe":
+        os.mkfifo(folder.steps)
+    else:
+        folder.steps.symlink_to("/dev/zero")
+    assert "not a regular file" in live.words(Following(folder.path))[live.STATE]

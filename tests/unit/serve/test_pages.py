@@ -1,0 +1,273 @@
+"""The served pages: what they show, and what they never do with a stranger's files."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from canary.baseline.history import save
+from canary.cli import main
+from canary.ladder.view import ladder_text
+from canary.record import jsonio
+from canary.record.step_row import RowAlert
+from canary.serve.pages import with_way_back
+from tests.unit.comparing import record
+from tests.unit.hostile import PAYLOADS, planted
+from tests.unit.ladder.test_ladder_view import ladder
+from tests.unit.pages.making import Read, numbers
+from tests.unit.serve.asking import asking
+from tests.unit.serve.running import (
+    add_rows,
+    files_of,
+    finished,
+    of_the_dead,
+    rewrite,
+    rows_between,
+    running,
+)
+
+
+def report(*words: str, to: Path) -> str:
+    """What `canary report` writes."""
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *words, "-o", str(to)])
+    assert ended.value.code == 0
+    return to.read_text(encoding="utf-8")
+
+
+def test_the_list_has_every_run_and_those_that_go_on_come_first(tmp_path: Path) -> None:
+    older, newer = finished(tmp_path, 1), finished(tmp_path, 2)
+    going = running(tmp_path, "20250101-000000-old_start-00aa")
+    text = Read(asking(tmp_path).get("/").text).text
+    places = [text.index(folder.path.name) for folder in (going, newer, older)]
+    assert places == sorted(places)
+    assert "▶ running" in " ".join(text.split())
+    assert "100 of 100" in text
+
+
+def test_runs_of_a_campaign_stand_under_its_name(tmp_path: Path) -> None:
+    finished(tmp_path / "ab-20260101-000000" / "head", 1)
+    finished(tmp_path / "ladder-20260101-000000", 2)
+    page = asking(tmp_path).get("/").text
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        '<a href="/ladder/ladder-20260101-000000">ladder-20260101-000000</a>',
+        "ab-20260101-000000",
+    ]
+    name = re.search(r'href="(/run/ab-20260101-000000/head/[^"]+)"', page)
+    assert name
+    assert asking(tmp_path).get(name[1]).status_code == 200
+
+
+def test_a_comparison_is_the_report_of_both_runs(tmp_path: Path) -> None:
+    before, now = finished(tmp_path, 1), finished(tmp_path, 2, median_s=0.15)
+    query = f"?current={now.path.name}&baseline={before.path.name}"
+    served = asking(tmp_path).get(f"/compare{query}").text
+    written = report(str(now.path), str(before.path), to=tmp_path / "report.html")
+    assert "Step time" in written
+    assert served == with_way_back(written) != written
+
+
+def test_an_ended_run_is_its_report(tmp_path: Path) -> None:
+    folder = finished(tmp_path, 1)
+    served = asking(tmp_path).get(f"/run/{folder.path.name}").text
+    assert served == with_way_back(report(str(folder.path), to=tmp_path / "report.html"))
+
+
+def test_a_report_is_made_again_when_the_run_changes(tmp_path: Path) -> None:
+    folder = finished(tmp_path, 1)
+    client = asking(tmp_path)
+    address = f"/run/{folder.path.name}"
+    assert "Completed" in client.get(address).text
+    rewrite(folder, status="failed", reason="no memory")
+    assert "Failed: no memory" in client.get(address).text
+
+
+def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 30))
+    page = asking(tmp_path).get(f"/run/{folder.path.name}").text
+    text = " ".join(Read(page).text.split())
+    assert "Running: measured launch" in text
+    assert "30/100" in text
+    assert "forward 17%" in text.replace("  ", " ")
+    assert len(numbers(page, "loss")["rows"]) == 30
+    assert f'data-events="/events/run/{folder.path.name}"' in page
+
+
+def test_a_history_is_found_in_the_folder_or_named(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    root.mkdir()
+    assert asking(root).get("/history").status_code == 404
+    save(tmp_path / "elsewhere", record(1))
+    assert "1 run of 1 canary" in asking(root, history=tmp_path / "elsewhere").get("/history").text
+    save(root / "kept", record(2))
+    client = asking(root)
+    assert 'href="/history?name=kept"' in client.get("/").text
+    assert "1 run of 1 canary" in client.get("/history?name=kept").text
+    assert "nothing of this" not in client.get("/history?name=kept&canary=none").text
+    assert client.get("/history?name=kept&canary=none").status_code == 400
+    assert client.get("/history?name=../elsewhere").status_code == 404
+
+
+def test_a_pipe_in_a_history_is_not_opened(tmp_path: Path) -> None:
+    save(tmp_path, record(1))
+    (drawer,) = tmp_path.glob("v1/*/*")
+    os.mkfifo(drawer / "0.json")
+    answer = asking(tmp_path).get("/history")
+    assert answer.status_code == 400
+    assert "not a regular file" in answer.text
+
+
+def test_a_ladder_shows_its_levels_and_then_its_report(tmp_path: Path) -> None:
+    root = tmp_path / "ladder-20260101-000000"
+    for number, level in enumerate(("baseline", "basic")):
+        name = f"20260101-00000{number}-job.round1-{level}-00a{number}"
+        finished(root, number, name=name, median_s=0.2 / (1 + number))
+    client = asking(tmp_path)
+    page = client.get(f"/ladder/{root.name}").text
+    assert [row[0] for row in numbers(page, "times")["rows"]] == ["baseline", "basic"]
+    assert [row[2] for row in numbers(page, "times")["rows"]] == pytest.approx([200.0, 100.0])
+    assert numbers(page, "loss")["columns"] == ["step", "baseline", "basic"]
+    (root / "ladder.json").write_text(ladder_text(ladder(), "json"))
+    assert numbers(client.get(f"/ladder/{root.name}").text, "speedups")["rows"][1][0] == "basic"
+    (root / "ladder.json").write_text('{"levels": 3}')
+    assert client.get(f"/ladder/{root.name}").status_code == 400
+    assert client.get("/ladder/none").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret",
+        "%2e%2e/secret",
+        "..%2fsecret",
+        "%2fetc",
+        "x/../../secret",
+        "secret%00",
+        "",
+        "*",
+    ],
+)
+@pytest.mark.parametrize(
+    "address", ["/run/{}", "/events/run/{}", "/compare?current={0}&baseline={0}"]
+)
+def test_no_address_leads_out_of_the_folder(tmp_path: Path, name: str, address: str) -> None:
+    finished(tmp_path, 1, name="secret")
+    root = tmp_path / "runs"
+    finished(root, 2, name="x")
+    answer = asking(root, is_ending=True).get(address.format(name))
+    assert answer.status_code == 404
+    assert "Completed" not in answer.text
+
+
+def test_links_and_pipes_are_no_runs(tmp_path: Path) -> None:
+    outside = finished(tmp_path / "outside", 1).path
+    root = tmp_path / "runs"
+    finished(root, 2, name="real")
+    (root / "linked").symlink_to(outside)
+    for name in ("piped", "to-file"):
+        (root / name).mkdir()
+    os.mkfifo(root / "piped" / "metrics.json")
+    (root / "to-file" / "metrics.json").symlink_to(outside / "metrics.json")
+    client = asking(root)
+    page = client.get("/").text
+    assert set(re.findall(r'href="/run/([^"]+)"', page)) == {"real"}
+    for name in ("linked", "piped", "to-file"):
+        assert client.get(f"/run/{name}").status_code == 404
+
+
+def test_an_unreadable_run_is_listed_beside_the_others(tmp_path: Path) -> None:
+    good = finished(tmp_path, 1)
+    for name, text in (("half", "{"), ("other", '{"schema_version": 9}'), ("list", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.json").write_text(text)
+    dead = finished(tmp_path, 2)
+    owner = {"pid": -1, "started": 0, "host": os.uname().nodename}
+    document = jsonio.loads(dead.metrics.read_bytes()) | {"status": "running", "owner": owner}
+    dead.metrics.write_text(jsonio.dumps(document))
+    client = asking(tmp_path)
+    page = client.get("/").text
+    assert page.count("? </span>") == 0
+    assert len(re.findall(r'<tr class="unreadable">', page)) == 4
+    assert client.get(f"/run/{good.path.name}").status_code == 200
+    assert client.get("/run/half").status_code == 400
+    assert client.get(f"/run/{dead.path.name}").status_code == 400
+
+
+def test_a_dead_runs_record_is_shown_as_interrupted_and_not_written(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 4))
+    rewrite(folder, owner=of_the_dead())
+    other = finished(tmp_path, 1)
+    before = files_of(tmp_path)
+    client = asking(tmp_path)
+    assert "■" in client.get("/").text
+    assert "Interrupted" in client.get(f"/run/{folder.path.name}").text
+    query = f"?current={folder.path.name}&baseline={other.path.name}"
+    assert client.get(f"/compare{query}").status_code == 200
+    assert files_of(tmp_path) == before
+
+
+def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
+    first, second = finished(tmp_path, 1), finished(tmp_path, 2)
+    going = running(tmp_path)
+    add_rows(going, rows_between(1, 5))
+    finished(tmp_path / "ladder-20260101-000000", 3)
+    save(tmp_path / "history", record(4))
+    before = files_of(tmp_path)
+    client = asking(tmp_path)
+    for address in (
+        "/",
+        f"/run/{first.path.name}",
+        f"/run/{going.path.name}",
+        f"/compare?current={first.path.name}&baseline={second.path.name}",
+        "/history",
+        "/ladder/ladder-20260101-000000",
+    ):
+        assert client.get(address).status_code == 200, address
+    assert files_of(tmp_path) == before
+
+
+def test_a_run_cannot_be_compared_with_itself(tmp_path: Path) -> None:
+    name = finished(tmp_path, 1).path.name
+    answer = asking(tmp_path).get(f"/compare?current={name}&baseline={name}")
+    assert answer.status_code == 400
+    assert "<h1>" in answer.text
+
+
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("payload", [*PAYLOADS, "</script><script>alert(1)</script>", '"><x y="'])
+def test_no_text_of_a_record_becomes_markup(tmp_path: Path, payload: str) -> None:
+    folder, other = finished(tmp_path, 1), finished(tmp_path, 2)
+    hostile = planted(payload)
+    hostile.run_id = folder.path.name
+    alert: RowAlert = {
+        "severity": "high",
+        "category": "x",
+        "type": "x",
+        "message": payload,
+        "step": 1,
+    }
+    folder.write(hostile)
+    going = running(tmp_path)
+    add_rows(going, [{**row, "alerts": [alert]} for row in rows_between(1, 2)])
+    rewrite(going, name=payload, config={"training_type": payload, "max_steps": payload})
+    client = asking(tmp_path)
+    for address in (
+        "/",
+        f"/run/{folder.path.name}",
+        f"/run/{going.path.name}",
+        f"/compare?current={folder.path.name}&baseline={other.path.name}",
+        f"/run/{quote(payload)}",
+    ):
+        read = Read(client.get(address).text)
+        assert not {"img", "iframe", "object", "embed", "base"} & {tag for tag, _ in read.tags}
+        assert not [name for _, attributes in read.tags for name in attributes if name[:2] == "on"]
+        for attributes in (*read.named("a"), *read.named("link")):
+            assert (attributes["href"] or "").startswith("/")
+        assert {a.get("src") for a in read.named("script")} <= {None, "/live.js", "/report.js"}

@@ -1,0 +1,186 @@
+"""`canary serve` as a process: its address, its stream, its errors and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.cli import main
+from canary.serve.app import MOST_STREAMS
+from canary.serve.guard import Entrance
+from canary.serve.server import address
+from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running
+
+
+@contextmanager
+def serving(root: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address and the process of `canary serve` on a free port."""
+    command = [sys.executable, "-m", "canary.cli", "serve", str(root), "--port", "0", *words]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"http://\S+", line)
+            assert found, process.communicate(timeout=10)
+            yield found[0], process
+        finally:
+            process.kill()
+
+
+def events(url: str, seconds: float = 30) -> Iterator[dict[str, Any]]:
+    """What a stream sends."""
+    deadline = time.monotonic() + seconds
+    with urllib.request.urlopen(url, timeout=seconds) as stream:
+        for line in stream:
+            assert time.monotonic() < deadline, "the news did not come"
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
+
+
+def said(code: int, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *words])
+    assert ended.value.code == code
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_rows_reach_a_watcher_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    with serving(tmp_path) as (url, process):
+        stream = events(f"{url}events/run/{folder.path.name}")
+        assert next(stream)["region"] == "state"
+        add_rows(folder, rows_between(1, 5))
+        assert next(e for e in stream if e["region"] == "numbers" and "5/100" in e["html"])
+        charts = next(e for e in stream if e["region"] == "charts" and "<svg" in e["html"])
+        assert 'id="numbers-loss"' in charts["html"]
+        add_rows(folder, rows_between(6, 9))
+        assert next(e for e in stream if e["region"] == "numbers" and "9/100" in e["html"])
+        listed = events(f"{url}events/runs")
+        assert folder.path.name in next(listed)["html"]
+        other = finished(tmp_path, 1)
+        assert next(e for e in listed if other.path.name in e["html"])
+        rewrite(folder, status="completed")
+        assert next(e for e in stream if e["region"] == "ended")
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)  # while `listed` is open
+        assert process.wait(timeout=10) == 0
+        assert time.monotonic() - start < 5
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_a_removed_run_ends_its_page_quietly(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 5))
+    with serving(tmp_path) as (url, process):
+        stream = events(f"{url}events/run/{folder.path.name}")
+        assert next(e for e in stream if e["region"] == "charts")
+        shutil.rmtree(folder.path)
+        assert next(e for e in stream if e["region"] == "ended")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_no_more_streams_are_open_than_the_server_can_feed(tmp_path: Path) -> None:
+    with serving(tmp_path) as (url, _), ExitStack() as opened:
+        for _ in range(MOST_STREAMS):
+            stream = opened.enter_context(urllib.request.urlopen(f"{url}events/runs"))
+            stream.readline()
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{url}events/runs")
+        assert urllib.request.urlopen(url).status == 200
+
+
+def test_it_listens_on_the_loopback_interface_only(tmp_path: Path) -> None:
+    with serving(tmp_path) as (url, process):
+        port = int(url.split(":")[2].strip("/"))
+        others = {
+            str(found[4][0])
+            for found in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)
+        }
+        for other in (*others, "127.0.0.2"):
+            if other != "127.0.0.1":
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection((other, port), timeout=2)
+        assert process.poll() is None
+
+
+def test_another_address_asks_for_the_printed_token(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as (url, process):
+        found = re.fullmatch(r"http://[^/]+:(\d+)/\?token=([\w-]{32})", url)
+        assert found
+        here = f"http://127.0.0.1:{found[1]}/"
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(here)
+        asked = urllib.request.Request(here, headers={"Cookie": f"canary_{found[1]}={found[2]}"})
+        assert urllib.request.urlopen(asked).status == 200
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=10)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_a_busy_port_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        error = said(4, str(tmp_path), "--port", port, capsys=capsys)
+    assert error == (
+        f"canary: port {port} is in use (choose another with --port; 0 takes a free one)\n"
+    )
+
+
+def test_what_cannot_be_served_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished(tmp_path, 1).path
+    assert "no folder" in said(2, str(tmp_path / "none"), capsys=capsys)
+    assert f"is a run (canary serve {tmp_path})" in said(2, str(run), capsys=capsys)
+    wrong = said(2, str(tmp_path), "--history", str(run), capsys=capsys)
+    assert "holds no baseline history" in wrong
+    assert "cannot listen on 192.0.2.1" in said(
+        4, str(tmp_path), "--host", "192.0.2.1", capsys=capsys
+    )
+    (tmp_path / "token").write_text("short")
+    error = said(2, str(tmp_path), "--token-file", str(tmp_path / "token"), capsys=capsys)
+    assert "holds no token" in error
+    assert "short" not in error
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.serve.server.NEEDED", ("no_such_package",))
+    assert "pip install 'rlhf-canary[serve]'" in said(4, str(tmp_path), capsys=capsys)
+
+
+def test_a_token_of_a_file_is_the_one_that_counts(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("my-own-token-0123456789\n")
+    with serving(tmp_path, "--token-file", str(tmp_path / "token")) as (url, _):
+        assert url.endswith("/?token=my-own-token-0123456789")
+
+
+def test_the_printed_address_has_a_name_that_leads_here() -> None:
+    assert address(Entrance("::1", 80)) == "http://[::1]:80/"
+    assert address(Entrance("0.0.0.0", 80, "t")) == f"http://{socket.gethostname()}:80/?token=t"
