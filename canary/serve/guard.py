@@ -109,7 +109,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """Return why a request is not answered, or the redirect that takes its token."""
         headers = Headers(scope=scope)
-        if headers.getlist("host")[1:] or not self._entrance.knows(headers.get("host", "")):
+        if not self._entrance.knows(headers.get("host", "")):
             return _no("This is not the address of this server.", 403)
         if scope["method"] not in READING:
             return _no("This server only shows.", 405, {"Allow": ", ".join(READING)})

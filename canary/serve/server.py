@@ -77,6 +77,8 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
         )
         config = uvicorn.Config(
             app,
+            loop="asyncio",
+            http="h11",
             log_config=None,
             access_log=False,
             proxy_headers=False,

@@ -113,6 +113,16 @@ def test_no_more_streams_are_open_than_the_server_can_feed(tmp_path: Path) -> No
         assert urllib.request.urlopen(url).status == 200
 
 
+@pytest.mark.parametrize("names", [["localhost", "evil.example"], ["evil.example", "localhost"]])
+def test_a_request_with_two_names_is_refused(tmp_path: Path, names: list[str]) -> None:
+    with serving(tmp_path) as (url, _):
+        port = int(url.split(":")[2].strip("/"))
+        hosts = "".join(f"Host: {name}:{port}\r\n" for name in names)
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as asking:
+            asking.sendall(f"GET / HTTP/1.1\r\n{hosts}\r\n".encode())
+            assert asking.recv(100).startswith(b"HTTP/1.1 400")
+
+
 def test_it_listens_on_the_loopback_interface_only(tmp_path: Path) -> None:
     with serving(tmp_path) as (url, process):
         port = int(url.split(":")[2].strip("/"))
