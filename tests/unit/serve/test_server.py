@@ -68,7 +68,7 @@ def test_rows_reach_a_watcher_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     folder = running(tmp_path)
     with serving(tmp_path) as (url, process):
         stream = events(f"{url}events/run/{folder.path.name}")
-        assert next(stream)["region"] == "state"
+        assert next(e for e in stream if e["region"] == "state")
         add_rows(folder, rows_between(1, 5))
         assert next(e for e in stream if e["region"] == "numbers" and "5/100" in e["html"])
         charts = next(e for e in stream if e["region"] == "charts" and "<svg" in e["html"])
