@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +102,13 @@ def _is_ours(path: Path) -> bool:
         return False
     if RUN_ID.fullmatch(path.name):
         return (path / METRICS).is_file()
-    return bool(CAMPAIGN.fullmatch(path.name)) and any(path.glob(f"*/*/{METRICS}"))
+    return bool(CAMPAIGN.fullmatch(path.name)) and any(_metrics_of(path))
+
+
+def _metrics_of(campaign: Path) -> Iterator[Path]:
+    """Yield the records of a campaign's runs: below one folder per side, or, of a ladder, at once."""
+    yield from campaign.glob(f"*/{METRICS}")
+    yield from campaign.glob(f"*/*/{METRICS}")
 
 
 def _started(path: Path) -> str:
@@ -110,7 +117,7 @@ def _started(path: Path) -> str:
 
 
 def _is_going(path: Path) -> bool:
-    records = [_record(file.parent) for file in (*path.glob(METRICS), *path.glob(f"*/*/{METRICS}"))]
+    records = [_record(file.parent) for file in (*path.glob(METRICS), *_metrics_of(path))]
     return any(
         record is not None
         and record.status == "running"

@@ -101,6 +101,17 @@ def test_clean_keeps_the_newest_the_running_and_what_is_not_ours(output: Path) -
     assert (elsewhere / "metrics.json").is_file()
 
 
+def test_clean_takes_a_ladder_as_one_campaign(output: Path) -> None:
+    ladder = output / "ladder-20261115-070000"
+    add(ladder, "20261115-070001-sft.round1-basic-dd44")
+    going = output / "advise-20261101-070000"
+    add(going, "20261101-070001-sft.trial-x-dd44", status="running", owner=this_process())
+    removed = clean(output, 0)
+    assert ladder in removed
+    assert not ladder.exists()
+    assert going.is_dir()
+
+
 def test_clean_says_what_it_removed(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "clean", "--keep", "1")
     assert (code, out.splitlines()) == (
