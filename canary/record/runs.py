@@ -106,7 +106,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _metrics_of(campaign: Path) -> Iterator[Path]:
-    """Yield the records of a campaign's runs: below one folder per side, or, of a ladder, at once."""
+    """Yield the records of a campaign's runs. Those of a ladder have no folder per side."""
     yield from campaign.glob(f"*/{METRICS}")
     yield from campaign.glob(f"*/*/{METRICS}")
 
