@@ -41,7 +41,8 @@ def report(
     noise: Noise = None,
     repository: Repository = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write [report.html beside it].")
+        Path | None,
+        typer.Option("-o", "--output", help="File [report.html in that folder]."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     verbose: Verbose = False,

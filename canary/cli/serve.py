@@ -19,11 +19,13 @@ def serve(
     ] = 8642,
     host: Annotated[
         str,
-        typer.Option("--host", help="Address to listen on; any but loopback needs a token."),
+        typer.Option("--host", help="Where to listen; any address but loopback asks for a token."),
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File with the token [a new one]."),
+        typer.Option(
+            "--token-file", metavar="FILE", help="File with the token [default: a new one]."
+        ),
     ] = None,
     history: Annotated[
         Path | None, typer.Option("--history", metavar="HISTORY", help="A history to show too.")

@@ -91,15 +91,28 @@ def ordered_failures(checks: Sequence[Check]) -> list[Check]:
     return sorted(failed, key=key)
 
 
-def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
+def leading_failure(checks: Sequence[Check]) -> Check:
+    """Return the check that the first line of a regression, or of a change, is about."""
     every = ordered_failures(checks)
     failed = [check for check in every if check.status == "fail"]
-    lead = failed[0]
-    others = len(every) - 1  # counts the same checks as the list "Failed checks"
-    more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
+    if not failed:
+        return _leading_change(every)[0]
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
-    if learned and lead.lane == "exact":
-        lead = learned[0]
+    return learned[0] if learned and failed[0].lane == "exact" else failed[0]
+
+
+def _leading_change(checks: Sequence[Check]) -> tuple[Check, bool]:
+    """Return the check that a change is about, and whether it is a stage of learning."""
+    changed = [check for check in checks if check.status == "changed"]
+    moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
+    worse = [check for check in changed if _accepted_with(check)]
+    return moved or (worse or changed)[0], moved is not None
+
+
+def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
+    lead = leading_failure(checks)
+    others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
+    more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
     words, why = lead.message, ""
     if first is not None and lead.name == first.stage:
         words = first.sentence()
@@ -119,11 +132,9 @@ def _changed_line(
     keys += f" and {len(causes) - 3} more" if len(causes) > 3 else ""
     if len(causes) == 1:
         keys = f"{keys} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
-    changed = [check for check in checks if check.status == "changed"]
-    moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
-    worse = [check for check in changed if _accepted_with(check)]
-    lead = moved or (worse or changed)[0]
-    words = f"{lead.name} differs first: {lead.message}" if moved else lead.message
+    lead, moved = _leading_change(checks)
+    worse = [check for check in checks if check.status == "changed" and _accepted_with(check)]
+    words = f"{lead.name} differs: {lead.message}" if moved else lead.message
     others = [check.message for check in worse if check is not lead]
     also = f" Also worse: {others[0]}" if others else ""
     also += f" ({len(others) - 1} more)." if others[1:] else "." if others else ""

@@ -12,6 +12,8 @@ from canary.ladder.view import HEADINGS, view_of_ladder
 from canary.report.charts.speedups import Guard, Speed, speed_up_charts
 from canary.report.page import Page, page_text
 
+INTERVALS = "In brackets: 95% intervals."
+
 
 def ladder_page(ladder: Ladder) -> str:
     """Return the page of a ladder."""
@@ -21,7 +23,7 @@ def ladder_page(ladder: Ladder) -> str:
         notes += [f"{level.name}: {what}: {text}" for what, text in level.lines]
     charts = speed_up_charts("Speed-up of each level", view.answer, list(_levels(ladder)))
     page = _page(view.title, view.answer, view.place, notes)
-    page = replace(page, table="Levels", headings=HEADINGS, checks=view.rows)
+    page = replace(page, table="Levels", headings=HEADINGS, checks=view.rows, legend=INTERVALS)
     return page_text(page, tuple(charts))
 
 
@@ -42,7 +44,9 @@ def advice_page(advice: Advice) -> str:
     ]
     charts = speed_up_charts("Gain of each switch alone", view.answer, speeds)
     page = _page(view.title, view.answer, view.place, notes)
-    page = replace(page, table="Switches", headings=advised.HEADINGS, checks=view.rows)
+    page = replace(
+        page, table="Switches", headings=advised.HEADINGS, checks=view.rows, legend=INTERVALS
+    )
     return page_text(page, tuple(charts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
 from canary.compare.exact.stages import STAGES
@@ -21,6 +22,16 @@ from canary.report.page import Charted, Page, StageRow, joined_text
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
 from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
 
+STAGE_KINDS = {stage.name: stage.kind for stage in STAGES}
+SPEED_WORDS = {
+    "fail": "Yes",
+    "changed": "Yes",
+    "inconclusive": "Not decided",
+    "warn": "A little",
+    "pass": "No",
+}
+"""Answers by status, the one that decides first."""
+OF_MEMORY = ("max_memory",)
 LED_BY = 5
 """Figures of the summary in the first line of a run's page."""
 
@@ -61,6 +72,8 @@ def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Char
     found = sides.found
     assert found is not None
     view = view_of(found)
+    if not compared(found):
+        sides = replace(sides, baseline=())
     if not found.baseline.run_ids and sides.current:
         return _run_page(sides.newest.record, found, view), tuple(charts_of(sides))
     stages = tuple(_stages(found))
@@ -150,10 +163,11 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
 
 def _broke(view: View) -> str:
     if view.failed:
-        more = f" ({len(view.failed)} checks)" if len(view.failed) > 1 else ""
+        more = f" ({len(view.failed)} checks failed)" if len(view.failed) > 1 else ""
         return f"{view.failed[0].message}{more}"
     if view.undecided:
-        return f"Nothing is known to be worse; {len(view.undecided)} checks are undecided."
+        many = f"{len(view.undecided)} checks are" if len(view.undecided) > 1 else "1 check is"
+        return f"Nothing is known to be worse; {many} undecided."
     return "Nothing."
 
 
@@ -162,6 +176,9 @@ def _where(found: Comparison, view: View) -> str:
     named = next((each for each in evidence if each.line is not None), None)
     if named is not None:
         return named.message
+    first = found.first_difference
+    if first is not None and STAGE_KINDS[first.stage] == "setting" and evidence:
+        return f"{view.suspects[0].description.rstrip('.')}: {evidence[0].message}"
     if view.first_difference:
         return f"First difference: {view.first_difference}"
     if view.suspects:
@@ -170,27 +187,38 @@ def _where(found: Comparison, view: View) -> str:
 
 
 def _how_sure(found: Comparison, view: View) -> str:
-    exact = any(check.failed and check.lane in ("exact", "invariant") for check in found.checks)
+    lanes = {check.lane for check in found.checks if check.failed}
+    undecided = [check for check in found.checks if check.status == "inconclusive"]
+    learned = [check for check in found.checks if check.lane == "exact" and check.status == "pass"]
     said = []
-    if exact:
+    if lanes & {"exact", "invariant"}:
         said.append("Certain that it differs: exact signals have no noise.")
-    elif view.failed:
-        said.append(f"The change is outside the noise: {view.failed[0].interval}.")
-    elif view.undecided:
-        said.append("Undecided: too noisy, or too few runs.")
+    elif learned and not found.differences:
+        said.append("Learning: certain, exact signals are equal.")
+    if "timing" in lanes:
+        slower = next(check for check in found.checks if check.failed and check.lane == "timing")
+        said.append(f"Outside the noise: {slower.message}.")
+    elif any(check.lane == "timing" for check in undecided):
+        said.append("Speed: undecided, too noisy or too few runs.")
+    elif any(check.lane == "timing" and check.status == "pass" for check in found.checks):
+        said.append("Speed: the noise excludes a change above the limits.")
     else:
-        said.append("Exact signals are equal, and the noise excludes a change above the limits.")
+        said.append("Speed: not judged.")
     if view.suspects and view.suspects[0].confidence:
         said.append(f"Cause: {view.suspects[0].category}, {view.suspects[0].confidence}.")
     return " ".join(said)
 
 
 def _slower(found: Comparison) -> str:
-    check = next((check for check in found.checks if check.name == CHECK), None)
-    if check is None:
-        return "Speed was not measured."
-    words = {"fail": "Yes: ", "warn": "A little: ", "pass": "No: ", "inconclusive": "Unknown: "}
-    return f"{words.get(check.status, 'Not judged: ')}{check.message}."
+    """Answer with the check of speed that decides: one that failed, else one that is undecided."""
+    judged = [c for c in found.checks if c.lane == "timing" and c.name not in OF_MEMORY]
+    for status, words in SPEED_WORDS.items():
+        of_status = [check for check in judged if check.status == status]
+        if of_status:
+            # Of equal ones the mean, which the summary shows.
+            check = next((c for c in of_status if c.name == CHECK), of_status[0])
+            return f"{words}: {check.message}."
+    return "Speed was not judged." if judged else "Speed was not measured."
 
 
 def _stages(found: Comparison) -> Iterator[StageRow]:

@@ -18,7 +18,7 @@ from canary.report.render import write_text
 REPORT = "report.html"
 GENERATOR = '<meta name="generator" content="rlhf-canary">'
 NEEDED = ("altair", "vl_convert")
-HOW = "install it: pip install 'rlhf-canary[report]'"
+HOW = "install what draws it: pip install altair vl-convert-python"
 COMPARISON = "comparison.json"
 
 
@@ -81,6 +81,9 @@ def write_report(request: Request, path: Path, repository: Path) -> None:
     (folder,) = request.current
     if not request.baseline and (folder / COMPARISON).exists():
         write_comparison(compared_in(folder, repository), path)
+    elif not request.baseline and (several := sorted(folder.glob(f"*/{COMPARISON}"))):
+        parts = [(file.parent.name, compared_in(file.parent, repository)) for file in several]
+        write_text(path, comparisons_text(parts))
     else:
         write_comparison(compared_paths(request), path)
 

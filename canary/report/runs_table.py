@@ -11,7 +11,7 @@ from canary.record.runs import StoredRun
 from canary.report.lines import aligned
 from canary.report.numbers import amount
 
-HEADINGS = ("run", "status", "steps", "step time", "peak memory", "loss, last tenth")
+HEADINGS = ("run", "status", "steps", "step time", "peak memory", "final loss")
 
 
 def runs_text(runs: Sequence[StoredRun], folder: Path) -> str:

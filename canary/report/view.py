@@ -9,6 +9,7 @@ from typing import Any
 
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.report import Check, Comparison, KeyChange, Side
+from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
 from canary.report.numbers import amount, signed, significant
 
@@ -34,7 +35,7 @@ SUMMARY_ROWS = (
     ("step time, p95", "step_time_p95_s", "ms", 1000.0),
     ("tokens per second", "tokens_per_sec", "", 1.0),
     ("peak memory", "max_mem_mb", "MB", 1.0),
-    ("loss, last tenth", "final_loss", "", 1.0),
+    ("final loss", "final_loss", "", 1.0),
     ("NaN steps", "nan_steps", "", 1),
     ("Inf steps", "inf_steps", "", 1),
 )
@@ -119,6 +120,11 @@ def view_of(found: Comparison) -> View:
         return tuple(rows[id(check)] for check in ordered if check.status in statuses)
 
     first = found.first_difference
+    failed = [check for check in ordered if check.failed]
+    if failed:
+        # The first line is about this one.
+        lead = leading_failure(found.checks)
+        failed.sort(key=lambda check: check is not lead)
     return View(
         verdict=found.verdict,
         mark=VERDICT_MARKS[found.verdict],
@@ -135,7 +141,7 @@ def view_of(found: Comparison) -> View:
             for check in ordered
             if check.status == "skip" and check.unjudged != "inapplicable"
         ),
-        failed=with_status("fail", "changed"),
+        failed=tuple(rows[id(check)] for check in failed),
         warned=with_status("warn"),
         undecided=with_status("inconclusive"),
         first_difference=first.sentence() if first else "",

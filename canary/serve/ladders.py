@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from canary.report.charts.sides import ShownRun
 from canary.serve.filling import filled
 from canary.serve.following import UNREADABLE, Following
 from canary.serve.listing import Place, RunLine
-from canary.serve.live import CHARTS
+from canary.serve.live import CHARTS, STATE
 from canary.serve.reading import seen_record, stamp
 
 NAME = re.compile(r"(ladder|advise)-\d{8}-\d{6}.*")
@@ -26,6 +27,9 @@ LAUNCH = re.compile(r"-[^/]*\.(round\d+|guard|trial)-(.+)-[0-9a-f]+$")
 """What a launch is for, and its level, in the name of its folder."""
 RESULTS = ("ladder.json", "advice.json")
 LEVELS_REGION = "levels"
+GOING = "▶ no result yet"
+IDLE_S = 120.0
+"""Seconds since the newest launch began after which a ladder without a launch counts as quiet."""
 
 
 def is_ladder(name: str) -> bool:
@@ -57,7 +61,13 @@ def result_of(folder: Path) -> str | None:
 def levels_text(lines: Sequence[RunLine]) -> dict[str, str]:
     """Return the table of a ladder's launches so far, the newest first."""
     rows = tuple((*_launch(line.name), line, f"/run/{line.name}") for line in lines)
-    return {LEVELS_REGION: filled("ladder_levels.html.jinja", rows=rows)}
+    idle = time.time() - max((line.started for line in lines), default=0.0) > IDLE_S
+    quiet = idle and not any(line.status == "running" for line in lines)
+    state = "■ no launch is going; it may have ended without a result" if quiet else GOING
+    return {
+        LEVELS_REGION: filled("ladder_levels.html.jinja", rows=rows),
+        STATE: filled("ladder_state.html.jinja", state=state),
+    }
 
 
 def level_charts_text(places: Sequence[Place]) -> dict[str, str]:

@@ -88,13 +88,16 @@ def _state(record: RunRecord) -> str:
 
 def _numbers(pace: Pace) -> Iterator[tuple[str, str]]:
     if pace.newest is None:
-        yield "Steps", "none yet: it loads"
+        yield "Steps", "none yet: the launch starts"
         return
-    yield "Steps", ", ".join((figures.count(pace), *figures.time_left(pace), *_quiet(pace)))
-    yield "Speed", ", ".join(figures.speed(pace))
+    done = str(pace.done) if pace.steps is None else f"{pace.done} of {pace.steps}"
+    yield "Steps", ", ".join((done, *figures.time_left(pace), *_quiet(pace)))
+    loss, *speed = figures.speed(pace) if pace.loss() is not None else ("", *figures.speed(pace))
+    if speed:
+        yield "Speed", ", ".join(speed)
     if machine := figures.machine(pace):
         yield "Machine", ", ".join(machine)
-    if learning := figures.learning(pace):
+    if learning := [*filter(None, (loss,)), *figures.learning(pace)]:
         yield "Learning", ", ".join(learning)
 
 

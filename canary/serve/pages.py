@@ -65,6 +65,8 @@ class Site:
         """
         found = self.listing.places().get(name)
         if found is None:
+            if not name:
+                raise NoSuchPage("two runs are needed", "pick a current run and a baseline")
             raise NoSuchPage(f"no run {name!r}", "it may have been removed")
         return found
 
@@ -158,7 +160,8 @@ class Site:
 
         found = [(shown, path) for shown, path in self.histories() if name in (None, "", shown)]
         if not found:
-            raise NoSuchPage("no history here", "name one: canary serve FOLDER --history HISTORY")
+            what = f"no history {name!r}" if name else "no history here"
+            raise NoSuchPage(what, "name one: canary serve FOLDER --history HISTORY")
         shown, folder = found[0]
         for file in folder.glob(f"{VERSION}/*/*/*.json"):
             if stamp(file) is None:
@@ -227,7 +230,7 @@ def with_way_back(text: str) -> str:
 
 def message(title: str, hint: str) -> str:
     """Return a page that says why there is no other."""
-    title = f"{title[:1].upper()}{title[1:]}"
+    title, hint = (f"{text[:1].upper()}{text[1:]}" for text in (title, hint))
     return filled("served_message.html.jinja", title=title, hint=hint, events="")
 
 

@@ -49,7 +49,8 @@ def require_server() -> None:
     """Raise MachineError if the extra is missing."""
     if not can_draw() or any(importlib.util.find_spec(name) is None for name in NEEDED):
         raise MachineError(
-            "pages need the extra `serve`", "install it: pip install 'rlhf-canary[serve]'"
+            "pages need the extra `serve`",
+            "install its packages: pip install starlette uvicorn altair vl-convert-python",
         )
 
 
@@ -109,7 +110,8 @@ def address(entrance: Entrance) -> str:
 
 def _check(request: ServeRequest) -> None:
     if not request.folder.is_dir():
-        raise InputError(f"no folder {request.folder}", "`canary run` makes one")
+        what = "is not a folder" if request.folder.exists() else "does not exist"
+        raise InputError(f"{request.folder} {what}", "`canary run` makes a folder of runs")
     if (request.folder / "metrics.json").exists():
         raise UsageError(f"{request.folder} is a run", f"canary serve {request.folder.parent}")
     if request.history is not None and not is_history(request.history):
@@ -126,10 +128,13 @@ def _token(request: ServeRequest) -> str:
     try:
         token = request.token_file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read a token from {request.token_file}: {error}") from error
+        why = (error.strerror or "") if isinstance(error, OSError) else "it is not plain text"
+        raise InputError(
+            f"cannot read {request.token_file}: {why}", "without --token-file a new token is made"
+        ) from error
     if len(token) < LEAST_TOKEN or not all(c.isalnum() or c in "-_" for c in token):
         raise InputError(
-            f"{request.token_file} holds no token",
+            f"the token in {request.token_file} is too short, or has other characters",
             f"write {LEAST_TOKEN} or more letters, digits, - and _ into it",
         )
     return token
@@ -157,5 +162,11 @@ def _bound(request: ServeRequest) -> socket.socket:
                 f"port {request.port} is in use", "choose another with --port; 0 takes a free one"
             ) from error
         raise MachineError(
-            f"cannot listen on {request.host}: {error.strerror or error}", "choose another --host"
+            f"cannot listen on {request.host}:{request.port}: {_why(error)}",
+            "choose another --host or --port",
         ) from error
+
+
+def _why(error: OSError) -> str:
+    """Return the system's reason; Python adds the address to it."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -126,7 +126,7 @@ def test_a_page_grows_keeps_what_is_open_and_becomes_the_report(
     assert page.locator("#loss tbody tr").count() == 10
     add_rows(folder, [{**row, "alerts": [ALERT]} for row in rows_between(11, 25)])
     page.locator("#loss tbody tr").nth(24).wait_for(state="attached")
-    assert "25/100" in page.locator("#live-numbers").inner_text()
+    assert "25 of 100" in page.locator("#live-numbers").inner_text()
     assert "gradient_spike" in page.locator("#live-alerts").inner_text()
     assert page.locator("#loss details").get_attribute("open") is not None
     assert page.evaluate("document.activeElement.matches('#loss summary')")
@@ -174,14 +174,14 @@ def test_a_server_that_goes_is_said_and_one_that_comes_back_is_used(
     with serving(tmp_path, "--port", url.split(":")[2].strip("/")):
         opened.page.locator("#lost").wait_for(state="hidden")
         add_rows(folder, rows_between(4, 6))
-        opened.page.locator("dd", has_text="6/100").wait_for()
+        opened.page.locator("dd", has_text="6 of 100").wait_for()
     opened.context.close()
 
 
 def test_without_scripts_everything_is_there(browser: Browser, address: str) -> None:
     opened = Opened(browser, address, PAGES["running"], java_script_enabled=False)
     page = opened.page
-    assert "30/100" in page.locator("#live-numbers").inner_text()
+    assert "30 of 100" in page.locator("#live-numbers").inner_text()
     assert page.locator("figure svg").count() >= 5
     page.goto(address)
     for name, run in (("current", NOW), ("baseline", BEFORE)):

@@ -13,7 +13,16 @@ import altair as alt
 
 from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
-from canary.report.charts.chart import BAD, BASELINE, CURRENT, FAINT, GOOD, Chart, Layer
+from canary.report.charts.chart import (
+    BAD,
+    BASELINE,
+    CURRENT,
+    FAINT,
+    GOOD,
+    Chart,
+    Layer,
+    close_scale,
+)
 from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed, significant
 
@@ -40,7 +49,7 @@ METRICS = (
         "tokens", "Tokens per second", "", lambda record: record.perf.approx_tokens_per_sec, False
     ),
     Metric("memory", "Peak memory", "MB", lambda record: record.perf.max_mem_mb),
-    Metric("loss", "Loss, last tenth", "", end_loss),
+    Metric("loss", "Final loss", "", end_loss),
 )
 
 
@@ -124,8 +133,8 @@ def _chart(
         )
         for point in shown
     )
-    unit = f" {metric.unit}" if metric.unit else ""
-    columns = ("run", "start", "commit", "verdict", "period", f"value{unit}", "machine changed")
+    value = f"{metric.title.lower()}{f', {metric.unit}' if metric.unit else ''}"
+    columns = ("run", "start", "commit", "verdict", "period", value, "machine changed")
     return Chart(
         f"{name}-{metric.name}",
         metric.title,
@@ -173,17 +182,18 @@ def _finding(
 ) -> str:
     newest = points[-1]
     unit = f" {metric.unit}" if metric.unit else ""
-    said = f"The newest of {len(points)} runs has {significant(newest.value)}{unit}"
+    said = f"{metric.title} of the newest of {len(points)} runs: {significant(newest.value)}{unit}"
     band = bands[-1] if bands else None
     if band is not None and newest.number >= band.first and band.middle:
         change = signed(100 * (newest.value / band.middle - 1))
         change = "equal to" if newest.value == band.middle else f"{change} against"
         inside = band.low <= newest.value <= band.high
         where = "inside" if inside else "outside"
-        of_band = f" and {where} the noise band" if reach(band) else ""
+        wide = f"{WIDTH_OF_BAND:g} standard deviations"
+        of_band = f" and {where} the noise band of {wide}" if reach(band) else ""
         said += f", {change} its period's median{of_band}"
     red = sum(point.run.period is None for point in points)
-    more = [f"{red} red" if red else "", f"{len(bands)} periods" if len(bands) > 1 else ""]
+    more = [f"{red} failed" if red else "", f"{len(bands)} periods" if len(bands) > 1 else ""]
     times = "once" if len(machines) == 1 else f"{len(machines)} times"
     more.append(f"the machine changed {times}" if machines else "")
     rest = "; ".join(filter(None, more))
@@ -198,9 +208,14 @@ def reach(band: _Band) -> bool:
 def _layers(
     metric: Metric, points: Sequence[_Point], bands: Sequence[_Band], machines: Mapping[int, str]
 ) -> Iterator[Layer]:
-    x = alt.X("run:Q", title="run, oldest first", axis=alt.Axis(tickMinStep=1, grid=False))
+    x = alt.X(
+        "run:Q",
+        title="run, oldest first",
+        axis=alt.Axis(tickMinStep=1, grid=False),
+        scale=alt.Scale(zero=False, nice=False),
+    )
     title = f"{metric.title.lower()}{f', {metric.unit}' if metric.unit else ''}"
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
+    y = alt.Y("value:Q", title=title, scale=close_scale([point.value for point in points]))
     areas = [
         {"from": band.first - 0.4, "to": band.last + 0.4, "low": band.low, "high": band.high}
         for band in bands
@@ -216,17 +231,18 @@ def _layers(
         line = alt.Chart().mark_rule(color=BASELINE, strokeDash=[4, 3])
         yield Layer(middles, line.encode(x="from:Q", x2="to:Q", y=y))
     kinds = [{"run": p.number, "value": p.value, "kind": _kind(p.run)} for p in points]
-    domain = ["compared with", "red", "accepted"]
+    shown = {kind["kind"] for kind in kinds}
+    domain = [kind for kind in KINDS if kind in shown]
+    colours = [KINDS[kind][0] for kind in domain]
+    shapes = [KINDS[kind][1] for kind in domain]
     marks = alt.Chart().mark_point(filled=True, size=40, opacity=0.9)
     yield Layer(
         kinds,
         marks.encode(
             x=x,
             y=y,
-            color=alt.Color("kind:N", scale=alt.Scale(domain=domain, range=[CURRENT, BAD, GOOD])),
-            shape=alt.Shape(
-                "kind:N", scale=alt.Scale(domain=domain, range=["circle", "cross", "triangle-up"])
-            ),
+            color=alt.Color("kind:N", scale=alt.Scale(domain=domain, range=colours)),
+            shape=alt.Shape("kind:N", scale=alt.Scale(domain=domain, range=shapes)),
         ),
     )
     changed = [{"run": number - 0.5} for number in machines]
@@ -236,9 +252,15 @@ def _layers(
 
 
 MOST_RULES = 100
+KINDS = {
+    "baseline": (CURRENT, "circle"),
+    "failed": (BAD, "cross"),
+    "accepted": (GOOD, "triangle-up"),
+}
+"""Kinds of runs, each with its colour and shape."""
 
 
 def _kind(run: StoredRun) -> str:
     if run.period is None:
-        return "red"
-    return "accepted" if run.accepted else "compared with"
+        return "failed"
+    return "accepted" if run.accepted else "baseline"

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from canary.record.end_loss import end_value, finite
+from canary.record.end_loss import TAIL_SHARE, end_value, finite
 from canary.record.jsonio import number
 from canary.report.charts.chart import (
     BAD,
@@ -34,7 +34,12 @@ from canary.report.charts.sides import (
 from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed, significant
 
-STEP = alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, grid=False))
+STEP = alt.X(
+    "step:Q",
+    title="step",
+    axis=alt.Axis(tickMinStep=1, grid=False),
+    scale=alt.Scale(zero=False, nice=False),
+)
 
 
 def learning_charts(sides: ShownSides) -> Iterator[Chart]:
@@ -58,18 +63,23 @@ def _chart(
     left = _leaves(now, before)
     alerts = _alerts(sides.newest, now) if name == "loss" else {}
     rows = tuple(
-        (step, *(band.get(step) or (None,) * 3 if before else ()), now.get(step), alerts.get(step))
+        (step, now.get(step), *(_ordered(band.get(step)) if before else ()), alerts.get(step))
         for step in sorted({*steps, *alerts})
     )
-    of_baseline = ("baseline, least", "baseline, median", "baseline, most") if before else ()
+    of_baseline = ("baseline, median", "baseline, least", "baseline, most") if before else ()
     yield Chart(
         name,
         title,
         _finding(now, before, left, _ends(sides, name, now, before)),
-        ("step", *of_baseline, "current", "alert"),
+        ("step", "current", *of_baseline, "alert"),
         rows,
         tuple(_layers(title, now, band, steps, left, alerts)),
     )
+
+
+def _ordered(found: tuple[float, float, float] | None) -> tuple[float | None, ...]:
+    """Return the median first."""
+    return (None,) * 3 if found is None else (found[1], found[0], found[2])
 
 
 def _range(before: Sequence[Series], step: int) -> tuple[float, float, float] | None:
@@ -123,19 +133,22 @@ def _finding(
     end, was = ends
     if end is None:
         return f"{len(now)} steps.{bad}"
-    said = f"ends at {significant(end)}"
+    count = max(2, sum(map(math.isfinite, now.values())) // TAIL_SHARE)
+    said = f"Mean of the last {count} steps: {significant(end)}"
+    if not math.isfinite(end) or len(now) < 2:
+        said = f"Last step: {significant(end)}"
     if was is not None:
         change = signed(100 * (end / was - 1)) if was and math.isfinite(end) and end != was else ""
         said += f" (baseline {significant(was)}{f', {change}' if change else ''})"
     if not before:
-        return f"It {said}, the mean of the last tenth.{bad}"
+        return f"{said}.{bad}"
     common = sum(any(step in one for one in before) for step in now)
     alone = len(before) == 1
     if left is None:
         inside = "equal to the baseline" if alone else f"within {len(before)} baseline runs"
-        return f"It {said}: {inside} at all {common} common steps.{bad}"
+        return f"{said}. It is {inside} at all {common} common steps.{bad}"
     apart = "differs from the baseline" if alone else f"leaves the {len(before)} baseline runs"
-    return f"It {said}. It first {apart} at step {left}.{bad}"
+    return f"{said}. It first {apart} at step {left}.{bad}"
 
 
 def _layers(

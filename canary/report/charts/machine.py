@@ -12,7 +12,6 @@ from canary.record.jsonio import number
 from canary.record.types import RunRecord
 from canary.report.charts.chart import BEFORE, NOW, SIDE_COLOURS, SIDE_SHAPES, Chart, Layer
 from canary.report.charts.sides import ShownRun, ShownSides
-from canary.report.numbers import significant
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,14 @@ READINGS = (
     _Reading("CPU of its cores", lambda record: record.host.cpu_utilization_of_cores),
     _Reading("CPU of the machine", _sampled("machine_cpu_percent")),
     _Reading("waiting for data", lambda record: record.perf.dataloader_wait_pct),
-    _Reading("without a core", lambda record: _percent(record.host.run_delay)),
-    _Reading("Python's lock", lambda record: _percent(record.host.gil_contention)),
+    _Reading("waiting for a core", lambda record: _percent(record.host.run_delay)),
+    _Reading("GIL contention", lambda record: _percent(record.host.gil_contention)),
 )
+USES = 4
+"""The first readings, of use; the others are of waits."""
+LED_BY = 2
+LEAST_WAIT = 5.0
+"""Percent; shorter waits are only in the chart."""
 
 
 def machine_charts(sides: ShownSides) -> Iterator[Chart]:
@@ -94,15 +98,17 @@ def _points(runs: tuple[ShownRun, ...], side: str) -> Iterator[dict[str, str | f
 
 def _finding(sides: ShownSides) -> str:
     now = sides.newest.record
+    values = [(reading, reading.read(now)) for reading in READINGS]
+    used = [pair for pair in values[:USES] if pair[1] is not None][:LED_BY]
+    waits = [pair for pair in values[USES:] if (pair[1] or 0.0) >= LEAST_WAIT]
     said = []
-    for reading in READINGS:
-        value = reading.read(now)
+    for reading, value in (*used, *waits):
         was = [known for run in sides.baseline if (known := reading.read(run.record)) is not None]
         if value is not None:
-            before = f" (baseline {significant(statistics.median(was), 3)}%)" if was else ""
-            said.append(f"{reading.name} {significant(value, 3)}%{before}")
+            before = f" (baseline {statistics.median(was):.1f}%)" if was else ""
+            said.append(f"{reading.name} {value:.1f}%{before}")
     clocks = _clocks(now)
-    return f"{'; '.join(said[:3])}{clocks}."
+    return f"{'; '.join(said) or 'No wait was long'}{clocks}."
 
 
 def _clocks(record: RunRecord) -> str:

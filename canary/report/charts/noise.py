@@ -8,8 +8,15 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from canary.report.charts.chart import BASELINE, CURRENT, FAINT, OTHERS, Chart, Layer
-from canary.report.numbers import significant
+from canary.report.charts.chart import (
+    BASELINE,
+    CURRENT,
+    FAINT,
+    OTHERS,
+    Chart,
+    Layer,
+    close_scale,
+)
 
 RUN = alt.X(
     "run:Q",
@@ -79,8 +86,8 @@ def _detectable(gated: Sequence[Measured]) -> Chart:
     fewest, most = min(first.detectable_pct), max(first.detectable_pct)
     finding = (
         f"{first.words}: {_pairs(fewest)} finds a change of "
-        f"{significant(first.detectable_pct[fewest], 2)}% in 4 of 5 comparisons, {_pairs(most)} "
-        f"one of {significant(first.detectable_pct[most], 2)}%."
+        f"{first.detectable_pct[fewest]:,.1f}% in 4 of 5 comparisons, {_pairs(most)} find one of "
+        f"{first.detectable_pct[most]:,.1f}%."
     )
     columns = ("metric", "pairs", "smallest change, %")
     return Chart("detectable", "Smallest change found", finding, columns, rows, layers)
@@ -95,7 +102,7 @@ def _runs(metric: Measured) -> Chart:
     points = [{"run": number, "value": v} for number, v in enumerate(metric.values, start=1)]
     band = [{"low": mean * (1 - metric.run_sd), "high": mean * (1 + metric.run_sd)}]
     title = f"{metric.words}, {metric.unit}" if metric.unit else metric.words
-    scale = alt.Scale(zero=False)
+    scale = close_scale(metric.values)
     area = alt.Chart().mark_rect(color=BASELINE, opacity=0.2)
     layers = (
         Layer(band, area.encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")),
@@ -109,9 +116,9 @@ def _runs(metric: Measured) -> Chart:
     )
     unit = f" {metric.unit}" if metric.unit else ""
     finding = (
-        f"{len(metric.values)} equal runs: {significant(mean)}{unit} on average, from "
-        f"{significant(min(metric.values))} to {significant(max(metric.values))}. The band is one "
-        f"standard deviation of a run, {100 * metric.run_sd:.2f}%."
+        f"{len(metric.values)} equal runs: {mean:,.1f}{unit} on average, from "
+        f"{min(metric.values):,.1f} to {max(metric.values):,.1f}. The band is one standard "
+        f"deviation of a run, {100 * metric.run_sd:.2f}%."
     )
     return Chart(
         f"runs_{metric.name}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -13,8 +13,9 @@ from canary.compare.diagnosis.operators import (
     OperatorUse,
     operator_differences,
 )
+from canary.record.types import RunRecord
 from canary.report.charts.chart import BAD, CURRENT, GOOD, Chart, Layer
-from canary.report.charts.sides import ShownSides
+from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.numbers import signed, significant
 
 MOST_BARS = 10
@@ -25,8 +26,14 @@ LONGEST_NAME = 24
 def operator_charts(sides: ShownSides) -> Iterator[Chart]:
     """Yield the operators whose time or count differs; nothing if none does."""
     if sides.baseline:
-        newest = sides.newest.record
-        yield from difference_chart(operator_differences(newest, sides.baseline[-1].record))
+        both = (_telling(side) for side in (sides.current, sides.baseline))
+        yield from difference_chart(operator_differences(*both))
+
+
+def _telling(side: Sequence[ShownRun]) -> RunRecord:
+    """Return the newest run with a profile or a probe, which counts operators; else the newest."""
+    records = [run.record for run in reversed(side)]
+    return next((r for r in records if r.profiler.steps or r.exact), records[0])
 
 
 def self_time_charts(times: Mapping[str, float]) -> Iterator[Chart]:
@@ -36,12 +43,12 @@ def self_time_charts(times: Mapping[str, float]) -> Iterator[Chart]:
     ordered = sorted(times.items(), key=lambda pair: -pair[1])
     total = sum(times.values())
     bars: list[dict[str, Any]] = [
-        {"name": f"{number}. {_short(name)}", "ms": ms, "words": f"{100 * ms / total:.0f}%"}
+        {"name": f"{number}. {_short(name)}", "ms": ms, "words": f"{100 * ms / total:.1f}%"}
         for number, (name, ms) in enumerate(ordered[:MOST_BARS], start=1)
     ]
     chart = alt.Chart()
     x = alt.X(
-        "ms:Q", title="own time, ms per step", scale=alt.Scale(domain=[0, 1.15 * ordered[0][1]])
+        "ms:Q", title="self time, ms per step", scale=alt.Scale(domain=[0, 1.15 * ordered[0][1]])
     )
     y = alt.Y("name:N", title=None, sort=[bar["name"] for bar in bars])
     words = chart.mark_text(align="left", dx=4)
@@ -51,12 +58,12 @@ def self_time_charts(times: Mapping[str, float]) -> Iterator[Chart]:
     )
     name, ms = ordered[0]
     finding = (
-        f"{name} takes {significant(ms, 3)} ms per step, {100 * ms / total:.0f}% of the time in "
-        "operators."
+        f"{name} takes {significant(ms, 3)} ms per step, {100 * ms / total:.1f}% of the self time "
+        "of operators."
     )
     rows = tuple((name, ms, 100 * ms / total) for name, ms in ordered[:MOST_ROWS])
     columns = ("operator", "ms per step", "% of operators")
-    yield Chart("self_time", "Time in operators", finding, columns, rows, layers)
+    yield Chart("self_time", "Self time of operators", finding, columns, rows, layers)
 
 
 def difference_chart(found: OperatorDifferences) -> Iterator[Chart]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import altair as alt
 
@@ -12,6 +13,7 @@ from canary.report.charts.chart import BAD, BEFORE, CURRENT, NOW, SIDE_COLOURS, 
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import signed, significant
 
+SIDE_OPACITY = alt.Scale(domain=[BEFORE, NOW], range=[0.45, 1.0])
 LEAST = 0.005
 """Share of the step; shorter phases are only in the table."""
 
@@ -28,34 +30,40 @@ def phase_charts(sides: ShownSides) -> Iterator[Chart]:
 
 def _both(growth: StepGrowth) -> Chart:
     shown = [phase for phase in growth.phases if _share(phase, growth) > LEAST]
-    bars = [
-        {"phase": phase.phase, "side": side, "ms": 1e3 * seconds}
+    bars: list[dict[str, Any]] = [
+        {
+            "phase": phase.phase,
+            "side": side,
+            "ms": 1e3 * seconds,
+            "words": f"{_percent(seconds, step_s):.0f}%{grown}",
+            "grew": bool(grown),
+        }
         for phase in shown
-        for side, seconds in ((BEFORE, phase.baseline_s), (NOW, phase.current_s))
+        for side, seconds, step_s, grown in (
+            (BEFORE, phase.baseline_s, growth.baseline_s, ""),
+            (NOW, phase.current_s, growth.current_s, f" ▲ {_change(phase)}" * phase.stands_out),
+        )
     ]
     order = [phase.phase for phase in sorted(shown, key=lambda phase: -phase.baseline_s)]
     y = alt.Y("phase:N", title=None, sort=order)
     offset = alt.YOffset("side:N", sort=[BEFORE, NOW])
     both = (
         alt.Chart()
-        .mark_bar()
+        .mark_bar(strokeWidth=1)
         .encode(
-            x=alt.X("ms:Q", title="ms per step"),
+            x=alt.X("ms:Q", title="ms per step", scale=alt.Scale(padding=80)),
             y=y,
             yOffset=offset,
             color=alt.Color("side:N", scale=SIDE_COLOURS),
+            fillOpacity=alt.FillOpacity("side:N", scale=SIDE_OPACITY, legend=None),
         )
     )
     layers = [Layer(bars, both)]
-    grown = [
-        {"phase": p.phase, "side": NOW, "ms": 1e3 * p.current_s, "words": f"▲ {_change(p)}"}
-        for p in shown
-        if p.stands_out
-    ]
-    if grown:
-        text = alt.Chart().mark_text(align="left", dx=4, color=BAD, fontWeight="bold")
-        words = text.encode(x="ms:Q", y=y, yOffset=offset, text="words:N")
-        layers.append(Layer(grown, words))
+    plain = alt.Chart().mark_text(align="left", dx=4, fontSize=11)
+    bold = alt.Chart().mark_text(align="left", dx=4, fontSize=11, color=BAD, fontWeight="bold")
+    for mark, grew in ((plain, False), (bold, True)):
+        words = mark.encode(x="ms:Q", y=y, yOffset=offset, text="words:N")
+        layers.append(Layer([bar for bar in bars if bar["grew"] is grew], words))
     rows = tuple(
         (
             phase.phase,
@@ -89,16 +97,18 @@ def _change(phase: PhaseGrowth) -> str:
 
 
 def _finding(growth: StepGrowth) -> str:
-    steps = f"{significant(1e3 * growth.baseline_s)} to {significant(1e3 * growth.current_s)} ms"
     if not growth.grown:
         longest = max(growth.phases, key=lambda phase: phase.current_s)
         share = _percent(longest.current_s, growth.current_s)
-        grew = f"No phase grew beyond its noise ({steps} per step)"
-        return f"{grew}. The longest is {longest.phase}, {share:.0f}%."
+        return (
+            f"No phase grew beyond its noise. The longest is {longest.phase}, {share:.0f}% of a "
+            "steady step."
+        )
     first = growth.grown[0]
     return (
         f"{first.phase} grew from {significant(1e3 * first.baseline_s)} to "
-        f"{significant(1e3 * first.current_s)} ms per step, {100 * first.share:.0f}% of all growth."
+        f"{significant(1e3 * first.current_s)} ms per steady step, {100 * first.share:.0f}% of all "
+        "growth."
     )
 
 

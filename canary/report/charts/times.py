@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator
 
 import altair as alt
@@ -43,9 +44,9 @@ def time_charts(sides: ShownSides) -> Iterator[Chart]:
 def _launches(sides: ShownSides) -> Iterator[Chart]:
     both = ((sides.baseline, BEFORE), (sides.current, NOW))
     dots = [dot for runs, side in both for dot in list(_dots(runs, side))[-MOST_LAUNCHES:]]
-    if not dots:
-        return
     check = _check(sides.found)
+    if len(dots) < 2 and check is None:
+        return
     marks = (
         alt.Chart()
         .mark_point(filled=True, size=60, opacity=0.8)
@@ -101,8 +102,7 @@ def _decided(check: Check | None, dots: list[dict[str, str | float]]) -> str:
     if check is None:
         times = [float(dot["ms"]) for dot in dots]
         spread = f", from {significant(min(times))} to {significant(max(times))} ms"
-        one = f"{len(dots)} launches{spread}" if len(dots) > 1 else f"{significant(times[0])} ms"
-        return f"{one}. No change was judged."
+        return f"{len(dots)} launches{spread}. No change was judged."
     message = f"{check.message[:1].upper()}{check.message[1:]}"
     return f"{message}. The bar is the interval of the change, the dashed line the limit."
 
@@ -113,15 +113,17 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
         return
     series = {step: 1e3 * row["wall_s"] for step, row in rows.items()}
     shown = kept_steps([series])
-    table = tuple((step, series[step], _kind(rows[step])) for step in shown)
+    warmup = _warmup(run)
+    table = tuple((step, series[step], _kind(rows[step], warmup)) for step in shown)
     points = [{"step": step, "ms": ms, "kind": kind} for step, ms, kind in table]
     special = [point for point in points if point["kind"] != PLAIN]
     y = alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=True))
     line = alt.Chart().mark_line(strokeWidth=1.5, color=CURRENT)
     layers = [Layer(points, line.encode(x=STEP, y=y))]
     if special:
-        kinds = alt.Scale(domain=list(KINDS), range=[FAINT, OTHERS[1], OTHERS[0], OTHERS[2]])
-        shapes = alt.Scale(domain=list(KINDS), range=["cross", "square", "triangle-up", "circle"])
+        kinds = alt.Scale(domain=list(KINDS), range=[FAINT, FAINT, OTHERS[1], OTHERS[0], OTHERS[2]])
+        marked = ["diamond", "cross", "square", "triangle-up", "circle"]
+        shapes = alt.Scale(domain=list(KINDS), range=marked)
         marks = alt.Chart().mark_point(filled=True, size=55, opacity=1, color=INK)
         colour = alt.Color("kind:N", scale=kinds)
         shape = alt.Shape("kind:N", scale=shapes)
@@ -129,7 +131,7 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
     yield Chart(
         "steps",
         "Time of each step",
-        _slowest(series, rows),
+        _slowest(run, series, rows),
         ("step", "ms", "kind"),
         table,
         tuple(layers),
@@ -137,12 +139,20 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
 
 
 PLAIN = "plain"
-KINDS = ("profiled", "checkpoint", "evaluation", "waits for data")
+KINDS = ("warm-up", "profiled", "checkpoint", "evaluation", "waits for data")
 
 
-def _kind(row: Row) -> str:
+def _warmup(run: ShownRun) -> int:
+    """Return how many steps the run's speed leaves out."""
+    given = run.record.config.get("metrics_warmup_steps")
+    return given if isinstance(given, int) else 0
+
+
+def _kind(row: Row, warmup: int) -> str:
     """Return what else a step did that may explain its time."""
     phases = row.get("phases") or {}
+    if row["step"] <= warmup:
+        return "warm-up"
     if row.get("profiled"):
         return "profiled"
     for kind in ("checkpoint", "evaluation"):
@@ -151,13 +161,14 @@ def _kind(row: Row) -> str:
     return "waits for data" if phases.get("data", 0.0) > DATA_WAIT * row["wall_s"] else PLAIN
 
 
-def _slowest(series: dict[int, float], rows: dict[int, Row]) -> str:
-    ordered = sorted(series.values())
-    typical = ordered[len(ordered) // 2]
-    step = max(series, key=lambda each: series[each])
-    kind = _kind(rows[step])
+def _slowest(run: ShownRun, series: dict[int, float], rows: dict[int, Row]) -> str:
+    warmup, timed = _warmup(run), run.record.perf.step_time
+    known = {step: ms for step, ms in series.items() if step > warmup} or series
+    typical = 1e3 * timed.median if timed.count else statistics.median(known.values())
+    step = max(known, key=lambda each: known[each])
+    kind = _kind(rows[step], warmup)
     what = "" if kind == PLAIN else f" ({kind})"
     return (
-        f"The median of {len(series)} steps is {significant(typical)} ms. The slowest is step "
-        f"{step} with {significant(series[step])} ms{what}."
+        f"The median step takes {significant(typical)} ms. The slowest timed step is step {step} "
+        f"with {significant(series[step])} ms{what}."
     )

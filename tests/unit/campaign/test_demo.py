@@ -27,7 +27,7 @@ def test_the_demo_and_its_report_show_the_same_loss() -> None:
     answer = compare_to_baseline(head, base)
     demo = Demo(answer, answer, Path("d"), Path("d/masked_eos/r"))
     report = render(answer, "text")
-    assert "loss, last tenth    0.5000 -> 0.4500" in report
+    assert "final loss          0.5000 -> 0.4500" in report
     text = demo_text(demo, report, "canary")
     assert f"A gate on the loss ({LABEL}) sees 0.5000 -> 0.4500 (-10.0%) and passes." in text
     assert f"  loss        0.4500 ({LABEL}), 0 NaN, 0 Inf" in outcome_text(head).splitlines()

@@ -134,7 +134,7 @@ def test_a_config_that_explains_it_needs_acceptance() -> None:
     found = compared(moved(altered_config(ppo(1), "gamma", 0.9), "advantages", 1))
     assert found.verdict == "changed"
     assert "ppo.gamma 1.0 -> 0.9" in found.first_line
-    assert "rollout differs first: advantages" in found.first_line
+    assert "rollout differs: advantages" in found.first_line
 
 
 def test_a_probe_alone_beside_timed_runs_is_never_a_pass() -> None:

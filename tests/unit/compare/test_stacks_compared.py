@@ -36,7 +36,7 @@ def test_an_upgrade_that_changes_the_loss_needs_acceptance(upgrade: Comparison) 
 def test_the_first_line_names_the_package_and_what_moved_first(upgrade: Comparison) -> None:
     line = upgrade.first_line
     assert "Changed: packages.transformers, packages.trl" in line
-    assert "first_loss differs first: loss 8.20831 -> 8.44452" in line
+    assert "first_loss differs: loss 8.20831 -> 8.44452" in line
 
 
 def test_the_differences_begin_at_the_environment_and_end_in_the_losses(

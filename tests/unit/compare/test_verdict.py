@@ -156,8 +156,8 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     [
         (verdict_pass, f"Pass: l{SAME[1:-1]}; median step time +0.0%, at most +"),
         (verdict_regression, "Regression: median step time +100.0% (limit 10%), more"),
-        (verdict_changed, "Changed, needs acceptance: first_loss differs first: "),
-        (verdict_accepted, "Changed and accepted (as planned): first_loss differs first: "),
+        (verdict_changed, "Changed, needs acceptance: first_loss differs: "),
+        (verdict_accepted, "Changed and accepted (as planned): first_loss differs: "),
         (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
         (
             verdict_no_baseline,

@@ -45,8 +45,9 @@ def test_every_run_stands_there_with_commit_period_verdict_and_machine(root: Pat
 
 def test_its_finding_compares_the_newest_run_with_its_period(root: Path) -> None:
     text = Read(history_page(root, "here")).text
-    assert "The newest of 12 runs has 120 ms, -0.4% against its period's median" in text
-    assert "inside the noise band (1 red; 2 periods; the machine changed once)" in text
+    assert "Step time of the newest of 12 runs: 120 ms, -0.4% against its period's median" in text
+    assert "inside the noise band of 2 standard deviations" in text
+    assert "(1 failed; 2 periods; the machine changed once)" in text
     assert "12 runs of 1 canary." in text
 
 
@@ -71,5 +72,5 @@ def test_without_the_extra_the_verb_says_how_to_get_it(
     with pytest.raises(SystemExit) as ended:
         main(["report", str(root)])
     assert ended.value.code == 4
-    assert "pip install 'rlhf-canary[report]'" in capsys.readouterr().err
+    assert "pip install altair vl-convert-python" in capsys.readouterr().err
     assert not (root / "report.html").exists()

@@ -43,5 +43,8 @@ def test_without_the_extra_one_line_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr("canary.report.pages.can_draw", lambda: False)
     said = leave_page(tmp_path, lambda path: path.touch())
-    assert said == "for a report with charts, install it: pip install 'rlhf-canary[report]'"
+    assert (
+        said
+        == "for a report with charts, install what draws it: pip install altair vl-convert-python"
+    )
     assert not list(tmp_path.iterdir())

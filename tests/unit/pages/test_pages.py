@@ -105,7 +105,7 @@ def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
 
 def test_the_loss_at_the_end_is_one_number(page: str) -> None:
     found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
-    (figure,) = (now for label, _, now in view_of(found).summary if label == "loss, last tenth")
+    (figure,) = (now for label, _, now in view_of(found).summary if label == "final loss")
     caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
     assert caption
     assert figure in caption[1]

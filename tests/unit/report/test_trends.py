@@ -28,7 +28,7 @@ def test_the_trends_are_those_of_the_newest_runs() -> None:
         "step time, mean",
         "tokens per second",
         "peak memory",
-        "loss, last tenth",
+        "final loss",
     ]
     times = trends["step time, mean"]
     assert len(times) == SHOWN

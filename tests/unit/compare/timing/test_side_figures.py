@@ -161,7 +161,7 @@ def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_tha
     crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
     assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
     assert crash == pytest.approx(judged)
-    assert "loss, last tenth" in render(compare_to_baseline(record(10), record(1)), "text")
+    assert "final loss" in render(compare_to_baseline(record(10), record(1)), "text")
 
 
 def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
