@@ -19,6 +19,9 @@ from canary.record import jsonio
 from canary.record.folder import parse_record
 from canary.record.types import RunRecord
 
+LARGEST = 8 << 20
+"""Bytes of one file; an entry has about 30 to 300 KB."""
+
 ENTRY_VERSION = 1
 COMMIT_DIGITS = 12
 """Hex digits of a commit in a name: 48 bits, more than git's abbreviations."""
@@ -106,7 +109,7 @@ class Entry:
             RecordError: it cannot be read; it never counts as an empty history.
         """
         try:
-            content = self.path.read_bytes()
+            content = jsonio.content_of(self.path, LARGEST)
         except OSError as error:
             raise RecordError(f"{self.path} cannot be read: {error}") from error
         return parse_entry(content, self.path)

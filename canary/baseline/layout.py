@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.baseline.entry import NAME, context_of, parse_entry
+from canary.baseline.entry import LARGEST, NAME, context_of, parse_entry
 from canary.baseline.history import NOISE_FILE, PICTURES, VERSION
 from canary.errors import RecordError
 from canary.record import jsonio
@@ -19,8 +19,6 @@ from canary.record import jsonio
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 DEPTH = 4
 REGULAR = "100644"
-LARGEST = 8 << 20
-"""Bytes of one file; an entry has about 30 to 300 KB."""
 LARGEST_ALL = 256 << 20
 MOST_FILES = 20_000
 

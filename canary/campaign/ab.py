@@ -28,7 +28,7 @@ from canary.campaign.pairs import (
     pairs_of,
     run_pairs,
 )
-from canary.campaign.side import Side, at_once
+from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,
     checked_out,
@@ -227,6 +227,7 @@ def _sides(
                 request, role, label, repository, trees[role], here, folder, say
             )
             load_config(sides[role].config, request.all_settings)
+        claimed(folder)
         yield sides, folder
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs, speed_words
-from canary.campaign.side import Side
+from canary.campaign.side import Side, claimed
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -59,6 +59,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     """
     require_training_stack()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
+    claimed(folder)
     labels: dict[Role, str] = {"base": "this version", "head": "the same version"}
     sides = {
         role: Side(role, label, CONFIG, Path.cwd(), Path(sys.executable), os.environ, folder / role)

@@ -22,6 +22,7 @@ from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, Usage
 from canary.protocol.job import EVENTS, Listener
 from canary.record import jsonio
 from canary.record.folder import load_record
+from canary.record.runs import claim
 from canary.record.types import RunRecord
 from canary.runner.display.progress import CampaignPanel, Event
 from canary.runner.run import run_canary
@@ -237,6 +238,20 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+def claimed(folder: Path) -> None:
+    """Make a campaign's folder as its owner.
+
+    Raises:
+        MachineError: it cannot be made.
+    """
+    try:
+        claim(folder)
+    except OSError as error:
+        raise MachineError(
+            f"cannot make {folder}: {error.strerror or error}", "choose another folder with -o"
+        ) from error
 
 
 def completed_run(

@@ -160,7 +160,9 @@ def calibrate(
     written_to = keep(made, output, save_to, records[-1])
     typer.echo(calibration_text(made))
     typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
-    sayer(quiet)(leave_page(written_to.parent, partial(write_calibration, made)))
+    # A history holds only its own files.
+    beside = Path(runs_dir or OUTPUT_DIR) if save_to and not output else written_to.parent
+    sayer(quiet)(leave_page(beside, partial(write_calibration, made)))
     if place is not None:
         typer.echo(push_noise(*place, made.model, records[-1]))
 

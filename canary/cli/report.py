@@ -54,6 +54,7 @@ def report(
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
+    from canary.ladder.view import result_of, write_result
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
@@ -66,6 +67,9 @@ def report(
         path = output or (Path() if first is None else first) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
+    elif not against and (result := result_of(first)) is not None:
+        path = output or first / REPORT
+        write_result(result, path)
     else:
         here = repository or Path.cwd()
         source = partial(source_between, here)

@@ -6,6 +6,7 @@ the training job. What decides the answer comes from the event, the base branch 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,9 @@ def paged(target: Target, work: Callable[[], int]) -> int:
     Raises:
         CanaryError, KeyboardInterrupt: as `answered`.
     """
+    with contextlib.suppress(OSError):
+        # Of an earlier run on this machine; it would link another report.
+        target.settings.link.unlink(missing_ok=True)
     with target.kept:
         code = answered(target, work)
         leave_page(target)

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from canary.config.token import Token
 from canary.errors import EXIT_OK, InputError, MachineError, UsageError
-from canary.github.checkrun import CONCLUSIONS
+from canary.github.checkrun import CONCLUSIONS, annotated
 from canary.github.client import Refused, connect
 from canary.github.comment import merged
 from canary.github.publish import Channels, publish, sections_by
@@ -19,6 +19,7 @@ from canary.github.status import NO_COMMIT, Answer, Source, status_of
 from canary.github.workflow import Job
 from canary.record.folder import load_record
 from canary.report.document import load_comparison
+from canary.report.escape import log_line
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 DEFAULT_API = "https://api.github.com"
@@ -183,6 +184,10 @@ def _show(
     if channels.check_run:
         ends = CONCLUSIONS[text.state]
         print(f"check-run {place}: {ends}, with the title: {text.description}", file=out)
+        for note in annotated(answers):
+            where = f"{note['path']}:{note['start_line']}"
+            level, said = note["annotation_level"], log_line(note["message"].replace("\n", " "))
+            print(f"annotation, {level}, at {log_line(where)}: {said}", file=out)
     if channels.comment:
         number = f"#{posting.pull_request}" if posting.pull_request else "(no --pull-request)"
         print(f"comment on {number} of {where}:\n", file=out)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.campaign.side import claimed
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
-from canary.errors import MachineError, RunFailed, UsageError
+from canary.errors import RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
 from canary.ladder.launching import LadderRuns, LaunchResult, RunProcesses
@@ -106,21 +107,11 @@ def prepare(
     require_equal_work(config)
     if kind == "ladder":
         require_baseline(config, switches_for(config, known), machine)
-    _make(folder)
+    claimed(folder)
     launch = RunProcesses(request.config, request.settings, config, folder, os.environ, say)
     say(f"{headline(config)}; {machine.words}")
     say(f"records: {folder}")
     return Site(config, machine, folder, launch, now.isoformat(timespec="seconds"))
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise MachineError(
-            f"cannot make {folder}: {error.strerror or error}",
-            "choose another folder with -o",
-        ) from error
 
 
 @warm_starts()

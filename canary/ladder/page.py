@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from canary.errors import RecordError
 from canary.ladder import advise_view as advised
 from canary.ladder.labels import settings_words
-from canary.ladder.results import Advice, Ladder, LevelFound
+from canary.ladder.results import RESULTS, Advice, Ladder, LevelFound
 from canary.ladder.view import HEADINGS, view_of_ladder
+from canary.record.folder import read_document
 from canary.report.charts.speedups import Guard, Speed, speed_up_charts
 from canary.report.page import Page, page_text
 
 INTERVALS = "In brackets: 95% intervals."
+
+
+def result_page(file: Path) -> str:
+    """Return the page of one of `RESULTS`.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    document = read_document(file, "ladder", "run canary ladder again")
+    try:
+        if file.name == RESULTS[0]:
+            return ladder_page(TypeAdapter(Ladder).validate_python(document))
+        return advice_page(TypeAdapter(Advice).validate_python(document))
+    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise RecordError(f"{file} is not the result of a ladder", "run it again") from error
 
 
 def ladder_page(ladder: Ladder) -> str:

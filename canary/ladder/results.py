@@ -12,6 +12,9 @@ from canary.ladder.levels import Level, Settings
 from canary.ladder.machine import Machine
 from canary.ladder.measure import Figures, SpeedUp
 
+RESULTS = ("ladder.json", "advice.json")
+"""Files of a ladder's folder, and of an advice's, that hold the result."""
+
 
 @dataclass(frozen=True)
 class Skipped:

@@ -46,8 +46,8 @@ def is_alive(owner: Owner) -> bool:
         return True
     try:
         return abs(psutil.Process(owner.pid).create_time() - owner.started) < 1.0
-    except psutil.NoSuchProcess:
-        return False
+    except (psutil.NoSuchProcess, OverflowError, ValueError):
+        return False  # Also a number that no process has.
 
 
 class RunFolder:
@@ -74,7 +74,7 @@ class RunFolder:
         folder = cls(output_dir / run_id)
         try:
             folder.path.mkdir(parents=True)
-            _keep_from_git(output_dir)
+            keep_from_git(output_dir)
             folder.scratch.mkdir()
             folder._reserve.write_bytes(b"\0" * RESERVE_BYTES)
             folder.alerts.touch()
@@ -111,7 +111,7 @@ class RunFolder:
         self._reserve.unlink(missing_ok=True)
 
 
-def _keep_from_git(output_dir: Path) -> None:
+def keep_from_git(output_dir: Path) -> None:
     """Give the default output folder a `.gitignore`, or runs would make a clean checkout dirty."""
     for folder in (output_dir, *output_dir.parents[:2]):  # a campaign has two folders in it
         if folder.name == OUTPUT_DIR and not (folder / ".git").exists():
@@ -199,7 +199,7 @@ def read_document(file: Path, kind: str, hint: str) -> Any:
         RecordError: it cannot be read, or is not strict JSON.
     """
     try:
-        return jsonio.loads(file.read_bytes())
+        return jsonio.loads(jsonio.content_of(file))
     except FileNotFoundError as error:
         raise InputError(f"no {kind} at {file}", hint) from error
     except OSError as error:

@@ -6,14 +6,17 @@ never as 0.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import re
+import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row
@@ -27,6 +30,11 @@ MOST_ITEMS = 100_000
 """In one list; lists have one item per step."""
 MOST_VALUES = 500_000
 """In a whole document."""
+
+LARGEST = 64 << 20
+"""Bytes of a file that is read as a whole."""
+LONGEST_ROW = 1 << 20
+"""Bytes of one line; ours have some thousands."""
 
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -139,15 +147,51 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
+def open_regular(path: Path, largest: int = LARGEST) -> BinaryIO:
+    """Open a file of a stranger. A pipe or a device could hold its reader for ever.
+
+    Raises:
+        OSError: it cannot be opened, is not a regular file, or has more than `largest` bytes.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(handle)
+    why = ""
+    if not stat.S_ISREG(found.st_mode):
+        why = "not a regular file"
+    elif found.st_size > largest:
+        why = f"larger than {largest >> 20} MiB"
+    if why:
+        os.close(handle)
+        raise OSError(errno.EINVAL, why, str(path))
+    return os.fdopen(handle, "rb")
+
+
+def content_of(path: Path, largest: int = LARGEST) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        OSError: as `open_regular`.
+    """
+    with open_regular(path, largest) as stream:
+        return stream.read(largest)
+
+
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
     """Return the rows after `offset` bytes and the offset after them. An unfinished line is left
-    for the next call."""
+    for the next call.
+
+    Raises:
+        OSError: it is not a regular file.
+        ValueError: a line is not strict JSON, or too long.
+    """
     if not path.exists():
         return [], offset
-    with path.open("rb") as stream:
+    with open_regular(path, sys.maxsize) as stream:
         stream.seek(offset)
         text = stream.read()
     whole = text[: text.rfind(b"\n") + 1]
+    if any(len(line) > LONGEST_ROW for line in text.splitlines()):
+        raise ValueError(f"a row has more than {LONGEST_ROW >> 20} MiB")
     return [loads(line) for line in whole.splitlines() if line.strip()], offset + len(whole)
 
 

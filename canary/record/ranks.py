@@ -39,7 +39,7 @@ def rank_files(path: Path) -> dict[int, Path]:
     start = f"{path.stem}.rank"
     for file in path.parent.glob(f"{start}*{path.suffix}"):
         rank = file.name[len(start) : len(file.name) - len(path.suffix)]
-        if rank.isdigit():
+        if rank.isascii() and rank.isdecimal():
             found[int(rank)] = file
     return dict(sorted(found.items()))
 

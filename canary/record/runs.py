@@ -10,14 +10,17 @@ from pathlib import Path
 
 from canary.config.output import OUTPUT_DIR
 from canary.errors import InputError, RecordError
-from canary.record.folder import is_alive, load_record
-from canary.record.types import RunRecord
+from canary.record import jsonio
+from canary.record.folder import is_alive, keep_from_git, load_record, this_process
+from canary.record.types import Owner, RunRecord
 
 METRICS = "metrics.json"
 LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
-CAMPAIGN = re.compile(r"[a-z]+-\d{8}-\d{6}.*")
+CAMPAIGN = re.compile(r"(?:ab|demo|ladder|advise)-\d{8}-\d{6}.*")
 """Folders of `ab`, `demo` and `ladder`, which hold runs of several sides."""
+OWNER = "owner.json"
+"""In a campaign's folder: the process that fills it."""
 MOST_NAMED = 5
 """Runs that an error names."""
 
@@ -31,8 +34,11 @@ class StoredRun:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Return the folders of the runs in an output folder, oldest first."""
-    found = (path.parent for path in root.glob(f"*/{METRICS}"))
+    """Return the folders of the runs in an output folder and in its campaigns, oldest first."""
+    found = [path.parent for path in root.glob(f"*/{METRICS}")]
+    for campaign in root.glob("*"):
+        if CAMPAIGN.fullmatch(campaign.name) and not campaign.is_symlink():
+            found += [path.parent for path in _metrics_of(campaign)]
     return sorted(found, key=lambda path: path.name)
 
 
@@ -78,9 +84,22 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
     return matching[0] if matching else path
 
 
+def claim(campaign: Path) -> None:
+    """Make a campaign's folder, and name this process as its owner: between two runs nothing else
+    shows that it goes on.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    campaign.mkdir(parents=True, exist_ok=True)
+    keep_from_git(campaign)
+    jsonio.replace_file(campaign / OWNER, this_process().model_dump_json())
+
+
 def clean(root: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` runs and campaigns of an output folder, and return what was
-    removed. A run that is still going stays, and so does everything that is no run.
+    removed. A run that is still going stays, and so does everything that this version cannot read
+    as a run.
 
     Raises:
         InputError: there is no such folder.
@@ -101,8 +120,9 @@ def _is_ours(path: Path) -> bool:
     if path.is_symlink() or not path.is_dir():
         return False
     if RUN_ID.fullmatch(path.name):
-        return (path / METRICS).is_file()
-    return bool(CAMPAIGN.fullmatch(path.name)) and any(_metrics_of(path))
+        return _record(path) is not None
+    records = [_record(file.parent) for file in _metrics_of(path)]
+    return bool(CAMPAIGN.fullmatch(path.name) and records) and None not in records
 
 
 def _metrics_of(campaign: Path) -> Iterator[Path]:
@@ -117,6 +137,11 @@ def _started(path: Path) -> str:
 
 
 def _is_going(path: Path) -> bool:
+    try:
+        if is_alive(Owner.model_validate_json(jsonio.content_of(path / OWNER))):
+            return True
+    except (OSError, ValueError):
+        pass  # A run has none, and neither have campaigns of older versions.
     records = [_record(file.parent) for file in (*path.glob(METRICS), *_metrics_of(path))]
     return any(
         record is not None

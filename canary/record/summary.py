@@ -186,7 +186,7 @@ def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
     if not known:
         return {"typical_bytes": None, "peak_step": None}
     ordered = sorted(_numbers(known, key))
-    at_peak = next(row["step"] for row in known if row[key] == max(ordered))
+    at_peak = max(known, key=lambda row: float(row[key] or 0))["step"]
     return {"typical_bytes": int(percentile(ordered, 0.5)), "peak_step": at_peak}
 
 

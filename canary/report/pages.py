@@ -10,6 +10,7 @@ from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.compare.report import Side
 from canary.errors import InputError, MachineError, RecordError
+from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.report.document import load_comparison
@@ -79,13 +80,25 @@ def write_report(request: Request, path: Path, repository: Path) -> None:
         MachineError: as `write_comparison`.
     """
     (folder,) = request.current
-    if not request.baseline and (folder / COMPARISON).exists():
-        write_comparison(compared_in(folder, repository), path)
-    elif not request.baseline and (several := sorted(folder.glob(f"*/{COMPARISON}"))):
-        parts = [(file.parent.name, compared_in(file.parent, repository)) for file in several]
-        write_text(path, comparisons_text(parts))
+    left = [] if request.baseline else comparisons_in(folder, repository)
+    if left:
+        write_text(path, comparisons_text(left))
     else:
         write_comparison(compared_paths(request), path)
+
+
+def comparisons_in(
+    folder: Path, repository: Path, load: Load = load_record
+) -> list[tuple[str, Compared]]:
+    """Return the comparisons that a campaign left in its folder, by the names of their folders.
+
+    Raises:
+        RecordError: one cannot be read.
+    """
+    if (folder / COMPARISON).is_file():
+        return [("", compared_in(folder, repository, load))]
+    found = sorted(file.parent for file in folder.glob(f"*/{COMPARISON}"))
+    return [(place.name, compared_in(place, repository, load)) for place in found]
 
 
 def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:
@@ -113,7 +126,10 @@ def drawn_history(drawer: Path) -> str:
     return pictures(drawer)
 
 
-def compared_in(folder: Path, repository: Path) -> Compared:
+Load = Callable[[Path], RunRecord]
+
+
+def compared_in(folder: Path, repository: Path, load: Load = load_record) -> Compared:
     """Return the comparison that `ab`, `demo` or the action left in a folder. Its runs are those
     that are still there.
 
@@ -121,8 +137,8 @@ def compared_in(folder: Path, repository: Path) -> Compared:
         InputError, RecordError: there is no readable comparison.
     """
     found = load_comparison(folder)
-    current = dict(_runs_of(found.current, folder))
-    baseline = dict(_runs_of(found.baseline, folder))
+    current = dict(_runs_of(found.current, folder, load))
+    baseline = dict(_runs_of(found.baseline, folder, load))
     source = None
     if current and baseline:
         newest = (list(runs.values())[-1] for runs in (baseline, current))
@@ -136,7 +152,7 @@ def compared_in(folder: Path, repository: Path) -> Compared:
     )
 
 
-def _runs_of(side: Side, folder: Path) -> Iterator[tuple[Path, RunRecord]]:
+def _runs_of(side: Side, folder: Path, load: Load) -> Iterator[tuple[Path, RunRecord]]:
     """Yield the folder and record of each of a side's runs, in the folder or beside it."""
     for run_id in side.run_ids:
         if Path(run_id).name != run_id:
@@ -144,7 +160,7 @@ def _runs_of(side: Side, folder: Path) -> Iterator[tuple[Path, RunRecord]]:
         places = (*folder.glob("*"), folder, *folder.parent.glob("*"), folder.parent)
         for place in places:
             try:
-                record = load_record(place / run_id)
+                record = load(place / run_id)
             except (InputError, RecordError):
                 continue
             if record.run_id == run_id:
@@ -171,7 +187,7 @@ def leave_page(folder: Path, write: Callable[[Path], None]) -> str:
 def is_ours(path: Path) -> bool:
     """Return whether a file is a page that the canary made."""
     try:
-        with path.open("rb") as file:
+        with jsonio.open_regular(path) as file:
             return GENERATOR.encode() in file.read(1000)
     except OSError:
         return False

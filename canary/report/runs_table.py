@@ -18,7 +18,8 @@ def runs_text(runs: Sequence[StoredRun], folder: Path) -> str:
     """Return one line per run."""
     if not runs:
         return printable(f"{folder} holds no runs")
-    return "\n".join(map(printable, aligned([HEADINGS, *map(cells, runs)])))
+    rows = [(str(run.path.relative_to(folder)), *cells(run)[1:]) for run in runs]
+    return "\n".join(map(printable, aligned([HEADINGS, *rows])))
 
 
 def cells(run: StoredRun) -> tuple[str, ...]:

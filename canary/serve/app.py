@@ -69,6 +69,10 @@ class Shown:
         wanted = query.get("name"), query.get("canary")
         return await self._page(partial(self.site.history_text, *wanted))
 
+    async def campaign(self, request: Request) -> Response:
+        """The comparisons of a campaign."""
+        return await self._page(partial(self.site.campaign, request.path_params["name"]))
+
     async def ladder(self, request: Request) -> Response:
         """The levels of a ladder."""
         return await self._page(partial(self.site.ladder, request.path_params["name"]))
@@ -172,6 +176,7 @@ def application(site: Site, entrance: Entrance, is_ending: Callable[[], bool]) -
         Route("/run/{name:path}", shown.run),
         Route("/compare", shown.compare),
         Route("/history", shown.history),
+        Route("/campaign/{name}", shown.campaign),
         Route("/ladder/{name}", shown.ladder),
         Route("/events/runs", shown.runs_events),
         Route("/events/run/{name:path}", shown.run_events),

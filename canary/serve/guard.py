@@ -21,6 +21,7 @@ from canary.report.page import asset, source_of
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERY_ADDRESS = ("0.0.0.0", "::")
+HTTP = 80
 READING = ("GET", "HEAD")
 OURS = ("same-origin", "none")
 """`Sec-Fetch-Site` of our own pages, and of an address that the user typed."""
@@ -61,9 +62,10 @@ class Entrance:
         A server on every address has names that it does not know; its token protects it."""
         if self.token and self.host in EVERY_ADDRESS:
             return True
-        return host.lower() in {
-            f"{name}:{self.port}" for name in (*LOOPBACK, in_address(self.host))
-        }
+        names = (*LOOPBACK, in_address(self.host))
+        # Browsers leave out the port of http.
+        known = {*names} if self.port == HTTP else {f"{name}:{self.port}" for name in names}
+        return host.lower() in known
 
     def admits(self, given: str | None) -> bool:
         """Return whether this is the token."""

@@ -7,13 +7,11 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
+from urllib.parse import quote
 
 from canary.errors import InputError, RecordError
 from canary.ladder.levels import LEVELS
-from canary.ladder.results import Advice, Ladder
-from canary.record.folder import read_document
+from canary.ladder.results import RESULTS
 from canary.report.charts.sides import ShownRun
 from canary.serve.filling import filled
 from canary.serve.following import UNREADABLE, Following
@@ -25,7 +23,6 @@ NAME = re.compile(r"(ladder|advise)-\d{8}-\d{6}.*")
 """Folders of `canary ladder`, with and without `--advise`."""
 LAUNCH = re.compile(r"-[^/]*\.(round\d+|guard|trial)-(.+)-[0-9a-f]+$")
 """What a launch is for, and its level, in the name of its folder."""
-RESULTS = ("ladder.json", "advice.json")
 LEVELS_REGION = "levels"
 GOING = "▶ no result yet"
 IDLE_S = 120.0
@@ -43,24 +40,15 @@ def result_of(folder: Path) -> str | None:
     Raises:
         RecordError: its result cannot be read.
     """
-    from canary.ladder.page import advice_page, ladder_page
+    from canary.ladder.page import result_page
 
-    for file in (folder / name for name in RESULTS):
-        if stamp(file) is None:
-            continue
-        document = read_document(file, "ladder", "run canary ladder again")
-        try:
-            if file.name == "ladder.json":
-                return ladder_page(TypeAdapter(Ladder).validate_python(document))
-            return advice_page(TypeAdapter(Advice).validate_python(document))
-        except (ValidationError, *UNREADABLE) as error:
-            raise RecordError(f"{file} is not the result of a ladder", "run it again") from error
-    return None
+    there = (file for name in RESULTS if stamp(file := folder / name) is not None)
+    return next(map(result_page, there), None)
 
 
 def levels_text(lines: Sequence[RunLine]) -> dict[str, str]:
     """Return the table of a ladder's launches so far, the newest first."""
-    rows = tuple((*_launch(line.name), line, f"/run/{line.name}") for line in lines)
+    rows = tuple((*_launch(line.name), line, f"/run/{quote(line.name)}") for line in lines)
     idle = time.time() - max((line.started for line in lines), default=0.0) > IDLE_S
     quiet = idle and not any(line.status == "running" for line in lines)
     state = "■ no launch is going; it may have ended without a result" if quiet else GOING

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from canary.errors import InputError, RecordError
+from canary.record.folder import is_alive
 from canary.record.runs import METRICS, StoredRun
-from canary.record.types import RunRecord
+from canary.record.types import Owner, RunRecord
 from canary.report.runs_table import cells
 from canary.serve.reading import Stamp, goes_on, stamp, stored_record
 
@@ -85,8 +86,8 @@ class Listing:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = threading.Lock()
-        self._lines: dict[str, tuple[Stamp | None, RunLine, RunRecord | None]] = {}
-        """Each run's stamp and line, and its record while it goes on: its process may die."""
+        self._lines: dict[str, tuple[Stamp | None, RunLine, Owner | None]] = {}
+        """Each run's stamp and line, and its owner while it goes on: that process may die."""
 
     def places(self) -> dict[str, Place]:
         """Return the runs that are there now, by name."""
@@ -108,10 +109,9 @@ class Listing:
         if known is None or known[0] != now:
             known = (now, *_read(place))
             self._lines[place.name] = known
-        _, line, owned = known
-        if owned is not None and not goes_on(owned):
-            return _told(place, owned, "interrupted")
-        return line
+        _, line, owner = known
+        gone = owner is not None and not is_alive(owner)
+        return replace(line, status="interrupted") if gone else line
 
 
 def _found(folder: Path, above: str) -> Iterator[Place]:
@@ -130,13 +130,13 @@ def _found(folder: Path, above: str) -> Iterator[Place]:
             yield from _found(place.path, f"{place.name}/")
 
 
-def _read(place: Place) -> tuple[RunLine, RunRecord | None]:
-    """Return a run's line, and its record if the run goes on."""
+def _read(place: Place) -> tuple[RunLine, Owner | None]:
+    """Return a run's line, and its owner if the run goes on."""
     try:
         record = stored_record(place.path)
         going = goes_on(record)
         status = "interrupted" if record.status == "running" and not going else record.status
-        return _told(place, record, status), record if going else None
+        return _told(place, record, status), record.owner if going else None
     except (InputError, RecordError, ArithmeticError, LookupError, TypeError, ValueError):
         return RunLine(place.name, _title(place), place.campaign, "unreadable"), None
 

@@ -18,6 +18,7 @@ from canary.serve.following import UNREADABLE, Following
 ALERTS, CHARTS, NUMBERS, STATE = "alerts", "charts", "numbers", "state"
 MOST_ALERTS = 20
 """Alerts on the page of a running run, the newest ones."""
+MOST_PHASES = 20
 QUIET_S = 10
 """Seconds without a step after which the page says so."""
 Texts = dict[str, str]
@@ -48,12 +49,13 @@ def words(following: Following) -> Texts:
     """
     seen, pace = following.look()
     alerts = [alert_words(alert) for alert in seen.alerts]
+    parts = figures.phase_parts(pace)
     return {
         STATE: filled("live_state.html.jinja", state=_state(seen.record), problem=seen.problem),
         NUMBERS: filled(
             "live_numbers.html.jinja",
             numbers=tuple(_numbers(pace)),
-            phases=[Phase(name, 100 * share) for name, share in figures.phase_parts(pace)],
+            phases=tuple(Phase(name, 100 * share) for name, share in parts[:MOST_PHASES]),
         ),
         ALERTS: filled(
             "live_alerts.html.jinja",

@@ -10,14 +10,16 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from canary.baseline.history import VERSION, is_history
+from canary.baseline.history import VERSION, drawers, is_history
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_paths
 from canary.errors import InputError, RecordError
+from canary.ladder.results import RESULTS
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
+from canary.report.charts.sides import MOST_BYTES
 from canary.report.page import environment
-from canary.report.pages import comparison_text
+from canary.report.pages import COMPARISON, comparison_text, comparisons_in, comparisons_text
 from canary.serve import ladders, live
 from canary.serve.feeds import ENDED
 from canary.serve.filling import filled, regions_of
@@ -101,7 +103,9 @@ class Site:
         )
         groups = [_group("Runs", "", [line for line in lines if not line.campaign], now)]
         for name in campaigns:
-            address = f"/ladder/{quote(name)}" if ladders.is_ladder(name) else ""
+            kind = "ladder" if ladders.is_ladder(name) else "campaign"
+            there = kind == "ladder" or comparison_files(self.root / name)
+            address = f"/{kind}/{quote(name)}" if there else ""
             groups.append(
                 _group(name, address, [line for line in lines if line.campaign == name], now)
             )
@@ -163,10 +167,29 @@ class Site:
             what = f"no history {name!r}" if name else "no history here"
             raise NoSuchPage(what, "name one: canary serve FOLDER --history HISTORY")
         shown, folder = found[0]
+        for place in (*folder.glob(VERSION), *folder.glob(f"{VERSION}/*"), *drawers(folder)):
+            if place.is_symlink():
+                raise RecordError(f"{place} is a link")
         for file in folder.glob(f"{VERSION}/*/*/*.json"):
             if stamp(file) is None:
                 raise RecordError(f"{file} is not a regular file")
         return with_way_back(history_page(folder, shown, canary or None))
+
+    def campaign(self, name: str) -> str:
+        """Return the comparisons that a campaign left.
+
+        Raises:
+            NoSuchPage: there are none.
+            RecordError: one cannot be read.
+        """
+        if name not in {place.campaign for place in self.listing.places().values()}:
+            raise NoSuchPage(f"no campaign {name!r}", "it may have been removed")
+        files = comparison_files(self.root / name)
+        if not files:
+            raise NoSuchPage(f"{name} has no comparison yet", "its runs are in the list")
+        found = comparisons_in(self.root / name, self.repository, seen_record)
+        stamps = [stamp(file) for file in files]
+        return self._kept_text((name,), stamps, lambda: comparisons_text(found))
 
     def ladder(self, name: str) -> str:
         """Return the page of a ladder.
@@ -177,7 +200,7 @@ class Site:
         """
         self.of_ladder(name)
         folder = self.root / name
-        files = [stamp(folder / file) for file in ladders.RESULTS]
+        files = [stamp(folder / file) for file in RESULTS]
         if any(files):
             return self._kept_text((name,), files, lambda: ladders.result_of(folder) or "")
         return filled(
@@ -189,7 +212,7 @@ class Site:
 
     def levels(self, name: str) -> dict[str, str]:
         """Return the table of a ladder's launches so far."""
-        if any(stamp(self.root / name / file) for file in ladders.RESULTS):
+        if any(stamp(self.root / name / file) for file in RESULTS):
             return {ENDED: ""}
         lines = [line for line in self.listing.lines() if line.campaign == name]
         return ladders.levels_text(lines)
@@ -220,6 +243,13 @@ class Site:
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return kept[1]
+
+
+def comparison_files(folder: Path) -> list[Path]:
+    """Return a campaign's comparisons: regular files of a moderate size."""
+    places = (folder, *sorted(path for path in folder.glob("*") if not path.is_symlink()))
+    found = [(place / COMPARISON, stamp(place / COMPARISON)) for place in places]
+    return [file for file, seen in found if seen is not None and seen[1] <= MOST_BYTES]
 
 
 def with_way_back(text: str) -> str:

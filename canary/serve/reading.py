@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from canary.errors import InputError, RecordError
+from canary.record import jsonio
 from canary.record.folder import (
     NAME_A_RUN,
     RunFolder,
@@ -18,6 +19,8 @@ from canary.record.ranks import rank_files
 from canary.record.types import RunRecord
 from canary.report.charts.sides import MOST_BYTES, can_read
 
+LARGEST_RECORD = 8 << 20
+"""Bytes of a record; that of 10,000 steps has less than one MiB."""
 Stamp = tuple[int, int]
 """Time of the last change in ns, and bytes."""
 
@@ -42,9 +45,14 @@ def stored_record(folder: Path) -> RunRecord:
     found = stamp(file)
     if found is None:
         raise InputError(f"no record at {file}", NAME_A_RUN)
-    if found[1] > MOST_BYTES:
-        raise RecordError(f"{file} is larger than {MOST_BYTES >> 20} MiB")
-    return parse_record(read_document(file, "record", NAME_A_RUN), file)
+    if found[1] > LARGEST_RECORD:
+        raise RecordError(f"{file} is larger than {LARGEST_RECORD >> 20} MiB")
+    document = read_document(file, "record", NAME_A_RUN)
+    try:
+        jsonio.check_bounds(document)
+    except ValueError as error:
+        raise RecordError(f"{file} is not a record: it {error}") from error
+    return parse_record(document, file)
 
 
 def goes_on(record: RunRecord) -> bool:

@@ -83,7 +83,7 @@ def load_noise(path: Path) -> NoiseModel:
         InputError: the file is missing, unreadable, or of another schema.
     """
     try:
-        document: Any = jsonio.loads(path.read_bytes())
+        document: Any = jsonio.loads(jsonio.content_of(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
