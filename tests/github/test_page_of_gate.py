@@ -187,6 +187,20 @@ def test_the_process_that_draws_has_no_token(
 
 
 @pytest.mark.usefixtures("draws")
+def test_a_link_that_an_earlier_job_left_is_not_made(house: Gatehouse, pull: Pull) -> None:
+    """On a machine that stays, the file of another job may lie there."""
+    left: list[bytes] = []
+    judged(house, pull, Uploaded(), between=lambda s: left.append(s.link.read_bytes()))
+
+    def stale(settings: ReportSettings, world: World) -> int:
+        settings.link.write_bytes(left[0])
+        return linked_after(Uploaded(PAGE))(settings, world)  # type: ignore[no-any-return]
+
+    house.judge(pull, house.run(SLOW), by=stale, comment="false")
+    assert PAGE not in house.comments(pull)[0].body
+
+
+@pytest.mark.usefixtures("draws")
 def test_a_commit_that_moved_on_keeps_the_later_comment(house: Gatehouse, pull: Pull) -> None:
     def pushed(settings: ReportSettings) -> None:
         house.push_to(pull)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import os
 import re
 from dataclasses import replace
@@ -14,10 +15,11 @@ import pytest
 from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.compare.verdict import leading_failure
 from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
-from tests.unit.comparing import example, history, record, records
+from tests.unit.comparing import altered, example, history, record, records
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import Read, numbers, page_of, page_of_sides, rows
 
@@ -109,6 +111,49 @@ def test_the_loss_at_the_end_is_one_number(page: str) -> None:
     caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
     assert caption
     assert figure in caption[1]
+
+
+def answers_of(page: str) -> dict[str, str]:
+    """The answers at the top, by their questions."""
+    cards = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+    return {question: html.unescape(answer) for question, answer in cards}
+
+
+def noisy_and_undecided() -> tuple[list[RunRecord], list[RunRecord]]:
+    """Runs whose mean says no and whose median is undecided."""
+    walls = (0.10, 0.16, 0.09)
+    return records(walls, first=50), records((0.11, 0.15, 0.10))
+
+
+def test_a_run_whose_speed_is_undecided_is_not_called_as_fast() -> None:
+    current, baseline = noisy_and_undecided()
+    found = compare_to_baseline(current, baseline)
+    undecided = [c for c in found.checks if c.lane == "timing" and c.status == "inconclusive"]
+    assert undecided, "the example must be undecided"
+    answer = answers_of(page_of(current, baseline))["Is it slower?"]
+    assert answer.startswith("Not decided: ")
+    assert any(check.message in answer for check in undecided)
+
+
+def test_what_broke_is_what_the_first_line_says() -> None:
+    current = altered(record(50, 0.5), "exact", "first_loss", "loss", to=0.9)
+    found = compare_to_baseline([current], history(count=5))
+    view = view_of(found)
+    assert len(view.failed) > 1, "several checks must fail"
+    page = page_of([current], history(count=5))
+    lead = leading_failure(found.checks)
+    assert view.failed[0].name == lead.name
+    assert answers_of(page)["What broke?"].startswith(lead.message)
+    assert lead.message in view.first_line or lead.name in view.first_line
+
+
+def test_runs_that_cannot_be_compared_have_no_baseline_in_their_charts() -> None:
+    other = altered(record(1), "config", "training_type", to="dpo")
+    found = compare_to_baseline([record(9)], [other])
+    assert found.verdict == "error"
+    shown = page_of([record(9)], [other], steps=5)
+    assert "baseline" not in numbers(shown, "loss")["columns"][1:]
+    assert answers_of(shown) == {}
 
 
 def test_where_learning_leaves_the_baseline_is_said_and_marked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from canary.cli import main
 from canary.errors import InputError
 from canary.record.folder import RunFolder, this_process
-from canary.record.runs import clean, named_run, run_folders
+from canary.record.runs import claim, clean, named_run, run_folders, runs_in
+from canary.report.runs_table import runs_text
 from tests.unit.comparing import record
 
 NAMES = tuple(f"2026112{day}-080000-{name}" for day, name in enumerate(("dpo-aa11", "sft-bb22")))
@@ -99,6 +102,50 @@ def test_clean_keeps_the_newest_the_running_and_what_is_not_ours(output: Path) -
     left = {path.name for path in output.iterdir()}
     assert left == {NAMES[1], going.name, "notes", "20261101-080000-mine", elsewhere.name}
     assert (elsewhere / "metrics.json").is_file()
+
+
+def test_clean_keeps_what_is_no_run_of_ours_or_of_a_newer_version(output: Path) -> None:
+    notes = output / "20250101-120000-notes"
+    notes.mkdir()
+    (notes / "metrics.json").write_text('{"acc": 0.9}')
+    (notes / "thesis.txt").write_text("mine")
+    data = output / "data-20250101-000000-backup" / "x" / "y"
+    data.mkdir(parents=True)
+    (data / "metrics.json").write_text("{}")
+    newer = add(output, "20250101-130000-sft-aaaa")
+    document = json.loads((newer / "metrics.json").read_text())
+    (newer / "metrics.json").write_text(json.dumps(document | {"schema_version": 9}))
+    clean(output, 0)
+    assert (notes / "thesis.txt").is_file()
+    assert (data / "metrics.json").is_file()
+    assert newer.is_dir()
+
+
+def test_clean_keeps_a_campaign_between_two_of_its_runs(output: Path) -> None:
+    campaign = output / "ab-20250101-070000"
+    claim(campaign)
+    add(campaign / "base", "20250101-070001-dpo-dd44")
+    clean(output, 0)
+    assert campaign.is_dir()
+    owner = this_process().model_copy(update={"pid": 2**22 + 1})
+    (campaign / "owner.json").write_text(owner.model_dump_json())
+    clean(output, 0)
+    assert not campaign.exists(), "its process is gone"
+
+
+def test_runs_of_campaigns_have_names_too(output: Path) -> None:
+    run = add(output / "demo-20991120-070000" / "masked_eos", "20991120-070001-demo-dd44")
+    assert named_run("latest", output) == run
+    assert named_run("dd44", output) == run
+    assert str(run.relative_to(output)) in runs_text(runs_in(output), output)
+
+
+def test_a_pipe_in_place_of_a_record_is_an_unreadable_run(output: Path) -> None:
+    odd = output / "20250101-120000-odd"
+    odd.mkdir()
+    os.mkfifo(odd / "metrics.json")
+    (run,) = (run for run in runs_in(output) if run.path == odd)
+    assert run.record is None
 
 
 def test_clean_takes_a_ladder_as_one_campaign(output: Path) -> None:

@@ -11,9 +11,12 @@ import pytest
 
 from canary.baseline.history import save
 from canary.cli import main
+from canary.compare.stats import compare_to_baseline
 from canary.ladder.view import ladder_text
 from canary.record import jsonio
+from canary.record.folder import load_record
 from canary.record.step_row import RowAlert
+from canary.report.render import written
 from canary.serve.pages import with_way_back
 from tests.unit.comparing import record
 from tests.unit.hostile import PAYLOADS, planted
@@ -193,10 +196,60 @@ def test_an_unreadable_run_is_listed_beside_the_others(tmp_path: Path) -> None:
     client = asking(tmp_path)
     page = client.get("/").text
     assert page.count("? </span>") == 0
-    assert len(re.findall(r'<tr class="unreadable">', page)) == 4
+    assert len(re.findall(r'<tr class="unreadable">', page)) == 3
+    assert len(re.findall(r'<tr class="interrupted">', page)) == 1, "no process has this number"
     assert client.get(f"/run/{good.path.name}").status_code == 200
     assert client.get("/run/half").status_code == 400
-    assert client.get(f"/run/{dead.path.name}").status_code == 400
+    assert client.get(f"/run/{dead.path.name}").status_code == 200
+
+
+def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Path) -> None:
+    good = finished(tmp_path, 1)
+    wide = finished(tmp_path, 2)
+    document = jsonio.loads(wide.metrics.read_bytes())
+    document["config"] = {"zz": [[]] * 200_000}
+    wide.metrics.write_text(jsonio.dumps(document | {"status": "running"}))
+    large = finished(tmp_path, 3)
+    with large.metrics.open("ab") as file:
+        file.truncate(20 << 20)
+    ladder = tmp_path / "ladder-20260101-000000"
+    finished(ladder, 4)
+    entry = tmp_path / "hist" / "v1" / "sft" / "cpu" / "20260101-000000-x.json"
+    entry.parent.mkdir(parents=True)
+    for file in (ladder / "ladder.json", entry):
+        with file.open("wb") as sparse:
+            sparse.truncate(3 << 30)
+    client = asking(tmp_path)
+    page = client.get("/").text
+    assert len(re.findall(r'<tr class="unreadable">', page)) == 2
+    for address in (f"/run/{wide.path.name}", f"/ladder/{ladder.name}", "/history?name=hist"):
+        assert client.get(address).status_code == 400
+    assert client.get(f"/run/{good.path.name}").status_code == 200
+
+
+def test_a_linked_drawer_of_a_history_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside" / "cpu"
+    outside.mkdir(parents=True)
+    (outside / "20260101-000000-secret.json").write_text("{}")
+    root = tmp_path / "runs"
+    (root / "hist" / "v1").mkdir(parents=True)
+    (root / "hist" / "v1" / "sft").symlink_to(outside.parent)
+    text = asking(root).get("/history?name=hist").text
+    assert "is a link" in text
+    assert "secret" not in text
+
+
+def test_a_campaign_shows_its_own_comparison(tmp_path: Path) -> None:
+    campaign = tmp_path / "ab-20260101-000000"
+    base, head = finished(campaign / "base", 1), finished(campaign / "head", 2)
+    found = compare_to_baseline([load_record(head.path)], [load_record(base.path)])
+    written(found, campaign)
+    client = asking(tmp_path)
+    assert f'href="/campaign/{campaign.name}"' in client.get("/").text
+    page = client.get(f"/campaign/{campaign.name}")
+    assert page.status_code == 200
+    assert 'id="numbers-loss"' in page.text
+    assert client.get("/campaign/other").status_code == 404
 
 
 def test_a_dead_runs_record_is_shown_as_interrupted_and_not_written(tmp_path: Path) -> None:
