@@ -216,8 +216,8 @@ def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Pat
     finished(ladder, 4)
     entry = tmp_path / "hist" / "v1" / "sft" / "cpu" / "20260101-000000-x.json"
     entry.parent.mkdir(parents=True)
-    for file in (ladder / "ladder.json", entry):
-        with file.open("wb") as sparse:
+    for place in (ladder / "ladder.json", entry):
+        with place.open("wb") as sparse:
             sparse.truncate(3 << 30)
     client = asking(tmp_path)
     page = client.get("/").text
