@@ -92,7 +92,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
         folder / "masked_eos",
     )
     record = changed.run(probe=True)
-    say(f"one run      {speed_words(record)}" if record.perf.step_time.count else record.status)
+    say(f"one run       {speed_words(record)}" if record.perf.step_time.count else record.status)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)
 

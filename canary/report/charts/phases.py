@@ -44,6 +44,7 @@ def _both(growth: StepGrowth) -> Chart:
             (NOW, phase.current_s, growth.current_s, f" ▲ {_change(phase)}" * phase.stands_out),
         )
     ]
+    longest = max((bar["ms"] for bar in bars), default=1.0)
     order = [phase.phase for phase in sorted(shown, key=lambda phase: -phase.baseline_s)]
     y = alt.Y("phase:N", title=None, sort=order)
     offset = alt.YOffset("side:N", sort=[BEFORE, NOW])
@@ -51,7 +52,7 @@ def _both(growth: StepGrowth) -> Chart:
         alt.Chart()
         .mark_bar(strokeWidth=1)
         .encode(
-            x=alt.X("ms:Q", title="ms per step", scale=alt.Scale(padding=80)),
+            x=alt.X("ms:Q", title="ms per step", scale=alt.Scale(domain=[0, 1.4 * longest])),
             y=y,
             yOffset=offset,
             color=alt.Color("side:N", scale=SIDE_COLOURS),

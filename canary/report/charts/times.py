@@ -121,9 +121,9 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
     line = alt.Chart().mark_line(strokeWidth=1.5, color=CURRENT)
     layers = [Layer(points, line.encode(x=STEP, y=y))]
     if special:
-        kinds = alt.Scale(domain=list(KINDS), range=[FAINT, FAINT, OTHERS[1], OTHERS[0], OTHERS[2]])
-        marked = ["diamond", "cross", "square", "triangle-up", "circle"]
-        shapes = alt.Scale(domain=list(KINDS), range=marked)
+        there = [kind for kind in KINDS if any(point["kind"] == kind for point in special)]
+        kinds = alt.Scale(domain=there, range=[KINDS[kind][0] for kind in there])
+        shapes = alt.Scale(domain=there, range=[KINDS[kind][1] for kind in there])
         marks = alt.Chart().mark_point(filled=True, size=55, opacity=1, color=INK)
         colour = alt.Color("kind:N", scale=kinds)
         shape = alt.Shape("kind:N", scale=shapes)
@@ -139,7 +139,14 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
 
 
 PLAIN = "plain"
-KINDS = ("warm-up", "profiled", "checkpoint", "evaluation", "waits for data")
+KINDS = {
+    "warm-up": (FAINT, "diamond"),
+    "profiled": (FAINT, "cross"),
+    "checkpoint": (OTHERS[1], "square"),
+    "evaluation": (OTHERS[0], "triangle-up"),
+    "waits for data": (OTHERS[2], "circle"),
+}
+"""Steps that are told apart, each with its colour and shape."""
 
 
 def _warmup(run: ShownRun) -> int:
