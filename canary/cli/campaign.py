@@ -160,8 +160,8 @@ def calibrate(
     written_to = keep(made, output, save_to, records[-1])
     typer.echo(calibration_text(made))
     typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
-    # A history holds only its own files.
-    beside = Path(runs_dir or OUTPUT_DIR) if save_to and not output else written_to.parent
+    # Not beside a noise model in a history, which holds only its own files.
+    beside = output.parent if output else Path(runs_dir or loaded.config.output_dir)
     sayer(quiet)(leave_page(beside, partial(write_calibration, made)))
     if place is not None:
         typer.echo(push_noise(*place, made.model, records[-1]))

@@ -5,18 +5,17 @@ Whatever fails here costs the page alone, never the answer.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from canary.baseline.branch import push
 from canary.baseline.comparability import own_slug
-from canary.baseline.history import PICTURES, drawer
 from canary.errors import EXIT_OK, CanaryError, InputError, MachineError
 from canary.gate.context import World
 from canary.gate.failsafe import Target, known_repository
@@ -26,7 +25,8 @@ from canary.github.comment import Section
 from canary.github.confined import Limits, confined, one_line
 from canary.github.status import WORST_FIRST
 from canary.github.sticky import comment_author, write_comment
-from canary.report.pages import can_draw, comparisons_text, drawn_history
+from canary.github.workflow import Job
+from canary.report.pages import can_draw, comparisons_text
 from canary.report.render import write_text
 
 LIMITS = Limits(cpu_s=120, wall_s=300.0)
@@ -48,47 +48,25 @@ def leave_page(target: Target) -> None:
     judged = sorted(target.judged, key=lambda one: WORST_FIRST.index(one.answer.comparison.verdict))
     several = [(one.answer.canary, one.compared) for one in judged]
     path = settings.report / f"{own_slug(settings.artifact)}-report.html"
-    try:
+    with harmless(job, _not_drawn):
         write_text(path, confined(comparisons_text, several, limits=LIMITS, failed=_not_drawn))
         _keep_for_link(target)
         job.set_outputs({"report-file": str(path)})
-    except CanaryError as problem:
-        job.say("notice", str(problem))
-    except Exception as problem:  # noqa: BLE001 - the answer is out; this must not fail the job
-        job.say("notice", str(_not_drawn(f"an unexpected {type(problem).__name__}")))
 
 
 def _not_drawn(why: str) -> MachineError:
     return MachineError(f"no report with charts: {one_line(why)}")
 
 
-def leave_pictures(target: Target) -> None:
-    """Draw the stored runs of the judged canaries anew on the baseline branch, if the comment shows
-    them."""
-    settings, world = target.settings, target.world
-    if not (settings.chart and target.intent.writes_baseline and target.judged and can_draw()):
-        return
-    newest = [one.records[-1] for one in target.judged if one.records]
-
-    def draw(root: Path) -> None:
-        for folder in {drawer(root, record) for record in newest}:
-            if not folder.is_dir():
-                continue
-            made = confined(drawn_history, folder, limits=LIMITS, failed=_no_picture)
-            for name, svg in zip(PICTURES, json.loads(made or "[]"), strict=False):
-                write_text(folder / name, svg)
-
+@contextlib.contextmanager
+def harmless(job: Job, failed: Callable[[str], CanaryError]) -> Iterator[None]:
+    """Make a notice of what fails in the block. The answer is out, so the job must not fail."""
     try:
-        pushed = push(world.remote, draw, message="the pictures of stored runs", keep=None)
-        world.job.line(f"pictures of {settings.baseline_branch} drawn, now at {pushed.sha[:9]}")
+        yield
     except CanaryError as problem:
-        world.job.say("notice", str(problem))
-    except Exception as problem:  # noqa: BLE001 - the answer is out; this must not fail the job
-        world.job.say("notice", str(_no_picture(f"an unexpected {type(problem).__name__}")))
-
-
-def _no_picture(why: str) -> MachineError:
-    return MachineError(f"no picture of the stored runs: {one_line(why)}")
+        job.say("notice", str(problem))
+    except Exception as problem:  # noqa: BLE001 - what nobody foresaw must not fail it either
+        job.say("notice", str(failed(f"an unexpected {type(problem).__name__}")))
 
 
 class Waiting(BaseModel):

@@ -38,7 +38,8 @@ from canary.gate.gathering import (
 )
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Grounds, Judged, error, judge
-from canary.gate.page import leave_page, leave_pictures, place_of_link
+from canary.gate.page import leave_page, place_of_link
+from canary.gate.pictures import leave_pictures
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of

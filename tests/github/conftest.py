@@ -11,7 +11,8 @@ __all__ = ["description", "github", "webhooks"]
 def _without_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes seconds; only the tests that look at the page have it."""
     if "draws" not in request.fixturenames:
-        monkeypatch.setattr("canary.gate.page.can_draw", lambda: False)
+        for module in ("page", "pictures"):
+            monkeypatch.setattr(f"canary.gate.{module}.can_draw", lambda: False)
 
 
 @pytest.fixture

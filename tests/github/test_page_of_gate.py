@@ -27,6 +27,7 @@ from tests.github.gatehouse import (
 )
 from tests.github.server import GitHub
 from tests.github.state import Pull
+from tests.unit.comparing import altered
 
 PAGE = "https://github.example/org/repo/actions/runs/9/artifacts/4711"
 ARCHIVE = "https://github.example/org/repo/actions/runs/9/artifacts/4712"
@@ -86,6 +87,17 @@ def test_the_report_half_leaves_one_page_and_links_it_once_it_is_uploaded(
     assert f"Report: [with charts]({PAGE})" in said.summary
     (section,) = parse(comment.body)
     assert section.verdict == "regression"
+
+
+@pytest.mark.usefixtures("draws")
+def test_the_page_shows_the_changed_line_that_the_cause_names(house: Gatehouse, pull: Pull) -> None:
+    pull.patches["canary.yaml"] = "@@ -3 +3 @@\n-learning_rate: 0.0005\n+learning_rate: 0.001"
+    run = altered(house.run(), "config", "learning_rate", to=0.001)
+    run = altered(run, "exact", "first_update", "delta_norm", to=0.9)
+    said = house.judge(pull, run)
+    text = page(said).read_text()
+    assert '<figure class="hunk"><figcaption>canary.yaml, line 3</figcaption>' in text
+    assert '<span class="added">+learning_rate: 0.001</span>' in text
 
 
 @pytest.mark.usefixtures("draws")
@@ -284,7 +296,7 @@ def test_a_picture_that_cannot_be_drawn_costs_nothing(
     def broken(*_: object, **__: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr("canary.gate.page.confined", broken)
+    monkeypatch.setattr("canary.gate.pictures.confined", broken)
     said = house.push_main(house.run(), chart="true")
     assert said.code == 0
     assert "no picture of the stored runs: an unexpected RuntimeError" in said.log
