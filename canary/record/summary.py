@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from canary.record.alerts import with_alerts
+from canary.record.curves import curves_of, gated_metrics
 from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
@@ -265,6 +266,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "phases": phase_means(steady),
             "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
+            "curves": curves_of(first, gated_metrics(record.config)),
             "tokens": _token_totals(first),
             "first_step": first[0]["step"] if first else record.first_step,
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
+from pydantic import AfterValidator, Field, SerializeAsAny
 
+from canary.record.curves import Curve, Source
 from canary.record.exact import Calls, Exact, Part
-from canary.record.jsonio import number
 from canary.record.phases import PHASES as PHASES
+from canary.record.section import Number, Section
 from canary.record.step_row import RowAlert
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -21,9 +22,6 @@ SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupted"]
 Failure = Literal["not found", "timed out"]
 """A file or module is missing; a rank waited in vain for another."""
-
-Number = Annotated[float, BeforeValidator(number)]
-"""A float; non-finite values are strings in JSON."""
 
 MOST_ALERTS = 200
 """Alerts in a record; `alerts.jsonl` has them all."""
@@ -80,12 +78,6 @@ def _of_bounded_texts(alerts: list[RowAlert]) -> list[RowAlert]:
 Config = Annotated[dict[str, Any], AfterValidator(_of_mappings)]
 """The run's resolved config."""
 Alerts = Annotated[list[RowAlert], Field(max_length=MOST_ALERTS), AfterValidator(_of_bounded_texts)]
-
-
-class Section(BaseModel):
-    """A part of the record; it refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Distribution(Section):
@@ -359,6 +351,11 @@ class RunRecord(Section):
     host: Host = Field(default_factory=Host)
     rl: dict[str, Distribution] = Field(default_factory=dict)
     """Rewards, margins, KL, entropy, lengths ... over the measured steps, by metric."""
+    curves: dict[str, Curve] = Field(default_factory=dict)
+    """Of the first measured launch: the metrics that `metrics:` gates, and in an imported run also
+    those that the preset names."""
+    source: Source | None = None
+    """Null if the canary itself recorded the run."""
     tokens: dict[str, int] = Field(default_factory=dict)
     """Totals over the measured steps of the first launch: input, label, completion."""
     first_step: int = 1

@@ -1,0 +1,77 @@
+"""Curves: a metric over the steps of one launch, and where an imported run comes from. Pure.
+
+A metric is named as the trainer logs it, or by one of `ROW_METRICS`. In an imported run, a metric
+that the preset knows has the canary's name, and `Source.names` has the name in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from canary.record.jsonio import number
+from canary.record.section import Number, Section
+from canary.record.step_row import Row
+
+ROW_METRICS: dict[str, Callable[[Row], Any]] = {
+    "loss": lambda row: row.get("loss"),
+    "grad_norm": lambda row: row.get("grad_norm"),
+    "learning_rate": lambda row: row.get("learning_rate"),
+    "step_time_s": lambda row: row.get("wall_s"),
+    "max_memory_bytes": lambda row: row.get("peak_bytes"),
+}
+"""Metrics that stand in a field of a row: name -> the value in a row."""
+MOST_VALUES = 100_000
+"""Values of all curves of a record."""
+
+
+class Curve(Section):
+    """One metric: at `steps[i]` it is `values[i]`. A step without a value is left out."""
+
+    steps: list[int] = Field(default_factory=list)
+    values: list[Number] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_value_per_step(self) -> Curve:
+        if len(self.steps) != len(self.values):
+            raise ValueError("a curve has another number of steps than of values")
+        if any(later <= step for step, later in zip(self.steps, self.steps[1:], strict=False)):
+            raise ValueError("the steps of a curve do not rise")
+        return self
+
+
+class Source(Section):
+    """Where an imported run was recorded."""
+
+    format: str
+    preset: str | None = None
+    files: list[str] = Field(default_factory=list)
+    """The files that were read, relative to what the user named."""
+    names: dict[str, str] = Field(default_factory=dict)
+    """The canary's name for a metric -> its name in the source."""
+
+
+def curve_of(rows: Iterable[Row], name: str) -> Curve:
+    """Return one launch's curve of a metric; empty if no row has it."""
+    found = [(row["step"], _value(row, name)) for row in rows]
+    known = [(step, float(number(value))) for step, value in found if value is not None]
+    return Curve(steps=[step for step, _ in known], values=[value for _, value in known])
+
+
+def _value(row: Row, name: str) -> Any:
+    read = ROW_METRICS.get(name)
+    return row.get("rl", {}).get(name) if read is None else read(row)
+
+
+def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:
+    """Return the curves of the named metrics that the rows have."""
+    found = {name: curve_of(rows, name) for name in dict.fromkeys(names)}
+    return {name: curve for name, curve in found.items() if curve.steps}
+
+
+def gated_metrics(config: Mapping[str, Any]) -> list[str]:
+    """Return the metrics that a run's config gates (`metrics:`)."""
+    gates = config.get("metrics") or ()
+    return [gate["name"] for gate in gates if isinstance(gate, Mapping) and "name" in gate]
