@@ -1,0 +1,66 @@
+"""Show the answers of `canary golden` as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from canary.golden.check import Checked, Far, MetricCheck
+from canary.record import jsonio
+from canary.report.escape import on_lines
+from canary.report.lines import terminal_width, wrapped
+from canary.report.render import environment, tidy
+
+
+def check_text(found: Checked, form: str) -> str:
+    """Return the answer of a check in one of the formats, ending with a line break."""
+    if form == "json":
+        return jsonio.dumps(_document(found), indent=1) + "\n"
+    found = on_lines(found)
+    kind = "md" if form == "markdown" else "txt"
+    text = environment().get_template(f"golden_check.{kind}.jinja").render(found=found)
+    return wrapped(tidy(text), terminal_width(sys.stdout) if kind == "txt" else None)
+
+
+def _document(found: Checked) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "verdict": "equal" if found.equal else "differs",
+        "first_line": found.first_line,
+        "file": found.file,
+        "format": found.schema,
+        "run": found.run_id,
+        "metrics": [_metric(one) for one in found.metrics],
+        "not_checked": list(found.not_checked),
+        "notes": list(found.notes),
+    }
+
+
+def _metric(one: MetricCheck) -> dict[str, Any]:
+    return {
+        "name": one.tag,
+        "metric": one.name,
+        "status": "equal" if one.equal else "differs",
+        "tolerance": str(one.tolerance),
+        "steps": one.steps,
+        "differing_steps": one.differing,
+        "first": _far(one.first),
+        "largest": _far(one.largest),
+        "missing_steps": list(one.missing),
+        "extra_steps": list(one.extra),
+        "mean_difference": one.drift,
+        "launch": one.launch,
+        "message": one.sentence(),
+    }
+
+
+def _far(far: Far | None) -> dict[str, Any] | None:
+    if far is None:
+        return None
+    return {
+        "step": far.step,
+        "golden": far.golden,
+        "run": far.value,
+        "difference": far.value - far.golden,
+        "distance": far.distance,
+    }
