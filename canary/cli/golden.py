@@ -81,3 +81,69 @@ def golden_check(
     )
     printed(check_text(found, form), found.first_line, output)
     raise typer.Exit(found.exit_code)
+
+
+@golden_app.command("refresh")
+def golden_refresh(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN... FILE",
+            help="Repeats of one training, and the golden file.",
+            parser=run_path,
+        ),
+    ],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why the values may change.")
+    ],
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="REASON", help="Accept a metric that got worse."),
+    ] = None,
+    tolerances: Tolerances = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME=PERCENT",
+            help="How much worse a metric may get, such as loss=2%; may be repeated.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline",
+            metavar="RUN",
+            help="The run behind the present values, to say what changed since.",
+            parser=run_path,
+        ),
+    ] = None,
+    form: Form = "text",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write golden values anew from repeats that agree, and say what moved and why."""
+    from canary.errors import UsageError
+    from canary.golden.refresh import Ask, refresh
+    from canary.golden.tolerance import tolerances_of
+    from canary.golden.view import refresh_text
+    from canary.report.render import check_format, printed
+
+    check_format(form)
+    if len(runs) < 2:
+        raise UsageError("no run named", "canary golden refresh RUN... FILE --reason TEXT")
+    ask = Ask(
+        tuple(runs[:-1]),
+        runs[-1],
+        reason,
+        accept,
+        tolerances_of(tolerances or []),
+        tolerances_of(limits or [], "--limit"),
+        baseline,
+        Path.cwd(),
+    )
+    found = refresh(ask)
+    # A file is for a pull request; standard output is for a terminal.
+    form = "markdown" if output is not None and form == "text" else form
+    printed(refresh_text(found, form), found.first_line, output)
+    raise typer.Exit(found.exit_code)

@@ -77,6 +77,21 @@ class MetricCheck:
         launch = f"launch {self.launch}: " if self.launch else ""
         return launch + "; ".join(parts or ["the run has no value of it"])
 
+    def movement(self) -> str:
+        """Return what a refresh moves in one sentence, without the metric's name."""
+        first, largest, parts = self.first, self.largest, []
+        if first is not None and largest is not None:
+            pair = f"{first.golden!r} -> {first.value!r}, {self.apart(first)}"
+            where = "the median" if first.step is None else f"first at step {first.step}"
+            parts.append(f"{self.differing} of {_steps(self.steps)} moved, {where}: {pair}")
+            if largest.step != first.step:
+                parts.append(f"largest at step {largest.step}: {self.apart(largest)}")
+        if self.missing:
+            parts.append(f"{named_steps(self.missing)} removed")
+        if self.extra:
+            parts.append(f"{named_steps(self.extra)} added")
+        return "; ".join(parts)
+
     def _values(self) -> list[str]:
         if self.first is None or self.largest is None:
             return []

@@ -147,7 +147,7 @@ def _size(text: str) -> float | None:
     return size if math.isfinite(size) and size >= 0 else None
 
 
-def tolerances_of(texts: Sequence[str]) -> dict[str, Tolerance]:
+def tolerances_of(texts: Sequence[str], option: str = "--tolerance") -> dict[str, Tolerance]:
     """Read `NAME=TOLERANCE` options.
 
     Raises:
@@ -157,7 +157,7 @@ def tolerances_of(texts: Sequence[str]) -> dict[str, Tolerance]:
     for text in texts:
         name, equals, size = _named(text)
         if not equals or not name:
-            raise UsageError(f"--tolerance {text!r} names no metric", "write --tolerance loss=3ulp")
+            raise UsageError(f"{option} {text!r} names no metric", f"write {option} loss=5%")
         found[name] = parse_tolerance(size)
     return found
 

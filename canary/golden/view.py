@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from canary.golden.check import Checked, Far, MetricCheck
+from canary.golden.refresh import MetricRefresh, Refreshed
 from canary.record import jsonio
 from canary.report.escape import on_lines
 from canary.report.lines import terminal_width, wrapped
@@ -63,4 +64,51 @@ def _far(far: Far | None) -> dict[str, Any] | None:
         "run": far.value,
         "difference": far.value - far.golden,
         "distance": far.distance,
+    }
+
+
+def refresh_text(found: Refreshed, form: str) -> str:
+    """Return the answer of a refresh in one of the formats, ending with a line break."""
+    if form == "json":
+        return jsonio.dumps(_refresh_document(found), indent=1) + "\n"
+    kind = "md" if form == "markdown" else "txt"
+    template = environment().get_template(f"golden_refresh.{kind}.jinja")
+    text = template.render(found=on_lines(found), worse=_worse)
+    return wrapped(tidy(text), terminal_width(sys.stdout) if kind == "txt" else None)
+
+
+def _worse(one: MetricRefresh) -> str:
+    if one.agreed.problem:
+        return "not judged"
+    if not one.judged:
+        return "no direction known"
+    return one.beyond.sentence() if one.beyond else "within its limit"
+
+
+def _refresh_document(found: Refreshed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "verdict": "refused" if found.refused else ("refreshed" if found.moved else "unchanged"),
+        "first_line": found.first_line,
+        "file": found.file,
+        "format": found.schema,
+        "reason": found.reason,
+        "accepted": found.accepted,
+        "runs": list(found.runs),
+        "metrics": [
+            {
+                **_metric(one.moved),
+                "status": "refused"
+                if one.agreed.problem
+                else ("equal" if one.moved.equal else "moved"),
+                "tolerance": str(one.golden.tolerance),
+                "repeats": one.agreed.count,
+                "needed_repeats": one.agreed.needed,
+                "worse": one.beyond.sentence() if one.beyond else None,
+                "message": one.words(),
+            }
+            for one in found.metrics
+        ],
+        "cause": found.cause.sentences(),
+        "refused": list(found.refused),
     }
