@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from canary.cli.options import Form, Output, Verbose, run_path
+from canary.cli.options import Form, NoProgress, Output, Verbose, run_path
+from canary.cli.terminal import stoppable
 
 golden_app = typer.Typer(
     help="Golden files: write the values of a run, check later runs against them, refresh them.",
@@ -63,22 +65,33 @@ def golden_check(
     file: GoldenFile,
     metrics: Metrics = None,
     tolerances: Tolerances = None,
+    replay_: Annotated[
+        bool,
+        typer.Option(
+            "--replay",
+            help="If a value differs, train its step again, twice on the same state.",
+        ),
+    ] = False,
     form: Form = "text",
     output: Output = None,
+    quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
     """Say whether a run gives the values of a golden file; exit with 1 if not."""
-    from canary.golden.check import check
-    from canary.golden.measured import measured_run
-    from canary.golden.schemas import read_golden
+    from canary.golden.checking import checked_files
     from canary.golden.tolerance import tolerances_of
     from canary.golden.view import check_text
     from canary.report.render import check_format, printed
 
     check_format(form)
-    found = check(
-        measured_run(run), read_golden(file), file, metrics or [], tolerances_of(tolerances or [])
-    )
+    listener = None
+    if replay_:
+        from canary.runner.display.progress import listener_for
+
+        stoppable()
+        listener = listener_for(sys.stderr, quiet)
+    sizes = tolerances_of(tolerances or [])
+    found = checked_files(run, file, metrics or [], sizes, Path.cwd(), listener)
     printed(check_text(found, form), found.first_line, output)
     raise typer.Exit(found.exit_code)
 

@@ -85,6 +85,8 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
             unknown="the golden file does not say of which run its values are: name that run "
             "with --baseline to see the cause",
         )
+    if before.run_id == after.run_id:
+        return Cause(sha, sha, unknown="the golden values are of this run")
     source = source_between(repository, before, after)
     found = compare_to_baseline(
         [without_times(after)], [without_times(before)], Thresholds(), source=source

@@ -6,12 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from canary.errors import EXIT_OK, EXIT_REGRESSION, UsageError, nearest
 from canary.golden.measured import MeasuredRun
 from canary.golden.model import Golden, GoldenMetric, Series
 from canary.golden.schemas import SCHEMAS
 from canary.golden.tolerance import Tolerance, place
+
+if TYPE_CHECKING:
+    from canary.golden.replay import Replayed
 
 MOST_STEPS_NAMED = 5
 OF_MEGATRON = (
@@ -154,6 +158,18 @@ class Checked:
     metrics: tuple[MetricCheck, ...]
     notes: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
+    cause: tuple[str, ...] = ()
+    """What changed since the golden values, and the likely cause; empty if equal or unknown."""
+    replayed: Replayed | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one or two words."""
+        if self.equal:
+            return "equal"
+        if self.replayed is not None and self.replayed.clears_code:
+            return self.replayed.verdict
+        return "differs"
 
     @property
     def equal(self) -> bool:
@@ -172,6 +188,10 @@ class Checked:
         metrics = f"{count} metric{'' if count == 1 else 's'}"
         if self.equal:
             return f"Golden: {self.run_id} gives the {metrics} of {self.file} again."
+        if self.replayed is not None and self.replayed.clears_code:
+            return (
+                f"Golden: the difference from {self.file} blames no code: {self.replayed.sentence}."
+            )
         apart = [one.tag for one in self.metrics if not one.equal]
         verb = "differs" if len(apart) == 1 else "differ"
         return f"Golden: {', '.join(apart)} {verb} from {self.file} in {self.run_id}."

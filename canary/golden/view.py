@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.golden.check import Checked, Far, MetricCheck
 from canary.golden.refresh import MetricRefresh, Refreshed
+from canary.golden.replay import Replayed
 from canary.record import jsonio
 from canary.report.escape import on_lines
 from canary.report.lines import terminal_width, wrapped
@@ -26,13 +27,28 @@ def check_text(found: Checked, form: str) -> str:
 def _document(found: Checked) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "verdict": "equal" if found.equal else "differs",
+        "verdict": found.verdict,
         "first_line": found.first_line,
         "file": found.file,
         "format": found.schema,
         "run": found.run_id,
         "metrics": [_metric(one) for one in found.metrics],
         "not_checked": list(found.not_checked),
+        "cause": list(found.cause),
+        "replay": _replay(found.replayed),
+        "notes": list(found.notes),
+    }
+
+
+def _replay(found: Replayed | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "verdict": found.verdict,
+        "step": found.step,
+        "steps_twice": list(found.steps_twice),
+        "gives": found.gives or None,
+        "message": found.sentence,
         "notes": list(found.notes),
     }
 

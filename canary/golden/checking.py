@@ -1,0 +1,50 @@
+"""`canary golden check`: read both sides, compare, and look for the cause of a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canary.golden.cause import cause_of
+from canary.golden.check import Checked, check
+from canary.golden.measured import measured_run
+from canary.golden.schemas import read_golden
+from canary.golden.tolerance import Tolerance
+
+if TYPE_CHECKING:
+    from canary.protocol.job import Listener
+
+
+def checked_files(
+    run_path: Path,
+    file: Path,
+    wanted: Sequence[str],
+    tolerances: Mapping[str, Tolerance],
+    repository: Path,
+    listener: Listener | None = None,
+) -> Checked:
+    """Check a run against a golden file.
+
+    If both differ and there is a listener, the first differing step is replayed, and `listener`
+    gets the events of that training. A cause is named only if the replay does not clear the code.
+
+    Raises:
+        InputError: run or file is missing or cannot be compared, or the step cannot be replayed.
+        RecordError: run or file cannot be read.
+        RunFailed: the replay did not complete.
+    """
+    run, golden = measured_run(run_path), read_golden(file)
+    found = check(run, golden, file, wanted, tolerances)
+    if found.equal:
+        return found
+    if listener is not None:
+        from canary.golden.replay import replay
+
+        found = replace(found, replayed=replay(run, found, golden, listener))
+        if found.replayed is not None and found.replayed.clears_code:
+            return found
+    if golden.record is None:
+        return found
+    return replace(found, cause=tuple(cause_of(golden.record, run.record, repository).sentences()))
