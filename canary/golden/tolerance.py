@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -98,6 +99,10 @@ def place(value: float, dtype: str = DEFAULT_DTYPE) -> float:
     """
     fraction, least = DTYPES[dtype]
     size = abs(value)
+    if dtype == "float64":
+        # An int: a float has no room for such positions.
+        bits = int(struct.unpack("<q", struct.pack("<d", size))[0])
+        return -bits if value < 0 else bits
     if size == 0.0:
         return 0.0
     exponent = max(math.frexp(size)[1] - 1, least)
