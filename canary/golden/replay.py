@@ -9,15 +9,14 @@ kernel or seed that is not deterministic. Then a difference from the golden file
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from canary.config.load import LoadedConfig, load_config
-from canary.config.redaction import HIDDEN
-from canary.errors import ConfigError, InputError, RunFailed
-from canary.golden.check import Checked
+from canary.errors import InputError, RunFailed
+from canary.golden.check import Checked, named_steps
 from canary.golden.measured import MeasuredRun
 from canary.golden.model import Golden, Series
 from canary.protocol.job import Kind, Listener, Result, Twice
@@ -112,8 +111,8 @@ def config_of(run: MeasuredRun) -> LoadedConfig:
     """Return the run's config for a replay.
 
     Raises:
-        InputError: it is not at hand, or has hidden secrets.
-        ConfigError: it cannot be used.
+        InputError: it is not at hand.
+        ConfigError: it cannot be used; a record hides secrets of its command.
     """
     file = run.folder / "config.yaml"
     if run.record.source is not None:
@@ -125,13 +124,7 @@ def config_of(run: MeasuredRun) -> LoadedConfig:
         raise InputError(
             f"run {run.run_id} has no config.yaml in {run.folder}", "name the run's own folder"
         )
-    settings = ["repeats=0", "profiler.enabled=false"]
-    loaded = load_config(file, [*settings, "probe_steps=1"])
-    if any(HIDDEN in word for word in loaded.config.command or ()):
-        raise ConfigError(
-            f"the command in {file} has a hidden secret", "run it again without the secret in it"
-        )
-    return loaded
+    return load_config(file, ["repeats=0", "profiler.enabled=false", "probe_steps=1"])
 
 
 def _launches(
@@ -167,11 +160,11 @@ def _unequal(launches: Sequence[Launched]) -> Twice | None:
 
 
 def parted_at(
-    launches: Sequence[Launched], names: object, last: int
+    launches: Sequence[Launched], names: Iterable[str], last: int
 ) -> tuple[int, str, float | None, float | None] | None:
     """Return the first step at which two launches differ, with the metric and both values."""
     found = []
-    for name in names:  # type: ignore[attr-defined]
+    for name in names:
         series = [one.series(name).at() for one in launches]
         for other in series[1:]:
             for step in sorted({*series[0], *other}):
@@ -213,9 +206,13 @@ def judged(
 
 
 def _how(twice: Sequence[int], step: int) -> str:
-    own = f"step {' and '.join(map(str, twice))} repeat{'s' if len(twice) == 1 else ''} bit for bit"
+    own = f"{_repeating(twice)} bit for bit"
     both = f"two launches are equal to step {step}"
     return f"{own}, {both}" if twice else both
+
+
+def _repeating(steps: Sequence[int]) -> str:
+    return f"{named_steps(steps)} repeat{'s' if len(steps) == 1 else ''}"
 
 
 def _not_deterministic(bad: Twice) -> str:
@@ -234,7 +231,7 @@ def _not_seeded(parted: tuple[int, str, float | None, float | None], twice: Sequ
         f"two launches of the same config differ from step {step} on ({name} {was!r} and {now!r})"
     )
     if twice:
-        words += f", although step {' and '.join(map(str, twice))} repeat on the same state"
+        words += f", although {_repeating(twice)} on the same state"
     return f"{words}: a seed is missing, or this machine or kernel is not deterministic"
 
 

@@ -52,9 +52,7 @@ def test_another_loss_differs_in_every_schema(tmp_path: Path, form: str) -> None
 
 @pytest.mark.parametrize("form", SCHEMAS)
 @pytest.mark.parametrize("value", ["inf", "nan"])
-def test_a_value_that_is_not_finite_is_never_written(
-    tmp_path: Path, form: str, value: str
-) -> None:
+def test_a_value_that_is_not_finite_is_never_written(tmp_path: Path, form: str, value: str) -> None:
     values = {"loss": (*LOSSES[:3], value, 0.5), "grad_norm": NORMS}
     with pytest.raises(InputError, match=f"loss is {value} at step 4 of run golden-run"):
         written(tmp_path, form, values=values)
@@ -195,9 +193,7 @@ def test_trl_has_limits_of_its_own(
 
 def test_an_imported_run_has_the_names_of_its_source(tmp_path: Path) -> None:
     names = {"loss": "actor/pg_loss", "reward": "critic/score/mean"}
-    of = example().model_copy(
-        update={"source": Source(format="jsonl", preset="verl", names=names)}
-    )
+    of = example().model_copy(update={"source": Source(format="jsonl", preset="verl", names=names)})
     values = {"loss": LOSSES, "reward": (0.1, 0.2, 0.3, 0.4, 0.5)}
     folder = run_folder(tmp_path, "imported", values, of=of)
     file = tmp_path / "metrics.json"

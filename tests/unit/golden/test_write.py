@@ -50,7 +50,7 @@ def test_a_half_run_is_refused(tmp_path: Path, status: str) -> None:
 
 
 def test_an_unknown_metric_is_refused_with_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no metric 'grad_nrom' .did you mean 'grad_norm'"):
+    with pytest.raises(InputError, match=r"no metric 'grad_nrom' \(did you mean 'grad_norm'"):
         write(run_folder(tmp_path), golden_file(tmp_path), "canary", ["grad_nrom"], {})
 
 
@@ -90,9 +90,7 @@ def test_a_tolerance_that_the_file_cannot_keep_is_refused(tmp_path: Path) -> Non
 
 def test_a_tolerance_of_a_metric_that_is_not_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'reward', which is not written"):
-        write(
-            run_folder(tmp_path), golden_file(tmp_path), "canary", [], {"reward": Tolerance()}
-        )
+        write(run_folder(tmp_path), golden_file(tmp_path), "canary", [], {"reward": Tolerance()})
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
