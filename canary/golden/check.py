@@ -59,6 +59,8 @@ class MetricCheck:
     """The mean difference, if it is beyond its limit."""
     launch: int | None = None
     """The number of the differing launch, of a run with several."""
+    decimal: bool = False
+    """Whether the file rounds to decimals, so that a distance in ulp says nothing."""
 
     @property
     def equal(self) -> bool:
@@ -124,7 +126,7 @@ class MetricCheck:
         if not math.isfinite(far.value):
             return "not finite"
         size = abs(far.value - far.golden)
-        if self.tolerance.kind in ("exact", "ulp"):
+        if self.tolerance.kind == "ulp" or (self.tolerance.kind == "exact" and not self.decimal):
             dtype = self.tolerance.dtype
             ulps = abs(place(far.value, dtype) - place(far.golden, dtype))
             return f"{ulps:,.6g} ulp apart ({size:.3g})"
@@ -216,6 +218,7 @@ def compare_metric(tag: str, name: str, golden: GoldenMetric, series: Series) ->
         len(both),
         missing=tuple(step for step in was if step not in now),
         extra=tuple(extra),
+        decimal=golden.decimals is not None,
     )
     if not both:
         return found

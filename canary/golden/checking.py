@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from canary.protocol.job import Listener
 
 
+TO_REPLAY = "--replay trains the first differing step twice, before the code is blamed"
+
+
 def checked_files(
     run_path: Path,
     file: Path,
@@ -45,6 +48,8 @@ def checked_files(
         found = replace(found, replayed=replay(run, found, golden, listener))
         if found.replayed is not None and found.replayed.clears_code:
             return found
+    if listener is None and (run.folder / "config.yaml").is_file():
+        found = replace(found, notes=(*found.notes, TO_REPLAY))
     if golden.record is None:
         return found
     return replace(found, cause=tuple(cause_of(golden.record, run.record, repository).sentences()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -56,20 +57,32 @@ class GoldenMetric:
     decimals: int | None = None
     """The file's values are rounded to so many decimals, and a run's are before they are compared.
     """
+    single: bool = False
+    """The file's values are float32 numbers, and a run's are rounded to these likewise."""
     numberless: tuple[int, ...] = ()
     """Steps at which the file says "nan"."""
 
     def rounded(self, value: float) -> float:
         """Return a run's value as the file would have it."""
-        if self.decimals is None or not math.isfinite(value):
-            return value
-        return round(value, self.decimals)
+        return as_filed(value, self.decimals, self.single)
 
     def asks_for(self, step: int) -> bool:
         """Return whether a file of this interval has the step."""
         if self.interval == 1:
             return True
         return step in self.series.steps[:1] or step % self.interval == 0
+
+
+def as_filed(value: float, decimals: int | None, single: bool) -> float:
+    """Return a value as a file has it, with so many decimals or as a float32."""
+    if not math.isfinite(value):
+        return value
+    if single:
+        try:
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    return value if decimals is None else round(value, decimals)
 
 
 class Moved(Section):
@@ -95,6 +108,8 @@ class Entry(Section):
     moved: dict[str, Moved] = Field(default_factory=dict)
     accepted: str | None = None
     """Why a metric that got worse was accepted."""
+    statistics: dict[str, dict[str, Number]] = Field(default_factory=dict)
+    """Per metric what a later refresh is judged by, so that small steps for the worse add up."""
 
 
 @dataclass(frozen=True)

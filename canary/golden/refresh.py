@@ -19,7 +19,7 @@ from canary.golden.model import Entry, Golden, GoldenMetric, Moved, Series
 from canary.golden.repeats import Agreement, agreement
 from canary.golden.schemas import SCHEMAS, inside_its_folder, read_golden, write_golden
 from canary.golden.tolerance import EXACT, Tolerance
-from canary.golden.worse import Judged, judged
+from canary.golden.worse import Judged, judged, statistics_of
 from canary.golden.write import facts_of
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -191,8 +191,19 @@ def _metric(
         return MetricRefresh(tag, name, one, agreed, moved)
     moved = compare_metric(tag, name, _exactly(one), agreed.series)
     asked = ask.limits or {}
-    worse = judged(name, one.series, agreed.series, limits, asked.get(tag) or asked.get(name))
+    limit = asked.get(tag) or asked.get(name)
+    was, new = (statistics_of(name, series) for series in (one.series, agreed.series))
+    worse = judged(name, was, new, limits, limit)
+    if (anchor := _anchor(golden)) is not None:
+        then = anchor.statistics.get(tag, {})
+        worse += judged(name, then, new, limits, limit, f" since {anchor.date}")
     return MetricRefresh(tag, name, one, agreed, moved, tuple(worse))
+
+
+def _anchor(golden: Golden) -> Entry | None:
+    """Return the entry of the last accepted change, or the first one."""
+    entries = [entry for entry in golden.history if entry.accepted]
+    return entries[-1] if entries else next(iter(golden.history), None)
 
 
 def _exactly(golden: GoldenMetric) -> GoldenMetric:
@@ -231,6 +242,7 @@ def _entry(found: Refreshed, before: RunRecord | None, after: RunRecord, now: da
         packages=package_changes(before, after),
         moved={one.tag: _moved(one.moved) for one in found.moved},
         accepted=found.accepted if worse else None,
+        statistics={one.tag: statistics_of(one.name, one.agreed.series) for one in found.metrics},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +30,7 @@ OBVIOUS: dict[str, tuple[Direction, str]] = {
     "memory_bytes": ("higher", "max_mem_increase_pct"),
 }
 """Metric -> (the worse direction, the key of its limit); the others are in `QUANTITIES`."""
+SPREAD = "spread"
 LARGEST = ("grad_norm", "max_memory_bytes", "memory_bytes")
 """Metrics of which the largest value counts."""
 
@@ -73,11 +74,17 @@ def direction_of(name: str) -> tuple[Direction, str] | None:
 
 
 def judged(
-    name: str, before: Series, after: Series, thresholds: Thresholds, given: Tolerance | None = None
+    name: str,
+    was: Mapping[str, float],
+    now: Mapping[str, float],
+    thresholds: Thresholds,
+    given: Tolerance | None = None,
+    since: str = "",
 ) -> list[Judged]:
     """Return how each statistic of a metric changed; empty if its direction is unknown.
 
-    `given`: the user's limit in percent.
+    `was` and `now`: as `statistics_of`. `given`: the user's limit in percent. `since`: words for
+    the time of `was`.
     """
     known = direction_of(name)
     if known is None:
@@ -86,39 +93,39 @@ def judged(
     limit, scale = float(getattr(thresholds, key)), key.rpartition("_")[2]
     if given is not None:
         limit, scale = given.size, "pct"
-    was, now = _statistics(name, before.values), _statistics(name, after.values)
     return [
         Judged(
-            words,
+            f"{words}{since}",
             was[words],
             now[words],
-            _worse_by(was[words], now[words], direction, scale, before.values),
+            _worse_by(was[words], now[words], direction, scale, was.get(SPREAD, 0.0)),
             limit,
             scale,
         )
         for words in was
+        if words != SPREAD and words in now
     ]
 
 
-def _statistics(name: str, values: Sequence[float]) -> dict[str, float]:
+def statistics_of(name: str, series: Series) -> dict[str, float]:
+    """Return what a metric is judged by, and the standard deviation over its steps."""
+    values = series.values
     if name in TIMES:
         return {"median": statistics.median(values)}
     if name in LARGEST:
         return {"largest": max(values)}
-    found = {"mean": statistics.fmean(values)}
+    found = {"mean": statistics.fmean(values), SPREAD: statistics.pstdev(values)}
     if name in OBVIOUS and len(values) > 1:
         end = end_value(values)
         found[END_LOSS] = math.nan if end is None else end
     return found
 
 
-def _worse_by(
-    was: float, now: float, direction: Direction, scale: str, before: Sequence[float]
-) -> float:
+def _worse_by(was: float, now: float, direction: Direction, scale: str, spread: float) -> float:
     rise = now - was if direction == "higher" else was - now
     if rise == 0.0:
         return 1.0 if scale == "ratio" else 0.0
     if scale == "ratio":
         return now / was if was > 0 else math.copysign(math.inf, rise)
-    size = abs(was) / 100 if scale == "pct" else statistics.pstdev(before)
+    size = abs(was) / 100 if scale == "pct" else spread
     return rise / size if size > 0 else math.copysign(math.inf, rise)

@@ -11,9 +11,10 @@ from canary.errors import InputError, UsageError
 from canary.golden.check import compare_metric
 from canary.golden.formats.schema import Schema, statistic_of
 from canary.golden.measured import MeasuredRun, measured_run, require_metric
-from canary.golden.model import Entry, Golden, GoldenMetric, Series
+from canary.golden.model import Entry, Golden, GoldenMetric, Series, as_filed
 from canary.golden.schemas import schema_named, write_golden
 from canary.golden.tolerance import Tolerance
+from canary.golden.worse import statistics_of
 from canary.record.types import RunRecord
 
 NO_PLACE = ("output_dir", "save_model", "command")
@@ -82,19 +83,20 @@ def golden_of(
         tolerance = given.get(name) or schema.tolerance(tag, name)
         series = finite(run, name)
         one = GoldenMetric(
-            Series(series.steps, tuple(rounded(value, schema.decimals) for value in series.values)),
+            _as_filed(series, schema),
             tolerance,
             statistic_of(name),
             decimals=schema.decimals,
+            single=schema.single,
         )
         _launches_agree(run, name, one)
         metrics[tag] = one
     return Golden(schema.name, metrics, run.record, facts=facts_of(run.record))
 
 
-def rounded(value: float, decimals: int | None) -> float:
-    """Return the value as the file has it."""
-    return value if decimals is None else round(value, decimals)
+def _as_filed(series: Series, schema: Schema) -> Series:
+    values = (as_filed(value, schema.decimals, schema.single) for value in series.values)
+    return Series(series.steps, tuple(values))
 
 
 def finite(run: MeasuredRun, name: str) -> Series:
@@ -142,7 +144,7 @@ def write(
         )
     run = measured_run(path)
     golden = golden_of(run, schema, wanted, tolerances)
-    entry = first_entry(run.record, datetime.now(UTC))
+    entry = first_entry(run.record, golden, datetime.now(UTC))
     golden = Golden(golden.schema, golden.metrics, golden.record, (entry,), golden.facts)
     write_golden(file, schema.write(golden))
     counts = ", ".join(f"{tag} ({len(one.series.steps)})" for tag, one in golden.metrics.items())
@@ -152,7 +154,7 @@ def write(
     return f"wrote {file} in the {schema.name} format: {counts} steps of {run.run_id}{dirty}"
 
 
-def first_entry(record: RunRecord, now: datetime) -> Entry:
+def first_entry(record: RunRecord, golden: Golden, now: datetime) -> Entry:
     """Return the history's entry of a new file."""
     return Entry(
         date=f"{now:%Y-%m-%d}",
@@ -160,6 +162,7 @@ def first_entry(record: RunRecord, now: datetime) -> Entry:
         runs=[record.run_id],
         commit=record.git.get("sha"),
         dirty=record.git.get("dirty"),
+        statistics={tag: statistics_of(tag, one.series) for tag, one in golden.metrics.items()},
     )
 
 

@@ -41,6 +41,8 @@ class Schema:
     only: bool = False
     """Whether the schema has no place for other metrics."""
     decimals: int | None = None
+    single: bool = False
+    """Whether values are float32 numbers."""
     any_tolerance: bool = False
     """Whether the file keeps tolerances."""
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)

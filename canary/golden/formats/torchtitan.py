@@ -37,7 +37,7 @@ def _read(text: str) -> Golden:
         except ValueError as error:
             raise NotThis(f"the loss in line {number} is no number") from error
         found[step] = finite_number(value, f"the loss in line {number}")
-    return Golden("torchtitan", {TAG: GoldenMetric(rising(found, "it"), EXACT)})
+    return Golden("torchtitan", {TAG: GoldenMetric(rising(found, "it"), EXACT, single=True)})
 
 
 def _write(golden: Golden) -> str:
@@ -55,4 +55,5 @@ SCHEMA = Schema(
     metrics=("loss",),
     required=("loss",),
     only=True,
+    single=True,
 )

@@ -221,3 +221,12 @@ def test_a_schema_without_room_refuses_other_metrics(tmp_path: Path, form: str) 
 def test_trl_needs_gradient_norms(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no metric 'grad_norm'"):
         written(tmp_path, "trl", values={"loss": LOSSES})
+
+
+def test_torchtitan_gets_float32_numbers(tmp_path: Path) -> None:
+    """The sum of two float32 losses may lie between two float32 numbers; theirs never do."""
+    between = 1.0 + 2.0**-24
+    losses = (between, 0.5)
+    file = written(tmp_path, "torchtitan", values={"loss": losses})
+    assert file.read_text() == "1 1.0\n2 0.5\n"
+    assert check(run(tmp_path, "run-2", {"loss": losses}), read_golden(file), file).equal

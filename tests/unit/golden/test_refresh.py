@@ -295,3 +295,21 @@ def test_a_healthy_run_stays_within_values_that_were_refreshed() -> None:
         false += any(abs(1.0 + draw.gauss(0, sd) - golden) > 0.01 for golden in found.series.values)
     assert total > 200
     assert false / total <= 0.02
+
+
+def test_small_steps_for_the_worse_add_up(tmp_path: Path) -> None:
+    """Each is within the limit of 10%; the second is 13% above the first values."""
+    file = golden_file(tmp_path)
+    steps = [
+        repeats(
+            tmp_path / str(factor_),
+            {"loss": tuple(factor_ * value for value in LOSSES), "grad_norm": NORMS},
+        )
+        for factor_ in (1.06, 1.13)
+    ]
+    assert refreshed(file, *steps[0]).refused == ()
+    found = refreshed(file, *steps[1])
+    assert "mean since 20" in found.refused[0]
+    assert refreshed(file, *steps[1], accept="agreed").refused == ()
+    again = {"loss": tuple(1.2 * value for value in LOSSES), "grad_norm": NORMS}
+    assert refreshed(file, *repeats(tmp_path / "again", again)).refused == ()
