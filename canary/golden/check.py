@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS_NAMED = 5
 OF_MEGATRON = (
-    "stricter than Megatron-LM's own check: no step is free, a nan equals nothing, steps that the "
-    "file lacks fail, and values are compared after the file's rounding to 5 decimals"
+    "stricter than Megatron-LM's own check, with values rounded to 5 decimals as in the file: "
+    "no step is free, a nan equals nothing, and steps that the file lacks fail"
 )
 
 

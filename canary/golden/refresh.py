@@ -58,6 +58,11 @@ class MetricRefresh:
         """The statistic that got worse beyond its limit."""
         return next((one for one in self.judged if one.beyond), None)
 
+    @property
+    def nearest(self) -> Judged:
+        """The statistic that used most of its limit."""
+        return max(self.judged, key=lambda one: one.worse_by / one.limit)
+
     def words(self) -> str:
         """Return what moved."""
         if self.agreed.problem:

@@ -1,9 +1,9 @@
 """How many repeats a metric needs before its values can become golden.
 
-An exact metric needs two equal repeats. A noisy one needs as many as its spread demands: the golden
-value is the mean of n repeats, and the next healthy run must stay within the tolerance. That is
-the prediction interval of a normal sample, t(n-1) * s * sqrt(1 + 1/n), at the step with the
-largest spread (Hahn and Meeker, Statistical Intervals, 1991, section 4.7).
+An exact metric needs two equal repeats. A noisy one needs as many as its spread demands. The golden
+value is the mean of n repeats, and the next healthy run must stay within the tolerance. So half
+the prediction interval of a normal sample, t(n-1) * s * sqrt(1 + 1/n), must fit into it. The step
+with the largest spread decides (Hahn and Meeker, Statistical Intervals, 1991, chapter 4).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Before blame: run a differing step twice on the same state, in two launches of the run's config.
 
-Each launch trains up to the step as the run did, with the run's own kernels. The step, and the one
-before it, whose update it shows, then run a second time from the same parameters, optimizer and
-random states. A step unequal to itself, or two launches unequal to each other, show a machine,
+Each launch trains up to the step as the run did, with the run's own kernels. The step and the one
+before it, whose update it shows, run a second time. Both start from the same parameters, optimizer
+and random states. A step unequal to itself, or two launches unequal to each other, show a machine,
 kernel or seed that is not deterministic. Then a difference from the golden file blames no code.
 """
 

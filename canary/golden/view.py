@@ -98,7 +98,9 @@ def _worse(one: MetricRefresh) -> str:
         return "not judged"
     if not one.judged:
         return "no direction known"
-    return one.beyond.sentence() if one.beyond else "within its limit"
+    if one.beyond or one.moved.equal:
+        return one.beyond.sentence() if one.beyond else "no"
+    return f"within its limit ({one.nearest.sentence()})"
 
 
 def _refresh_document(found: Refreshed) -> dict[str, Any]:

@@ -55,10 +55,11 @@ class Judged:
 
     def sentence(self) -> str:
         """Return the change in words."""
+        by, word = abs(self.worse_by), "worse" if self.worse_by > 0 else "better"
         size = {
-            "pct": f"{self.worse_by:.3g}% worse, limit {self.limit:g}%",
-            "ratio": f"{self.worse_by:.3g} times, limit {self.limit:g} times",
-            "std": f"{self.worse_by:.3g} standard deviations worse, limit {self.limit:g}",
+            "pct": f"{by:.3g}% {word}, limit {self.limit:g}%",
+            "ratio": f"{by:.3g} times, limit {self.limit:g} times",
+            "std": f"{by:.3g} standard deviations {word}, limit {self.limit:g}",
         }[self.scale]
         return f"{self.statistic} {significant(self.before)} -> {significant(self.after)}: {size}"
 

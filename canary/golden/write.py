@@ -27,7 +27,7 @@ def chosen(run: MeasuredRun, schema: Schema, wanted: Sequence[str]) -> dict[str,
     `wanted` has `NAME` or `NAME=TAG`; empty: the schema's metrics that the run has.
 
     Raises:
-        UsageError: the schema has no place for a metric.
+        UsageError: the schema cannot hold a metric.
         InputError: the run lacks a metric.
     """
     pairs = [text.partition("=") for text in wanted]
@@ -37,7 +37,7 @@ def chosen(run: MeasuredRun, schema: Schema, wanted: Sequence[str]) -> dict[str,
         names = dict.fromkeys((*has, *schema.required), "")
     if schema.only and (extra := [one for one in names if one not in schema.metrics]):
         raise UsageError(
-            f"the {schema.name} format has no place for {extra[0]!r}",
+            f"the {schema.name} format cannot hold {extra[0]!r}",
             f"it holds {' and '.join(schema.metrics)}",
         )
     for name in (*names, *schema.required):
@@ -67,7 +67,7 @@ def golden_of(
     """Return the golden values of a run.
 
     Raises:
-        UsageError: a tolerance has no place in the file, or is of a metric that is not written.
+        UsageError: the file cannot keep a tolerance, or its metric is not written.
         InputError: a value is not finite, a metric is missing, or launches of the run disagree.
     """
     given = dict(tolerances or {})

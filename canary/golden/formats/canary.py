@@ -1,5 +1,6 @@
-"""The canary's golden files: values with their tolerances, the history of refreshes, and the record
-of the run behind the values, so that a later difference can be explained.
+"""The canary's golden files: values with their tolerances, the history of refreshes, and a record.
+
+The record is of the run behind the values. With it, a later difference can be explained.
 """
 
 from __future__ import annotations

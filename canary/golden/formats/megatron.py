@@ -1,9 +1,9 @@
 """Megatron-LM's golden values: per metric start, end and interval of the steps, and the values.
 
 Read in NVIDIA/Megatron-LM at d98e8a64ddf34856e74b24714e3bedb2f5a39553 (core 0.20.0), in
-tests/functional_tests/python_test_utils. Its own check is looser than ours: in its approximate
-tests one step is always free, a "nan" in the file equals a missing step, and steps that the file
-lacks are ignored.
+tests/functional_tests/python_test_utils. Its own check is looser than ours. In its approximate
+tests one step is always free. A "nan" in the file equals a missing step. Steps that the file lacks
+are ignored.
 """
 
 from __future__ import annotations

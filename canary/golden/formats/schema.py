@@ -39,7 +39,7 @@ class Schema:
     required: tuple[str, ...] = ()
     """The project's reader needs them."""
     only: bool = False
-    """Whether the schema has no place for other metrics."""
+    """Whether the schema can hold no other metrics."""
     decimals: int | None = None
     single: bool = False
     """Whether values are float32 numbers."""

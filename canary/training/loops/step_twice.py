@@ -1,10 +1,10 @@
 """Run chosen steps of a trainer twice on the same state, and compare both bit for bit.
 
 Before such a step, everything that it reads is kept: parameters, buffers, optimizer, scaler, the
-trainer's own fields and all random states. After its update all of that is put back, the recorded
-calls of the step (training_step, clipping, the optimizer's step) are made again, and losses,
-gradients and parameters are compared. A step that is unequal to itself shows a machine or kernel
-that is not deterministic, whatever the code is.
+trainer's own fields and all random states. After its update, all of that is put back. Then the
+step's calls are made again: training_step, clipping, the optimizer's step. Losses, gradients and
+parameters are compared. A step unequal to itself shows that the machine or a kernel is not
+deterministic.
 """
 
 from __future__ import annotations

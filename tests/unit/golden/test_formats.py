@@ -214,7 +214,7 @@ def test_a_metric_can_be_given_another_name_in_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["torchtitan", "trl"])
 def test_a_schema_without_room_refuses_other_metrics(tmp_path: Path, form: str) -> None:
-    with pytest.raises(UsageError, match="has no place for 'learning_rate'"):
+    with pytest.raises(UsageError, match="cannot hold 'learning_rate'"):
         written(tmp_path, form, "learning_rate")
 
 
