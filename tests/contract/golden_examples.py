@@ -62,7 +62,7 @@ def refresh_example() -> str:
 
 def schemas_table() -> str:
     """The schemas with their sources and default tolerances."""
-    rows: list[dict[str, Any]] = [
+    rows = [
         f"| `{one.name}` | {_project(one)} | {', '.join(f'`{name}`' for name in one.metrics)} "
         f"| {'nothing else' if one.only else 'any metric'} |"
         for one in SCHEMAS.values()
