@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canary.errors import CanaryError
 from canary.golden.cause import cause_of
 from canary.golden.check import Checked, check
-from canary.golden.measured import measured_run
+from canary.golden.measured import MeasuredRun, measured_run
+from canary.golden.model import Golden
 from canary.golden.schemas import read_golden
 from canary.golden.tolerance import Tolerance
 
@@ -34,18 +36,15 @@ def checked_files(
     gets the events of that training. A cause is named only if the replay does not clear the code.
 
     Raises:
-        InputError: run or file is missing or cannot be compared, or the step cannot be replayed.
+        InputError: run or file is missing or cannot be compared.
         RecordError: run or file cannot be read.
-        RunFailed: the replay did not complete.
     """
     run, golden = measured_run(run_path), read_golden(file)
     found = check(run, golden, file, wanted, tolerances)
     if found.equal:
         return found
     if listener is not None:
-        from canary.golden.replay import replay
-
-        found = replace(found, replayed=replay(run, found, golden, listener))
+        found = _replayed(run, golden, found, listener)
         if found.replayed is not None and found.replayed.clears_code:
             return found
     if listener is None and (run.folder / "config.yaml").is_file():
@@ -53,3 +52,13 @@ def checked_files(
     if golden.record is None:
         return found
     return replace(found, cause=tuple(cause_of(golden.record, run.record, repository).sentences()))
+
+
+def _replayed(run: MeasuredRun, golden: Golden, found: Checked, listener: Listener) -> Checked:
+    """Return the check with its replay, or with a note that says why there is none."""
+    from canary.golden.replay import replay
+
+    try:
+        return replace(found, replayed=replay(run, found, golden, listener))
+    except CanaryError as error:
+        return replace(found, notes=(*found.notes, f"not replayed: {error}"))

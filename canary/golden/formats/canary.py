@@ -99,7 +99,9 @@ def _write(golden: Golden) -> str:
             }
             for name, one in golden.metrics.items()
         },
-        "history": [entry.model_dump(exclude_defaults=True) for entry in golden.history],
+        "history": [
+            entry.model_dump(exclude_defaults=True) for entry in golden.history[-MOST_ENTRIES:]
+        ],
     }
     text = jsonio.dumps(document, indent=1)
     if golden.record is not None:

@@ -14,7 +14,7 @@ from canary.errors import RecordError
 from canary.golden.schemas import LARGEST, read_golden
 from canary.golden.write import write
 from tests.unit.golden.golden_runs import run_folder
-from tests.unit.hostile import PAYLOADS
+from tests.unit.hostile import PAYLOADS, planted
 
 METRIC = {"start_step": 1, "end_step": 2, "step_interval": 1}
 STEP = {"step": 1, "loss": 1.0, "grad_norm": 1.0}
@@ -163,3 +163,24 @@ def test_broken_steps_of_a_run_are_one_clear_line(tmp_path: Path, rows: str) -> 
     (folder / "steps.jsonl").write_text(rows)
     with pytest.raises(RecordError, match=r"steps in .* cannot be read"):
         write(folder, tmp_path / "golden.json", "canary", [], {})
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_the_record_in_a_file_stays_text(
+    tmp_path: Path, payload: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The golden file of a stranger, whose record says what changed."""
+    file = tmp_path / "golden.json"
+    write(run_folder(tmp_path, "theirs", of=planted(payload)), file, "canary", [], {})
+    ours = run_folder(tmp_path, "ours", {"loss": (9.0, 8.0, 7.0, 6.0, 5.0)})
+    with pytest.raises(SystemExit) as ended:
+        main(["golden", "check", str(ours), str(file), "--format", form])
+    assert ended.value.code == 1
+    out = capsys.readouterr().out
+    assert "packages:" in out
+    assert "\x1b" not in out
+    assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
+    if form == "markdown":
+        for mark in ("<img", "</details>", "<!-- rlhf", "https://", "@everyone"):
+            assert mark not in out

@@ -22,7 +22,7 @@ from canary.protocol.job import Twice
 from canary.record.curves import Source
 from canary.runner.display.progress import Quiet
 from tests.unit.comparing import example
-from tests.unit.golden.golden_runs import LOSSES, run, run_folder, shifted
+from tests.unit.golden.golden_runs import LOSSES, NORMS, run, run_folder, shifted
 
 FILE = Path("golden.json")
 OTHER = shifted(LOSSES, 0.5)
@@ -147,3 +147,13 @@ def test_an_equal_check_trains_nothing(tmp_path: Path) -> None:
     found = checked_files(folder, tmp_path / "golden.json", [], {}, tmp_path, Quiet())
     assert found.equal
     assert found.replayed is None
+
+
+def test_a_replay_that_cannot_be_leaves_the_answer_with_a_note(tmp_path: Path) -> None:
+    write(run_folder(tmp_path), tmp_path / "golden.json", "canary", [], {})
+    other = run_folder(tmp_path, "other", {"loss": OTHER, "grad_norm": NORMS})
+    found = checked_files(other, tmp_path / "golden.json", [], {}, tmp_path, Quiet())
+    assert (found.exit_code, found.first_step) == (1, 3)
+    assert found.replayed is None
+    assert "not replayed: run other has no config.yaml" in found.notes[0]
+    assert found.cause
