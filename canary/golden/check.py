@@ -267,8 +267,8 @@ def check(
     renamed = {tag: name for name, _, tag in (one.partition("=") for one in wanted) if tag}
     names = {tag: renamed.get(tag) or name_of(run, golden.schema, tag) for tag in golden.metrics}
     asked = {tag or name for name, _, tag in (one.partition("=") for one in wanted)}
-    _require_known(asked, names)
-    _require_known(tolerances or {}, names)
+    require_known(asked, names)
+    require_known(tolerances or {}, names)
     kept = {t: n for t, n in names.items() if not asked or t in asked or n in asked}
     given = tolerances or {}
     found = []
@@ -304,7 +304,8 @@ def name_of(run: MeasuredRun, schema: str, tag: str) -> str:
     return tag
 
 
-def _require_known(given: Mapping[str, object] | set[str], names: Mapping[str, str]) -> None:
+def require_known(given: Mapping[str, object] | set[str], names: Mapping[str, str]) -> None:
+    """Raise UsageError for a metric that is not in `names` (the file's name -> the run's)."""
     known = {*names, *names.values()}
     for name in given:
         if name not in known:

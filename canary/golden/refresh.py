@@ -12,7 +12,7 @@ from canary.compare.paths import Request, thresholds_for
 from canary.compare.thresholds import Thresholds
 from canary.errors import EXIT_OK, EXIT_REGRESSION, InputError, UsageError
 from canary.golden.cause import Cause, cause_of, package_changes
-from canary.golden.check import MetricCheck, compare_metric, name_of
+from canary.golden.check import MetricCheck, compare_metric, name_of, require_known
 from canary.golden.formats.schema import Schema
 from canary.golden.measured import MeasuredRun, measured_run
 from canary.golden.model import Entry, Golden, GoldenMetric, Moved, Series
@@ -125,6 +125,9 @@ def refresh(ask: Ask, now: datetime | None = None) -> Refreshed:
             "change the tolerance in the file, where a review sees it",
         )
     runs = _repeats(ask.runs)
+    names = {tag: name_of(runs[0], golden.schema, tag) for tag in golden.metrics}
+    for given in (ask.tolerances, ask.limits):
+        require_known(given or {}, names)
     before = load_record(ask.baseline) if ask.baseline else golden.record
     limits = thresholds_for(Request((), ()), (before or runs[0].record,))[0]
     metrics = tuple(_metric(ask, golden, runs, tag, limits) for tag in golden.metrics)

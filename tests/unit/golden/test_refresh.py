@@ -313,3 +313,9 @@ def test_small_steps_for_the_worse_add_up(tmp_path: Path) -> None:
     assert refreshed(file, *steps[1], accept="agreed").refused == ()
     again = {"loss": tuple(1.2 * value for value in LOSSES), "grad_norm": NORMS}
     assert refreshed(file, *repeats(tmp_path / "again", again)).refused == ()
+
+
+def test_a_misspelt_limit_is_an_error_and_not_ignored(tmp_path: Path) -> None:
+    file, runs = golden_file(tmp_path), repeats(tmp_path, WORSE)
+    with pytest.raises(UsageError, match="did you mean 'loss'"):
+        refreshed(file, *runs, limits={"los": Tolerance("percent", 2)})
