@@ -14,6 +14,7 @@ from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, calibrate, demo, ladder
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
+from canary.cli.golden import golden_app
 from canary.cli.init import init
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
@@ -43,6 +44,7 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
 app.add_typer(baseline_app, name="baseline")
+app.add_typer(golden_app, name="golden")
 
 IN_JOBS = ("gate", "publish")
 """Verbs that run in a job, which may hold a token: they must print no workflow commands."""

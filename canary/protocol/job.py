@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
@@ -29,6 +29,20 @@ EVENTS = "_RLHF_CANARY_EVENTS"
 file that gets its events, one JSON object per line (see `canary.runner.display.progress.Event`)."""
 
 Kind = Literal["probe", "measured"]
+
+
+class Twice(TypedDict):
+    """A step that ran twice on the same state."""
+
+    step: int
+    differs: list[str]
+    """`loss`, `gradients`, `update`; empty if both are equal bit for bit."""
+    losses: list[float]
+    """Of both, summed over the micro-batches."""
+    tensors: int
+    """Gradients that differ, out of `of`; `named`: some of their names."""
+    of: int
+    named: list[str]
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,9 @@ class Job:
     """Folder for the trained model."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
     """Scalars of the probe before this launch, for trackers (see `canary.record.tracked`)."""
+    twice: Sequence[int] | None = None
+    """First and last step to run twice on the same state, in a probe with the user's own kernels
+    (see `canary.golden.replay`)."""
 
     def write(self, path: Path) -> None:
         """Write the job for the child."""
@@ -99,6 +116,10 @@ class Result:
     """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
     """Exit code of the user's command, if there was one."""
+    twice: list[Twice] = field(default_factory=list)
+    """The steps that ran twice, if the job asked for some."""
+    not_twice: str | None = None
+    """Why they could not."""
 
     def write(self, path: Path) -> None:
         """Replace the result file; the last write counts."""

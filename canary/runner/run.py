@@ -56,10 +56,12 @@ def run_canary(
     *,
     echo: bool = False,
     rendezvous: Rendezvous | None = None,
+    twice: tuple[int, int] | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
-    `rendezvous`: where this machine's ranks meet the ranks of other machines.
+    `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
+    last step that the probe runs twice on the same state.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -81,7 +83,7 @@ def run_canary(
         require_place(_saved_model_folder(config.save_model))
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
+    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous, twice=twice)
     ended: Result | None = None
     try:
         listener.run_begins(folder.path, config)
@@ -316,4 +318,5 @@ def _job(
         if saves and config.save_model
         else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
+        twice=session.twice if kind == "probe" else None,
     )

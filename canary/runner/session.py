@@ -34,6 +34,7 @@ class Session(RecordWriter):
         *,
         echo: bool = False,
         rendezvous: Rendezvous | None = None,
+        twice: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
@@ -41,6 +42,8 @@ class Session(RecordWriter):
         self.echo = echo
         """Whether a user's command gets this process's standard streams."""
         self.rendezvous = rendezvous or Rendezvous()
+        self.twice = twice
+        """First and last step that the probe runs twice."""
         self._listener = listener
         self.readings: Readings | None = None
         """Samples of the machine during the launch that runs."""

@@ -43,14 +43,16 @@ from canary.training.exact.trainer_settings import (
 )
 
 if TYPE_CHECKING:
+    from canary.training.loops.step_twice import StepTwice
     from canary.training.loops.trainer import TrainerCollector
 
 
 def set_up_torch(job: Job) -> None:
-    """Set the number of threads, and in the probe deterministic kernels."""
+    """Set the number of threads, and in the probe deterministic kernels. A probe that runs steps
+    twice keeps the user's kernels, because it asks whether they are deterministic."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    if job.kind == "probe":
+    if job.kind == "probe" and job.twice is None:
         # Only warn about kernels without a deterministic form: the comparison finds out which
         # signals repeat.
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -111,6 +113,8 @@ class TrainingLaunch:
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
+        self._twice: StepTwice | None = None
+        self._not_twice: str | None = None
 
     def lap(self, name: str) -> None:
         """Store the time since the last lap as this part of the start-up."""
@@ -123,6 +127,8 @@ class TrainingLaunch:
 
         job = self.job
         exact = self.begin(trainer, describe_training(trainer))
+        if job.twice is not None:
+            self._run_twice(trainer, *job.twice)
         self._collector = TrainerCollector(
             trainer,
             self.keep,
@@ -132,8 +138,20 @@ class TrainingLaunch:
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
             watch=self.watch,
+            is_repeating=self._is_repeating,
         )
         return self._collector
+
+    def _run_twice(self, trainer: Any, first: int, last: int) -> None:
+        """Prepare to run these steps twice, before the collector wraps the trainer's methods."""
+        from canary.training.loops.step_twice import StepTwice, why_not
+
+        self._not_twice = why_not(trainer)
+        if self._not_twice is None:
+            self._twice = StepTwice(trainer, first, last)
+
+    def _is_repeating(self) -> bool:
+        return self._twice is not None and self._twice.repeating
 
     def profiler(self, device: torch.device) -> StepProfiler | None:
         """Return the profiler of a window of steps, if the job asks for one; only on rank 0."""
@@ -252,6 +270,8 @@ class TrainingLaunch:
             unmeasured=self._host.unmeasured,
             wall_seconds=time.perf_counter() - self._started,
             host=host,
+            twice=[] if self._twice is None else self._twice.found,
+            not_twice=self._not_twice,
         )
 
     def write(self, result: Result) -> None:

@@ -19,6 +19,7 @@ from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.config.render import markdown_table, trainers_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
+from tests.contract.golden_examples import check_example, refresh_example, schemas_table
 from tests.contract.pages import DOCS, ROOT
 
 CONFIG_SECTIONS = {
@@ -100,6 +101,9 @@ def _cell(text: str) -> str:
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
+    "golden check": (DOCS / "golden.md", check_example),
+    "golden formats": (DOCS / "golden.md", schemas_table),
+    "golden refresh": (DOCS / "golden.md", refresh_example),
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),
