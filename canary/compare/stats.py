@@ -23,6 +23,7 @@ from canary.compare.exact.lane import exact_lane, newest_probed
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
+from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stability import stability_checks
@@ -34,6 +35,7 @@ from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.side_figures import figures_of_checks, side_of
 from canary.compare.timing.within_run import within_run_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_acceptance
+from canary.config.metric_gates import MetricGate
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -63,6 +65,7 @@ def compare_to_baseline(
     anchor: Sequence[RunRecord] = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
+    metrics: Sequence[MetricGate] = (),
     accept: str | None = None,
     source: SourceChanges | None = None,
 ) -> Comparison:
@@ -78,6 +81,7 @@ def compare_to_baseline(
         anchor: the first runs after the last accepted change, to measure drift since then.
         budget: the probability of a false alarm, shared by all timing gates.
         gates: the timing gates to judge.
+        metrics: the gates on any metric (config key `metrics`), from the baseline's config.
         accept: a person's reason for accepting a change of learning.
         source: what the commits changed, as evidence for the diagnosis.
 
@@ -90,7 +94,7 @@ def compare_to_baseline(
     good = [record for record in before if not judgeable(record)]
     refused = _refusal(now, before, good, paired)
     if refused is None:
-        options = _Timing(thresholds, paired, noise, anchor, budget, gates)
+        options = _Options(thresholds, paired, noise, anchor, budget, gates, metrics)
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
     found = _with_sides(refused, now, good or before)
@@ -186,13 +190,20 @@ def _with_probe_differences(found: Comparison, seen: Comparison) -> Comparison:
 
 
 @dataclass(frozen=True)
-class _Timing:
+class _Options:
     thresholds: Thresholds
     paired: bool
     noise: NoiseModel | None
     anchor: Sequence[RunRecord]
     budget: float
     gates: Sequence[Metric]
+    metrics: Sequence[MetricGate]
+
+    def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
+        """Judge the gates of `metrics`; looks at an A/B run share their error budget too."""
+        share = min(1.0, self.budget / FAMILY_BUDGET)
+        alarms = self.thresholds.metric_false_alarms * share
+        return metric_gate_checks(now, good, self.metrics, alarms)
 
 
 def _refusal(
@@ -234,7 +245,7 @@ def _not_one_thing(now: Sequence[RunRecord]) -> str:
 def _first_runs(
     now: Sequence[RunRecord],
     good: Sequence[RunRecord],
-    options: _Timing,
+    options: _Options,
     history: bool,
     accept: str | None,
 ) -> Comparison:
@@ -242,6 +253,7 @@ def _first_runs(
     checks = (
         *invariant_checks(now),
         *stability_checks(now, good, options.thresholds),
+        *options.metric_checks(now, good),
         *alert_checks(now, good),
     )
     verdict = decide(checks, enough_history=False)
@@ -251,13 +263,14 @@ def _first_runs(
 def _compare(
     now: Sequence[RunRecord],
     good: Sequence[RunRecord],
-    options: _Timing,
+    options: _Options,
     history: bool,
     accept: str | None,
 ) -> Comparison:
     exact = exact_lane(now, good, options.thresholds, options.noise)
     found: list[Check] = [
         *_measured(now, good, options),
+        *options.metric_checks(now, good),
         *alert_checks(now, good),
         *invariant_checks(now, good),
         *exact.checks,
@@ -288,7 +301,7 @@ def _compare(
 
 
 def _measured(
-    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Timing
+    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Options
 ) -> Iterator[Check]:
     """Yield the checks of measured launches, or one skipped check if a side has none."""
     alone = [all(map(probe_alone, side)) for side in (now, good)]

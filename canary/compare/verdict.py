@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.compare.checks import CHECKS, SPEED, Change
+from canary.compare.checks import CHECKS, SPEED, accepted_with
 from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
@@ -26,14 +26,10 @@ def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -
         accepted.add("rows")
     return tuple(
         replace(check, status="changed")
-        if check.status == "fail" and accepted & set(_accepted_with(check))
+        if check.status == "fail" and accepted & set(accepted_with(check))
         else check
         for check in checks
     )
-
-
-def _accepted_with(check: Check) -> tuple[Change, ...]:
-    return CHECKS[check.name].accepted_with if check.name in CHECKS else ()
 
 
 def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
@@ -105,7 +101,7 @@ def _leading_change(checks: Sequence[Check]) -> tuple[Check, bool]:
     """Return the check that a change is about, and whether it is a stage of learning."""
     changed = [check for check in checks if check.status == "changed"]
     moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
-    worse = [check for check in changed if _accepted_with(check)]
+    worse = [check for check in changed if accepted_with(check)]
     return moved or (worse or changed)[0], moved is not None
 
 
@@ -133,7 +129,7 @@ def _changed_line(
     if len(causes) == 1:
         keys = f"{keys} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
     lead, moved = _leading_change(checks)
-    worse = [check for check in checks if check.status == "changed" and _accepted_with(check)]
+    worse = [check for check in checks if check.status == "changed" and accepted_with(check)]
     words = f"{lead.name} differs: {lead.message}" if moved else lead.message
     others = [check.message for check in worse if check is not lead]
     also = f" Also worse: {others[0]}" if others else ""

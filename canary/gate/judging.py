@@ -25,6 +25,7 @@ from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.compare.timing.sequential import LOOKS
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import METRICS_WARMUP, LoadedConfig
+from canary.config.metric_gates import MetricGate
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
@@ -160,6 +161,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         noise=_noise(chosen, current[-1]),
         history=True,
         anchor=chosen.anchor,
+        metrics=metric_gates_of(grounds),
         accept=grounds.accept,
         source=grounds.source,
     )
@@ -202,6 +204,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         thresholds,
         paired=complete and len(base) == len(head),
         budget=Plan().error_budget(min(len(head), max(LOOKS))),
+        metrics=metric_gates_of(grounds),
         accept=grounds.accept,
         source=grounds.source,
     )
@@ -301,6 +304,11 @@ def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
     changed = section.model_dump(exclude_none=True, exclude={"base_tier"})
     how = ", adjusted in the base branch's config" if changed else ""
     return from_config(section), section.base_tier + how
+
+
+def metric_gates_of(grounds: Grounds) -> tuple[MetricGate, ...]:
+    """Return the gates on metrics of the base branch's config, never the pull request's."""
+    return grounds.base.config.metrics if grounds.base is not None else ()
 
 
 def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:

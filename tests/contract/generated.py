@@ -33,6 +33,7 @@ CONFIG_SECTIONS = {
     "launches and files": "stop_on",
     "profiler": "profiler.enabled",
     "limits": "thresholds.base_tier",
+    "metrics": "metrics",
 }
 """Sections of the page, each with the first of its keys, in the order of the schema."""
 
