@@ -8,11 +8,13 @@ from pathlib import Path
 
 from canary.baseline.comparability import (
     how_it_ended,
+    is_imported,
     judgeable,
     mismatch,
     named_twice,
     probe_alone,
     same_runs,
+    why_not_timed,
 )
 from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
@@ -41,6 +43,9 @@ from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
+ONLY_SHARED = (
+    "one side was imported and the canary recorded the other: only what both have is compared"
+)
 NO_DIFFERENCE = "the exact signals that both sides recorded are equal"
 
 
@@ -275,9 +280,16 @@ def _compare(
         *invariant_checks(now, good),
         *exact.checks,
     ]
-    found = with_missing_checks(found, now, good, options.thresholds)
+    imported = [is_imported(record) for record in (*now, *good)]
+    mixed = len(set(imported)) > 1
+    if not mixed:
+        found = with_missing_checks(found, now, good, options.thresholds)
     checks = with_acceptance(found, exact.environment_changes)
-    verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
+    verdict = decide(
+        checks,
+        enough_history=not history or len(good) >= MIN_HISTORY,
+        imported=any(imported),
+    )
     accepted = accept if verdict == "changed" else None
     return Comparison(
         verdict=verdict,
@@ -289,6 +301,7 @@ def _compare(
             exact.environment_changes,
             history=len(good),
             accepted=accepted,
+            imported=any(imported),
         ),
         checks=checks,
         first_difference=exact.first,
@@ -296,7 +309,7 @@ def _compare(
         config_changes=exact.config_changes,
         environment_changes=exact.environment_changes,
         accepted=accepted,
-        notes=(*exact.notes, *new_bottlenecks(now, good)),
+        notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
     )
 
 
@@ -310,18 +323,23 @@ def _measured(
         why = f"{sides} (repeats: 0)"
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
+    why = why_not_timed((*now, *good))
     timed = timing_checks(
         now,
         good,
         options.thresholds,
         paired=options.paired,
         noise=options.noise,
-        anchor=options.anchor,
+        anchor=() if why else options.anchor,
         budget=options.budget,
-        gates=options.gates,
+        gates=[gate for gate in options.gates if gate == "max_memory"] if why else options.gates,
     )
-    yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
-    yield from within_run_checks(now, good, options.thresholds)
+    if why:
+        yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
+        yield from timed
+    else:
+        yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
+        yield from within_run_checks(now, good, options.thresholds)
     yield from memory_checks(now, good, options.thresholds)
     yield from stability_checks(now, good, options.thresholds)
 

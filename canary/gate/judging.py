@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from canary.baseline.ancestry import SHA, Ancestry
-from canary.baseline.comparability import machine_key, slug
+from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import PICTURES, Selection, drawer, is_history, rows, select
 from canary.campaign.pairs import Plan
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -150,7 +150,11 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         return error(name, problem)
     chosen, notes = _selection(grounds, current[-1])
     notes += tuple(_repeated(run) for run in records.runs(part, "failed"))
-    problem = _other_machine(grounds, current[-1], chosen) or _too_old(grounds, chosen)
+    problem = (
+        _other_machine(grounds, current[-1], chosen)
+        or _too_old(grounds, chosen)
+        or _without_exact(current, chosen.records)
+    )
     if problem:
         return error(name, problem)
     thresholds, tier = thresholds_of(grounds)
@@ -190,6 +194,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     head = [_named(record, grounds.base) for record in records.runs(part, "head")]
     name = _name(grounds, head)
     problem = fewer_steps(base, grounds.base) or fewer_steps(head, grounds.base)
+    problem = problem or _without_exact(head, base)
     if problem:
         return error(name, problem)
     every = [*base, *head]
@@ -309,6 +314,18 @@ def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
 def metric_gates_of(grounds: Grounds) -> tuple[MetricGate, ...]:
     """Return the gates on metrics of the base branch's config, never the pull request's."""
     return grounds.base.config.metrics if grounds.base is not None else ()
+
+
+def _without_exact(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> str:
+    """Return an error for an imported run whose baseline the canary recorded: it would be judged
+    without the exact lane."""
+    if baseline and not is_imported(baseline[-1]):
+        for record in filter(is_imported, current):
+            return (
+                f"run {record.run_id} was imported, but the canary recorded its baseline; record "
+                "the default branch in the same way first"
+            )
+    return ""
 
 
 def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:
