@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from canary.compare.checks import METRICS
 from canary.compare.metrics.judging import Pending, judged
 from canary.compare.metrics.samples import Samples, samples_of
+from canary.compare.metrics.steps import by_step
 from canary.compare.report import Check
 from canary.config.metric_gates import MetricGate
 from canary.record.types import RunRecord
@@ -27,7 +28,7 @@ def metric_gate_checks(
     found: dict[str, Check | Pending] = {}
     for name, gate in zip(check_names(gates), gates, strict=True):
         samples = samples_of(gate, name, current, baseline)
-        found[name] = judged(samples) if isinstance(samples, Samples) else samples
+        found[name] = _judged(samples) if isinstance(samples, Samples) else samples
     pending = {name: one for name, one in found.items() if isinstance(one, Pending)}
     decided = {}
     left = len(pending)
@@ -37,6 +38,13 @@ def metric_gate_checks(
         if pending[name].p_value < alpha:
             left -= 1
     return [one if isinstance(one, Check) else decided[name] for name, one in found.items()]
+
+
+def _judged(samples: Samples) -> Check | Pending:
+    gate = samples.gate
+    if gate.statistic == "steps" and gate.needs_baseline:
+        return by_step(samples, gate.percent)
+    return judged(samples)
 
 
 def check_names(gates: Sequence[MetricGate]) -> list[str]:
