@@ -79,6 +79,13 @@ class MetricGate(Strict):
     )
     to_step: int | None = Field(None, description="Last step that counts; negative: from the end.")
     step: int | None = Field(None, description="For `at`: the step; negative: from the end.")
+    of_step: int | None = Field(
+        None,
+        description=(
+            "Divide the statistic by the value at this step of the same run; then a limit of 0.6 "
+            "is 60% of it."
+        ),
+    )
     above: Real | None = Field(
         None, description="For `share_above`: values at or above this are counted."
     )
@@ -139,6 +146,8 @@ class MetricGate(Strict):
             return "statistic at needs step, and no other statistic takes it"
         if (self.above is None) == (self.statistic == "share_above"):
             return "statistic share_above needs above, and no other statistic takes it"
+        if self.of_step is not None and self.statistic in ("count", "share_above", "steps"):
+            return f"of_step has no meaning for {self.statistic}"
         if self.last is not None and (self.from_step is not None or self.to_step is not None):
             return "takes last, or from_step and to_step, but not both"
         if self.statistic == "at" and (self.last, self.from_step, self.to_step) != (None,) * 3:

@@ -65,7 +65,25 @@ def reading(curve: Curve, gate: MetricGate) -> Reading:
     bad = next((point for point in points_that_count if not math.isfinite(point[1])), None)
     if bad is not None:
         return Reading(points, None, f"not finite at step {bad[0]}", str(bad[1]))
-    return Reading(points, value_of(points_that_count, gate))
+    value = value_of(points_that_count, gate)
+    if gate.of_step is None:
+        return Reading(points, value)
+    start = _start(curve, gate.of_step)
+    if isinstance(start, str):
+        return Reading(points, None, start)
+    return Reading(tuple((step, one / start) for step, one in points), value / start)
+
+
+def _start(curve: Curve, step: int) -> float | str:
+    """Return the value that a statistic is divided by, or why there is none."""
+    wanted = _step(curve, step)
+    points = zip(curve.steps, curve.values, strict=True)
+    found = next((value for at, value in points if at == wanted), None)
+    if found is None:
+        return f"it has no value at step {wanted}"
+    if not 0 < found < math.inf:
+        return f"its value at step {wanted} is {found:g}, which is not above 0"
+    return found
 
 
 def value_of(points: Sequence[Point], gate: MetricGate) -> float:
