@@ -86,7 +86,7 @@ def trial(seed: int, laboratory: str) -> dict[str, dict[str, str]]:
     ]
     runs = {"healthy": healthy(seed, RUNS, laboratory=laboratory)}
     runs |= {name: faulty(seed, name, RUNS, laboratory=laboratory) for name in FAULTS}
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for name, series in runs.items():
         comparison = judged(series, before)
         of_gates = [check for check in comparison.checks if check.name.startswith("metrics.")]
