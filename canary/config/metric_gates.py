@@ -109,9 +109,7 @@ class MetricGate(Strict):
     spikes: int = Field(
         1,
         ge=0,
-        description=(
-            "For `last`, `max`, `min`, `at` and `steps`: so many steps beyond the limit only warn."
-        ),
+        description="So many single steps that alone put it beyond the limit only warn.",
     )
 
     @model_validator(mode="before")

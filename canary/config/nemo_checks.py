@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from canary.config.metric_gates import OF_SINGLE_STEPS, MetricGate
+from canary.config.metric_gates import MetricGate
 from canary.errors import ConfigError, printable
 
 LARGEST = 1 << 20
@@ -169,9 +169,7 @@ def gates_of(text: str, values: Mapping[str, str]) -> list[MetricGate]:
 
 
 def _gate(keys: Mapping[str, Any]) -> MetricGate:
-    if keys["statistic"] in OF_SINGLE_STEPS:
-        keys = {**keys, "spikes": 0}
-    return MetricGate.model_validate(keys)
+    return MetricGate.model_validate({**keys, "spikes": 0})
 
 
 Keys = dict[str, Any]

@@ -19,7 +19,7 @@ OUTLIER_FROM = 6
 OUTLIER_LEVEL = 0.001
 """Grubbs' test (Technometrics 11, 1969) at this level leaves one run out."""
 TREND_FROM = 8
-TREND_LEVEL = 0.01
+TREND_LEVEL = 0.001
 """A slope over the runs counts as a trend if it is this unlikely without one."""
 FLOOR = 1e-9
 """Smallest credible spread, as a share of the largest value: the grain of a float32 mean."""

@@ -14,7 +14,7 @@ from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
 from canary.compare.metrics.equivalence import Sides
 from canary.compare.metrics.history import MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
-from canary.compare.metrics.statistic import Bounds, bounds_of
+from canary.compare.metrics.statistic import Bounds, bounds_of, leaves_out_spikes
 from canary.compare.report import Check, CheckStatus
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
 from canary.compare.timing.student import t_quantile
@@ -68,8 +68,8 @@ def against_number(samples: Samples, limit: float) -> Check:
 
 
 def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple[CheckStatus, str]:
-    """Return the status, weaker if only lone steps are beyond the bounds, and words about them."""
-    if status != "fail":
+    """Return the status, `warn` if only lone steps are beyond the bounds, and words about them."""
+    if status != "fail" and not leaves_out_spikes(samples.gate):
         return status, ""
     spikes = samples.spikes(bounds)
     if not spikes:
@@ -190,9 +190,10 @@ def _by_interval(
         status = "pass" if found.upper() < room else "inconclusive"
     visible = 100 * found.detectable(alpha) / abs(before)
     words = f"{_change(samples, before)}, limit {limit:g}%"
-    if status == "fail":
+    if status in ("fail", "pass"):
+        failed = status == "fail"
         status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
-        words += aside or ", more than noise explains"
+        words += aside or ", more than noise explains" * failed
     elif status == "warn":
         words += ": more than noise explains, within the limit"
     elif status == "inconclusive":

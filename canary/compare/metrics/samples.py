@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from canary.compare.checks import metric_check
 from canary.compare.metrics.curves import curve_in, nearest_name, own_name, was_logged
-from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading
+from canary.compare.metrics.statistic import (
+    Bounds,
+    Reading,
+    leaves_out_spikes,
+    lone_spikes,
+    reading,
+)
 from canary.compare.report import Check, CheckStatus
 from canary.config.metric_gates import MetricGate
 from canary.record.curves import Curve
@@ -34,6 +40,8 @@ def title(gate: MetricGate) -> str:
     words = OF_STATISTIC[gate.statistic].format(gate.name)
     if gate.above is not None:
         words += f" at or above {gate.above:g}"
+    if gate.spikes and leaves_out_spikes(gate):
+        words += f" without {gate.spikes} spike{'' if gate.spikes == 1 else 's'}"
     if gate.step is not None:
         words += f" at step {gate.step}"
     if gate.last is not None:
@@ -72,7 +80,8 @@ class Samples:
         """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
         found: list[int] = []
         for one in self.readings:
-            if one.value is None or not bounds.breaks(one.value):
+            value = one.value if one.extreme is None else one.extreme
+            if value is None or not bounds.breaks(value):
                 continue
             alone = lone_spikes(one.points, self.gate, bounds)
             if not alone:

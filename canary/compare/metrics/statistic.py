@@ -27,6 +27,8 @@ class Reading:
     """Why there is no value, or which value is not finite."""
     broken: str = ""
     """The first value that is not finite, as text."""
+    extreme: float | None = None
+    """The largest or smallest value itself, if `value` leaves out as many spikes as are allowed."""
 
 
 def window(curve: Curve, gate: MetricGate) -> tuple[Point, ...]:
@@ -65,13 +67,23 @@ def reading(curve: Curve, gate: MetricGate) -> Reading:
     bad = next((point for point in points_that_count if not math.isfinite(point[1])), None)
     if bad is not None:
         return Reading(points, None, f"not finite at step {bad[0]}", str(bad[1]))
-    value = value_of(points_that_count, gate)
-    if gate.of_step is None:
-        return Reading(points, value)
-    start = _start(curve, gate.of_step)
-    if isinstance(start, str):
-        return Reading(points, None, start)
-    return Reading(tuple((step, one / start) for step, one in points), value / start)
+    if gate.of_step is not None:
+        start = _start(curve, gate.of_step)
+        if isinstance(start, str):
+            return Reading(points, None, start)
+        points, points_that_count = (
+            tuple((step, value / start) for step, value in some)
+            for some in (points, points_that_count)
+        )
+    if not leaves_out_spikes(gate):
+        return Reading(points, value_of(points_that_count, gate))
+    ordered = sorted((value for _, value in points), reverse=gate.statistic == "max")
+    return Reading(points, ordered[min(gate.spikes, len(ordered) - 1)], extreme=ordered[0])
+
+
+def leaves_out_spikes(gate: MetricGate) -> bool:
+    """Whether a gate judges the largest or smallest value that more steps than spikes reach."""
+    return (gate.statistic, gate.worse) in (("max", "higher"), ("min", "lower"))
 
 
 def _start(curve: Curve, step: int) -> float | str:
@@ -149,8 +161,10 @@ def bounds_of(gate: MetricGate, limit: float, low: float | None = None) -> Bound
 def lone_spikes(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> list[int]:
     """Return the steps that alone put the statistic beyond its bounds, if they are few enough to
     be spikes; empty if more values say the same, or no others exist."""
-    if gate.statistic not in OF_SINGLE_STEPS or not gate.spikes:
+    if not gate.spikes:
         return []
+    if gate.statistic not in OF_SINGLE_STEPS:
+        return _outliers(points, gate, bounds)
     beyond = [bounds.breaks(value) for _, value in points]
     if gate.statistic in ("last", "at"):
         steps = [step for step, _ in points]
@@ -164,6 +178,26 @@ def lone_spikes(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> li
     if len(found) > gate.spikes or len(found) == len(points):
         return []
     return [points[place][0] for place in found]
+
+
+SPIKE = 6.0
+"""A spike is so many robust standard deviations away from the median of its window."""
+MAD_OF_NORMAL = 0.6745
+"""Median absolute deviation of a normal distribution, in standard deviations."""
+MIN_POINTS = 5
+
+
+def _outliers(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> list[int]:
+    """Return the steps far from all others without which the statistic is within its bounds."""
+    if len(points) < max(MIN_POINTS, 2 * gate.spikes + 1) or gate.statistic == "count":
+        return []
+    middle = statistics.median(value for _, value in points)
+    far = {step: abs(value - middle) for step, value in points}
+    usual = statistics.median(far.values()) / MAD_OF_NORMAL
+    farthest = sorted(far, key=lambda step: -far[step])[: gate.spikes]
+    spikes = [step for step in farthest if far[step] > SPIKE * usual]
+    kept = [point for point in points if point[0] not in spikes]
+    return spikes if spikes and not bounds.breaks(value_of(kept, gate)) else []
 
 
 def _around(beyond: Sequence[bool], place: int) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,8 +23,11 @@ VALUES = [5.0, 1.0, 4.0, 2.0, 3.0]
         ({"statistic": "mean"}, 3.0),
         ({"statistic": "median"}, 3.0),
         ({"statistic": "last"}, 3.0),
-        ({"statistic": "max"}, 5.0),
-        ({"statistic": "min"}, 1.0),
+        ({"statistic": "max", "spikes": 0}, 5.0),
+        ({"statistic": "max"}, 4.0),  # the value that more than one step reaches
+        ({"statistic": "max", "worse": "lower"}, 5.0),
+        ({"statistic": "min", "worse": "lower", "spikes": 0}, 1.0),
+        ({"statistic": "min", "worse": "lower", "spikes": 2}, 3.0),
         ({"statistic": "count"}, 5.0),
         ({"statistic": "share_above", "above": 3.0}, 0.6),
         ({"statistic": "at", "step": 2}, 1.0),
@@ -32,10 +37,10 @@ VALUES = [5.0, 1.0, 4.0, 2.0, 3.0]
         ({"statistic": "mean", "from_step": 2, "to_step": 3}, 2.5),
         ({"statistic": "mean", "from_step": -2}, 2.5),
         ({"statistic": "mean", "to_step": -4}, 3.0),
-        ({"statistic": "max", "of_step": 3}, 1.25),
+        ({"statistic": "max", "spikes": 0, "of_step": 3}, 1.25),
     ],
 )
-def test_a_statistic_is_of_the_values_in_its_window(keys: dict[str, object], value: float) -> None:
+def test_a_statistic_is_of_the_values_in_its_window(keys: dict[str, Any], value: float) -> None:
     found = reading(curve(VALUES), gate(limit=1.0, **keys))
     assert found.problem == ""
     assert found.value == pytest.approx(value)
@@ -62,7 +67,7 @@ def test_the_area_does_not_depend_on_how_often_a_line_is_logged() -> None:
     "statistic", ["mean", "median", "last", "max", "min", "area", "count", "share_above", "steps"]
 )
 def test_no_statistic_hides_a_value_that_is_not_finite(statistic: str, broken: float) -> None:
-    keys = {"above": 1.0} if statistic == "share_above" else {}
+    keys: dict[str, Any] = {"above": 1.0} if statistic == "share_above" else {}
     for place in range(3):
         values = [1.0, 1.0, 1.0]
         values[place] = broken
@@ -85,7 +90,7 @@ def test_a_broken_value_outside_of_the_window_does_not_count() -> None:
         ({"of_step": 9}, "no value at step 9"),
     ],
 )
-def test_a_window_without_values_is_told(keys: dict[str, object], problem: str) -> None:
+def test_a_window_without_values_is_told(keys: dict[str, Any], problem: str) -> None:
     found = reading(curve(VALUES), gate(limit=1.0, **keys))
     assert found.value is None
     assert problem in found.problem
@@ -108,13 +113,16 @@ def test_a_start_that_is_not_above_zero_gives_no_share_of_it() -> None:
         ("at", [1.0, 9.0, 1.0, 1.0], [2]),
         ("at", [1.0, 9.0, 9.0, 1.0], []),
         ("steps", [1.0, 9.0, 1.0, 1.0], [2]),
-        ("mean", [1.0, 9.0, 1.0, 1.0], []),
+        ("mean", [1.0, 2.0, 1.0, 2.0, 1.0, 99.0], [6]),
+        ("mean", [1.0, 2.0, 1.0, 99.0, 1.0, 99.0], []),
+        ("mean", [2.1, 2.2, 2.3, 2.4, 99.0, 2.5], []),  # beyond the limit without it too
+        ("mean", [1.0, 9.0, 1.0], []),  # too few to call one of them a spike
     ],
 )
 def test_a_spike_is_alone_if_no_other_value_says_the_same(
     statistic: str, values: list[float], alone: list[int]
 ) -> None:
-    step = {"step": 2} if statistic == "at" else {}
+    step: dict[str, Any] = {"step": 2} if statistic == "at" else {}
     wanted = gate(limit=2.0, statistic=statistic, **step)
     points = reading(curve(values), wanted).points
     assert lone_spikes(points, wanted, bounds_of(wanted, 2.0)) == alone
@@ -134,11 +142,13 @@ def test_without_allowed_spikes_each_one_decides() -> None:
 def test_the_last_k_values_are_those_of_the_list(
     values: list[float], last: int, statistic: str
 ) -> None:
-    expected = {
+    functions: dict[str, Callable[[Sequence[float]], float]] = {
         "mean": statistics.fmean,
         "median": statistics.median,
         "max": max,
         "min": min,
         "last": lambda of: of[-1],
-    }[statistic](values[-last:])
-    assert reading(curve(values), gate(limit=1.0, statistic=statistic, last=last)).value == expected
+    }
+    expected = functions[statistic](values[-last:])
+    wanted = gate(limit=1.0, statistic=statistic, last=last, spikes=0)
+    assert reading(curve(values), wanted).value == expected
