@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.compare.checks import METRICS
+from canary.compare.metrics.departure import departure
 from canary.compare.metrics.judging import Pending, judged
 from canary.compare.metrics.samples import Samples, samples_of
 from canary.compare.metrics.steps import by_step
 from canary.compare.report import Check
-from canary.config.metric_gates import MetricGate
+from canary.config.metric_gates import OF_SINGLE_STEPS, MetricGate
 from canary.record.types import RunRecord
 
 
@@ -26,9 +28,14 @@ def metric_gate_checks(
     procedure shares it (Scandinavian Journal of Statistics 6, 1979).
     """
     found: dict[str, Check | Pending] = {}
+    asked: dict[str, Samples] = {}
     for name, gate in zip(check_names(gates), gates, strict=True):
         samples = samples_of(gate, name, current, baseline)
-        found[name] = _judged(samples) if isinstance(samples, Samples) else samples
+        if isinstance(samples, Samples):
+            asked[name] = samples
+            found[name] = _judged(samples)
+        else:
+            found[name] = samples
     pending = {name: one for name, one in found.items() if isinstance(one, Pending)}
     decided = {}
     left = len(pending)
@@ -37,7 +44,15 @@ def metric_gate_checks(
         decided[name] = pending[name].decide(alpha)
         if pending[name].p_value < alpha:
             left -= 1
-    return [one if isinstance(one, Check) else decided[name] for name, one in found.items()]
+    checks = [one if isinstance(one, Check) else decided[name] for name, one in found.items()]
+    return [_with_departure(check, asked.get(check.name)) for check in checks]
+
+
+def _with_departure(check: Check, samples: Samples | None) -> Check:
+    """Say where a failed curve leaves the baseline's range: look there for the cause."""
+    if check.status != "fail" or samples is None or samples.gate.statistic in OF_SINGLE_STEPS:
+        return check
+    return replace(check, message=check.message + departure(samples))
 
 
 def _judged(samples: Samples) -> Check | Pending:
