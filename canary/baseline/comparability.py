@@ -27,6 +27,9 @@ def usable(record: RunRecord) -> str:
         ending = ENDINGS.get(record.status, "did not complete")
         return f"{where} {ending}: {how_it_ended(record)}"
     times = record.perf.step_time
+    if is_imported(record) and untimed(record):
+        known = any(curve.steps for curve in record.curves.values())
+        return "" if known else f"{where} was imported and has no metric; import it again"
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)
         return (
@@ -56,6 +59,28 @@ def how_it_ended(record: RunRecord) -> str:
         return record.reason  # it names the rank and the step
     far = f"after step {steps}" if steps else "before its first step"
     return f"{record.reason}, {far}" if record.reason else f"it ended {far}"
+
+
+def is_imported(record: RunRecord) -> bool:
+    """Return whether another program recorded the run; such a record has no exact signals."""
+    return record.source is not None
+
+
+def untimed(record: RunRecord) -> bool:
+    """Return whether a run has too few step times to judge them."""
+    return record.perf.step_time.count < MIN_STEPS
+
+
+def why_not_timed(records: Sequence[RunRecord]) -> str:
+    """Return why the speeds of runs, some of them imported, cannot be compared; empty if they
+    can."""
+    bare = next((record for record in records if is_imported(record) and untimed(record)), None)
+    if bare is not None:
+        return f"run {bare.run_id} was imported without step times"
+    known = [bool(record.env.get("device")) for record in records]
+    if any(map(is_imported, records)) and len(set(known)) > 1:
+        return f"the machine of run {records[known.index(False)].run_id} is not known"
+    return ""
 
 
 def probe_alone(record: RunRecord) -> bool:
@@ -101,6 +126,8 @@ def machine_words(record: RunRecord) -> str:
 
 def mismatch(baseline: RunRecord, current: RunRecord) -> str:
     """Return why two records cannot be compared, or an empty text."""
+    if is_imported(baseline) or is_imported(current):
+        return _other_source(baseline, current)
     was, now = (r.config.get("training_type") for r in (baseline, current))
     # A command that failed before it trained has not told its trainer.
     unknown = any(r.status != "completed" and _is_command(r) for r in (baseline, current))
@@ -112,12 +139,29 @@ def mismatch(baseline: RunRecord, current: RunRecord) -> str:
     was, now = (r.exact.get("model", {}).get("model_type") for r in (baseline, current))
     if was and now and was != now:
         return f"two model families: {was} and {now}; compare runs of one family"
-    if _other_machine(baseline, current):
+    return _two_machines(baseline, current) if _other_machine(baseline, current) else ""
+
+
+def _two_machines(baseline: RunRecord, current: RunRecord) -> str:
+    return (
+        f"two machines: the baseline ran on {machine_words(baseline)}, the current side on "
+        f"{machine_words(current)}; record a baseline on this machine"
+    )
+
+
+def _other_source(baseline: RunRecord, current: RunRecord) -> str:
+    """Return why records, at least one of them imported, cannot be compared; empty if they can.
+
+    The machine of an imported run may be unknown; then its speed is not judged."""
+    was, now = (r.source.preset if r.source else None for r in (baseline, current))
+    if was and now and was != now:
         return (
-            f"two machines: the baseline ran on {machine_words(baseline)}, the current side on "
-            f"{machine_words(current)}; record a baseline on this machine"
+            f"two frameworks: the baseline was imported as {was}, the current side as {now}; "
+            "compare runs of one framework"
         )
-    return ""
+    known = all(record.env.get("device") for record in (baseline, current))
+    other = known and machine_of(baseline) != machine_of(current)
+    return _two_machines(baseline, current) if other else ""
 
 
 def _is_command(record: RunRecord) -> bool:

@@ -37,7 +37,7 @@ from canary.campaign.worktrees import (
     uncommitted,
 )
 from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Request, thresholds_for
+from canary.compare.paths import Request, metric_gates_for, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.lane import FAMILY_BUDGET
@@ -133,7 +133,9 @@ def run_ab(
     measured = Measured(say, request.noise_file, folder)
     given_limits = Request((), (), request.tier, request.threshold_file)
     if request.tier or request.threshold_file:
-        thresholds_for(given_limits, ())  # Report an invalid threshold before anything runs.
+        # Report an invalid limit before anything runs.
+        thresholds_for(given_limits, ())
+        metric_gates_for(given_limits, ())
     with _sides(request, say) as (sides, folder):
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
@@ -146,6 +148,7 @@ def run_ab(
                 paired=len(head) == len(base),
                 noise=None if request.exact else measured.of((*base, *head)[0]),
                 budget=budget,
+                metrics=metric_gates_for(given_limits, base or head),
                 accept=request.accept,
                 source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -51,6 +52,8 @@ _LAST = "since the last accepted change"
 _LEARNING: tuple[Change, ...] = ("learning",)
 _PACKAGES: tuple[Change, ...] = ("packages",)
 _ROWS: tuple[Change, ...] = ("packages", "rows")
+METRICS = "metrics"
+"""Row of the gates in `metrics:`; each check's name adds the metric and the statistic."""
 _FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
 
 _TABLE = (
@@ -148,6 +151,7 @@ _TABLE = (
     _invariant("learning_rate_positive", "learning rates are positive"),
     _invariant("sampled_ids_trained", "the trained ids are the sampled ids"),
     _invariant("ranks_agree", "all ranks hold the same parameters"),
+    _stability(METRICS, "each gate in `metrics:`", ("metric_false_alarms",), _LEARNING),
 )
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
 SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
@@ -158,6 +162,42 @@ def check_of(name: str, status: CheckStatus, message: str) -> Check:
     """Make a check of the table; add its numbers with `dataclasses.replace`."""
     row = CHECKS[name]
     return Check(name, row.group, row.lane, status, message)
+
+
+TIME_WORDS = frozenset(
+    (
+        *("time", "timing", "sec", "secs", "seconds", "latency", "speed", "throughput"),
+        *("tps", "mfu", "tflops", "utilization"),
+    )
+)
+MEMORY_WORDS = frozenset(("mem", "memory", "vram"))
+
+
+def group_of_metric(metric: str) -> Group:
+    """Return the group of a gate by the words in the metric's name; stability if none is known.
+
+    Only the group stability is accepted together with a change of learning."""
+    words = set(re.split(r"[^a-z]+", metric.lower()))
+    if words & MEMORY_WORDS:
+        return "memory"
+    return "performance" if words & TIME_WORDS else "stability"
+
+
+def metric_check(name: str, metric: str, status: CheckStatus, message: str) -> Check:
+    """Make a check of `metrics:`; `metric` is the canary's name for it, if it has one."""
+    return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message)
+
+
+def is_metric_gate(name: str) -> bool:
+    """Whether a check is a gate of `metrics:`."""
+    return name.startswith(f"{METRICS}.")
+
+
+def accepted_with(check: Check) -> tuple[Change, ...]:
+    """Return the changes whose acceptance covers the check's failure."""
+    if is_metric_gate(check.name):
+        return CHECKS[METRICS].accepted_with if check.group == "stability" else ()
+    return CHECKS[check.name].accepted_with if check.name in CHECKS else ()
 
 
 def markdown_table() -> str:

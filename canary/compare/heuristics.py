@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from canary.baseline.comparability import is_imported
 from canary.compare.causes import CAUSES, Cause
 from canary.compare.diagnosis.effects import is_timed, speed_failed
 from canary.compare.diagnosis.facts import Facts
@@ -57,7 +58,18 @@ def analyze_regression(
         suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
         suspects = tuple(s if _known(s) else _of_a_crash(s, now[-1]) for s in suspects)
+    elif any(map(is_imported, (*now, *before))):
+        suspects = tuple(s if _known(s) else _of_an_import(s) for s in suspects)
     return Diagnosis(_summary(suspects), suspects)
+
+
+def _of_an_import(unknown: Suspect) -> Suspect:
+    """Return the suspect with advice for runs whose exact signals were not recorded."""
+    actions = (
+        "compare the commits, packages and launcher settings of both runs by hand",
+        "canary exec -- COMMAND records the same loop with its exact signals",
+    )
+    return replace(unknown, suggested_actions=actions)
 
 
 def _is_worse(report: Comparison) -> bool:

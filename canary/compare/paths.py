@@ -14,8 +14,15 @@ from canary.baseline.history import WINDOW, is_history, rows, select
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.thresholds import Thresholds, from_config, load_thresholds, tier_thresholds
+from canary.compare.thresholds import (
+    Thresholds,
+    from_config,
+    load_metric_gates,
+    load_thresholds,
+    tier_thresholds,
+)
 from canary.compare.timing.noise import NoiseModel, load_noise
+from canary.config.metric_gates import MetricGate, gates_in
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError, InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
@@ -180,6 +187,7 @@ def compared_paths(request: Request) -> Compared:
         noise=noise,
         history=baseline.history,
         anchor=baseline.anchor,
+        metrics=metric_gates_for(request, baseline.records or current),
         accept=request.accept,
         source=source,
     )
@@ -225,6 +233,21 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
     changed = any(key != "base_tier" and section[key] is not None for key in section)
     extra = " with limits from the config" if changed else ""
     return from_config(config), f"{config.base_tier}{extra}"
+
+
+def metric_gates_for(request: Request, records: Sequence[RunRecord]) -> tuple[MetricGate, ...]:
+    """Return the gates on metrics: those of the file of limits, if it has `metrics`, else those of
+    the newest record's config.
+
+    `records`: the baseline, or the current side if there is none."""
+    if request.threshold_file is not None:
+        found = load_metric_gates(request.threshold_file)
+        if found is not None:
+            return found
+    if not records:
+        return ()
+    newest = records[-1]
+    return gates_in(newest.config.get("metrics"), f"the config of run {newest.run_id}")
 
 
 def _load_baseline(

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from canary.baseline.comparability import (
     how_it_ended,
+    is_imported,
     judgeable,
     mismatch,
     named_twice,
     probe_alone,
     same_runs,
+    why_not_timed,
 )
 from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
@@ -23,6 +25,7 @@ from canary.compare.exact.lane import exact_lane, newest_probed
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
+from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stability import stability_checks
@@ -34,11 +37,15 @@ from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.side_figures import figures_of_checks, side_of
 from canary.compare.timing.within_run import within_run_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_acceptance
+from canary.config.metric_gates import MetricGate
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
+ONLY_SHARED = (
+    "one side was imported and the canary recorded the other: only what both have is compared"
+)
 NO_DIFFERENCE = "the exact signals that both sides recorded are equal"
 
 
@@ -63,6 +70,7 @@ def compare_to_baseline(
     anchor: Sequence[RunRecord] = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
+    metrics: Sequence[MetricGate] = (),
     accept: str | None = None,
     source: SourceChanges | None = None,
 ) -> Comparison:
@@ -78,6 +86,7 @@ def compare_to_baseline(
         anchor: the first runs after the last accepted change, to measure drift since then.
         budget: the probability of a false alarm, shared by all timing gates.
         gates: the timing gates to judge.
+        metrics: the gates on any metric (config key `metrics`), from the baseline's config.
         accept: a person's reason for accepting a change of learning.
         source: what the commits changed, as evidence for the diagnosis.
 
@@ -90,7 +99,7 @@ def compare_to_baseline(
     good = [record for record in before if not judgeable(record)]
     refused = _refusal(now, before, good, paired)
     if refused is None:
-        options = _Timing(thresholds, paired, noise, anchor, budget, gates)
+        options = _Options(thresholds, paired, noise, anchor, budget, gates, metrics)
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
     found = _with_sides(refused, now, good or before)
@@ -186,13 +195,20 @@ def _with_probe_differences(found: Comparison, seen: Comparison) -> Comparison:
 
 
 @dataclass(frozen=True)
-class _Timing:
+class _Options:
     thresholds: Thresholds
     paired: bool
     noise: NoiseModel | None
     anchor: Sequence[RunRecord]
     budget: float
     gates: Sequence[Metric]
+    metrics: Sequence[MetricGate]
+
+    def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
+        """Judge the gates of `metrics`; looks at an A/B run share their error budget too."""
+        share = min(1.0, self.budget / FAMILY_BUDGET)
+        alarms = self.thresholds.metric_false_alarms * share
+        return metric_gate_checks(now, good, self.metrics, alarms)
 
 
 def _refusal(
@@ -234,7 +250,7 @@ def _not_one_thing(now: Sequence[RunRecord]) -> str:
 def _first_runs(
     now: Sequence[RunRecord],
     good: Sequence[RunRecord],
-    options: _Timing,
+    options: _Options,
     history: bool,
     accept: str | None,
 ) -> Comparison:
@@ -242,6 +258,7 @@ def _first_runs(
     checks = (
         *invariant_checks(now),
         *stability_checks(now, good, options.thresholds),
+        *options.metric_checks(now, good),
         *alert_checks(now, good),
     )
     verdict = decide(checks, enough_history=False)
@@ -251,20 +268,28 @@ def _first_runs(
 def _compare(
     now: Sequence[RunRecord],
     good: Sequence[RunRecord],
-    options: _Timing,
+    options: _Options,
     history: bool,
     accept: str | None,
 ) -> Comparison:
     exact = exact_lane(now, good, options.thresholds, options.noise)
     found: list[Check] = [
         *_measured(now, good, options),
+        *options.metric_checks(now, good),
         *alert_checks(now, good),
         *invariant_checks(now, good),
         *exact.checks,
     ]
-    found = with_missing_checks(found, now, good, options.thresholds)
+    imported = [is_imported(record) for record in (*now, *good)]
+    mixed = len(set(imported)) > 1
+    if not mixed:
+        found = with_missing_checks(found, now, good, options.thresholds)
     checks = with_acceptance(found, exact.environment_changes)
-    verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
+    verdict = decide(
+        checks,
+        enough_history=not history or len(good) >= MIN_HISTORY,
+        imported=any(imported),
+    )
     accepted = accept if verdict == "changed" else None
     return Comparison(
         verdict=verdict,
@@ -276,6 +301,7 @@ def _compare(
             exact.environment_changes,
             history=len(good),
             accepted=accepted,
+            imported=any(imported),
         ),
         checks=checks,
         first_difference=exact.first,
@@ -283,12 +309,12 @@ def _compare(
         config_changes=exact.config_changes,
         environment_changes=exact.environment_changes,
         accepted=accepted,
-        notes=(*exact.notes, *new_bottlenecks(now, good)),
+        notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
     )
 
 
 def _measured(
-    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Timing
+    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Options
 ) -> Iterator[Check]:
     """Yield the checks of measured launches, or one skipped check if a side has none."""
     alone = [all(map(probe_alone, side)) for side in (now, good)]
@@ -297,18 +323,23 @@ def _measured(
         why = f"{sides} (repeats: 0)"
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
+    why = why_not_timed((*now, *good))
     timed = timing_checks(
         now,
         good,
         options.thresholds,
         paired=options.paired,
         noise=options.noise,
-        anchor=options.anchor,
+        anchor=() if why else options.anchor,
         budget=options.budget,
-        gates=options.gates,
+        gates=[gate for gate in options.gates if gate == "max_memory"] if why else options.gates,
     )
-    yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
-    yield from within_run_checks(now, good, options.thresholds)
+    if why:
+        yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
+        yield from timed
+    else:
+        yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
+        yield from within_run_checks(now, good, options.thresholds)
     yield from memory_checks(now, good, options.thresholds)
     yield from stability_checks(now, good, options.thresholds)
 

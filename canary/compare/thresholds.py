@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from canary.config.metric_gates import MetricGate, gates_in
 from canary.config.schema import CanaryConfig
 from canary.config.source import read_chain
 from canary.config.threshold_keys import (
@@ -58,6 +59,7 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
                 key=key,
             )
         values = dict(values["thresholds"])
+    values.pop("metrics", None)
     named = str(values.pop("base_tier", "default"))
     try:
         base = tier_thresholds(tier or named)
@@ -68,6 +70,16 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
             f"base_tier in {file}: {error.message}", error.hint, file=file, key="base_tier"
         ) from error
     return check_values(base, values, str(file))
+
+
+def load_metric_gates(path: Path | str) -> tuple[MetricGate, ...] | None:
+    """Read the `metrics` of a file of limits; None if it has none.
+
+    Raises:
+        ConfigError: unreadable, an unknown key or a wrong value; names file and key.
+    """
+    document, _ = read_chain(Path(path))
+    return gates_in(document["metrics"], str(path)) if "metrics" in document else None
 
 
 def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thresholds:
@@ -99,6 +111,7 @@ __all__ = [
     "TierName",
     "check_values",
     "from_config",
+    "load_metric_gates",
     "load_thresholds",
     "tier_thresholds",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.compare.checks import CHECKS, SPEED, Change
+from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
@@ -26,18 +26,16 @@ def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -
         accepted.add("rows")
     return tuple(
         replace(check, status="changed")
-        if check.status == "fail" and accepted & set(_accepted_with(check))
+        if check.status == "fail" and accepted & set(accepted_with(check))
         else check
         for check in checks
     )
 
 
-def _accepted_with(check: Check) -> tuple[Change, ...]:
-    return CHECKS[check.name].accepted_with if check.name in CHECKS else ()
+def decide(checks: Sequence[Check], *, enough_history: bool, imported: bool = False) -> Verdict:
+    """Return the verdict for usable records.
 
-
-def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
-    """Return the verdict for usable records."""
+    `imported`: a record has no exact lane, so a gate on a metric or a timing check must pass."""
     statuses = {check.status for check in checks}
     if "fail" in statuses:
         return "regression"
@@ -45,11 +43,25 @@ def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
         return "changed"
     if not enough_history:
         return "no-baseline"
-    judged = [check for check in checks if check.status in ("pass", "warn")]
-    lanes = {check.lane for check in judged}
-    if "inconclusive" in statuses or not {"exact", "timing"} <= lanes:
+    if "inconclusive" in statuses:
         return "inconclusive"
-    return "pass"
+    if imported:
+        return "pass" if _judged_of_imported(checks) else "inconclusive"
+    lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
+    return "pass" if {"exact", "timing"} <= lanes else "inconclusive"
+
+
+SPEEDS = ("timing", "performance")
+
+
+def _judged_of_imported(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks that can make a comparison with an imported run pass."""
+    return [
+        check
+        for check in checks
+        if check.status in ("pass", "warn")
+        and ((check.lane, check.group) == SPEEDS or is_metric_gate(check.name))
+    ]
 
 
 def first_line(
@@ -61,6 +73,7 @@ def first_line(
     *,
     history: int,
     accepted: str | None = None,
+    imported: bool = False,
 ) -> str:
     """Return the verdict as a sentence."""
     if verdict == "regression":
@@ -73,8 +86,10 @@ def first_line(
             f"{MIN_HISTORY - history} more of the default branch."
         )
     if verdict == "inconclusive":
+        if imported and not any(check.status == "inconclusive" for check in checks):
+            return _nothing_judged(checks)
         return _inconclusive_line(checks)
-    return _pass_line(checks)
+    return _pass_line(checks, imported)
 
 
 def ordered_failures(checks: Sequence[Check]) -> list[Check]:
@@ -105,7 +120,7 @@ def _leading_change(checks: Sequence[Check]) -> tuple[Check, bool]:
     """Return the check that a change is about, and whether it is a stage of learning."""
     changed = [check for check in checks if check.status == "changed"]
     moved = next((check for check in changed if check.name in LEARNED_STAGES), None)
-    worse = [check for check in changed if _accepted_with(check)]
+    worse = [check for check in changed if accepted_with(check)]
     return moved or (worse or changed)[0], moved is not None
 
 
@@ -133,7 +148,7 @@ def _changed_line(
     if len(causes) == 1:
         keys = f"{keys} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
     lead, moved = _leading_change(checks)
-    worse = [check for check in checks if check.status == "changed" and _accepted_with(check)]
+    worse = [check for check in checks if check.status == "changed" and accepted_with(check)]
     words = f"{lead.name} differs: {lead.message}" if moved else lead.message
     others = [check.message for check in worse if check is not lead]
     also = f" Also worse: {others[0]}" if others else ""
@@ -180,7 +195,20 @@ def _learning_unchanged(checks: Sequence[Check]) -> str:
     return LEARNS_THE_SAME if {check.name for check in judged} >= NAMED_STAGES else ""
 
 
-def _pass_line(checks: Sequence[Check]) -> str:
+NOT_EXACT = "exact signals were not recorded, because a run was imported"
+
+
+def _nothing_judged(checks: Sequence[Check]) -> str:
+    """Say that an imported run was compared in nothing that can make it pass."""
+    skipped = next((c for c in checks if c.lane == "timing" and c.status == "skip"), None)
+    why = f" ({skipped.message})" if skipped else ""
+    return (
+        f"Inconclusive: no gate of `metrics` and no speed was judged{why}, and {NOT_EXACT}. Add "
+        "gates to `metrics` in the config."
+    )
+
+
+def _pass_line(checks: Sequence[Check], imported: bool = False) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
@@ -194,4 +222,8 @@ def _pass_line(checks: Sequence[Check]) -> str:
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
     same = _learning_unchanged(checks).rstrip(".")
     healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"
+    if imported:
+        gates = sum(is_metric_gate(check.name) for check in _judged_of_imported(checks))
+        count = f"{gates} gate{'' if gates == 1 else 's'} of `metrics`" if gates else "speed alone"
+        healthy = f"nothing got worse in {count}; {NOT_EXACT}"
     return f"Pass: {healthy}{speed}{tail}."

@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from canary.config.checks import check_together, check_used
+from canary.config.metric_gates import HINTS as GATE_HINTS
+from canary.config.metric_gates import check_keys
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
@@ -95,6 +97,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
         )
     name = str(source or "the built-in config")
     _refuse_unknown(values, "", CanaryConfig, origins, name, values.get("training_type"))
+    check_keys(values.get("metrics"), origins, name)
     try:
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
@@ -169,13 +172,23 @@ KEY_HINTS = {
 def _wrong_value(error: ValidationError, origins: Origins, source: str) -> ConfigError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
-    place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), source)
+    place = _place(key, origins) or source
     message = KIND_MESSAGES.get(first["type"], first["msg"][0].lower() + first["msg"][1:])
     hint = KEY_HINTS.get(key.split(".")[0])
+    if key.startswith("metrics."):
+        hint = GATE_HINTS.get(key.rpartition(".")[2], "docs/metrics.md has examples")
     if first["input"] is None:
         hint = "remove the line to get the default"
     got = reprlib.repr(first["input"])
     return ConfigError(f"{key} in {place}: {message}, got {got}", hint, file=source, key=key)
+
+
+def _place(key: str, origins: Origins) -> str | None:
+    """Return where a key was set: its own line, the first below it, or its section's."""
+    if key in origins:
+        return origins[key]
+    below = (place for name, place in origins.items() if name.startswith(f"{key}."))
+    return next(below, origins.get(key.split(".")[0]))
 
 
 def trainer_defaults(training_type: str) -> dict[str, Any]:

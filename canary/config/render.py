@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from canary.config.load import LoadedConfig
+from canary.config.metric_gates import MetricGate
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS, TRAINERS, users_of
@@ -59,7 +60,7 @@ def _origin(loaded: LoadedConfig, key: str) -> str:
 
 def _scalar(value: Any) -> str:
     if isinstance(value, tuple):
-        value = list(value)
+        value = [item.written() if isinstance(item, MetricGate) else item for item in value]
     broken = isinstance(value, str) and not value.isprintable()
     text: str = yaml.safe_dump(
         value,
@@ -95,7 +96,7 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
     for key, field in model.model_fields.items():
         inner = field.annotation
         section = next((part for part in (inner, *get_args(inner)) if _is_section(part)), None)
-        if section is not None:
+        if section is not None and get_origin(inner) is not tuple:
             rows += _table_rows(section, f"{key}.")
             continue
         default = field.get_default(call_default_factory=True)
@@ -108,6 +109,16 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
             f"{', '.join(users) or 'all'} | {meaning} |"
         )
     return rows
+
+
+def gates_table() -> str:
+    """Return a Markdown table of the keys of a gate in `metrics`."""
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for key, field in MetricGate.model_fields.items():
+        default = "required" if field.is_required() else f"`{_scalar(field.default)}`"
+        kind = "number or text" if key == "limit" else type_name(field.annotation)
+        rows.append(f"| `{key}` | {kind} | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
 
 
 def trainers_table() -> str:

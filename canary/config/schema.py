@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from canary.config.metric_gates import MetricGate
 from canary.config.output import OUTPUT_DIR
 from canary.config.sections import PPOConfig, Real, SpeedConfig, Strict
 from canary.config.threshold_keys import ThresholdsConfig
@@ -245,6 +246,12 @@ class CanaryConfig(Strict):
     )
     thresholds: ThresholdsConfig = Field(
         default_factory=lambda: ThresholdsConfig(), description="Limits of comparisons."
+    )
+
+    metrics: tuple[MetricGate, ...] = Field(
+        (),
+        strict=False,
+        description="Gates on any metric of the trainer, a list ([metrics.md](metrics.md)).",
     )
 
     @property

@@ -76,6 +76,15 @@ class Thresholds(BaseModel):
         50.0, gt=0, le=100, description="Mean entropy of the policy."
     )
 
+    metric_false_alarms: float = Field(
+        0.005,
+        gt=0,
+        le=0.2,
+        description=(
+            "Probability that the gates of `metrics` fail by chance in a comparison, all together."
+        ),
+    )
+
     max_flops_increase_pct: float = Field(
         25.0, gt=0, description="Floating-point operations per step."
     )

@@ -351,6 +351,7 @@ EXEC_KEYS = (
     "output_dir",
     "profiler",
     "thresholds",
+    "metrics",
 )
 """Config keys that apply to the user's command."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import tempfile
@@ -104,7 +105,11 @@ def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list
     values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
     if repeats:
         values["repeats"] = repeats
-    return [f"{key}={value}" for key, value in values.items() if value is not None]
+    held = [f"{key}={value}" for key, value in values.items() if value is not None]
+    if base.config.metrics:
+        # A record keeps the curves of its own gates: it needs those that will judge it.
+        held.append(f"metrics={json.dumps([gate.written() for gate in base.config.metrics])}")
+    return held
 
 
 def fork_point(repository: Path, base: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from canary.baseline.ancestry import SHA, Ancestry
-from canary.baseline.comparability import machine_key, slug
+from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import PICTURES, Selection, drawer, is_history, rows, select
 from canary.campaign.pairs import Plan
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -25,6 +25,7 @@ from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.compare.timing.sequential import LOOKS
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import METRICS_WARMUP, LoadedConfig
+from canary.config.metric_gates import MetricGate
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
@@ -149,7 +150,11 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         return error(name, problem)
     chosen, notes = _selection(grounds, current[-1])
     notes += tuple(_repeated(run) for run in records.runs(part, "failed"))
-    problem = _other_machine(grounds, current[-1], chosen) or _too_old(grounds, chosen)
+    problem = (
+        _other_machine(grounds, current[-1], chosen)
+        or _too_old(grounds, chosen)
+        or _without_exact(current, chosen.records)
+    )
     if problem:
         return error(name, problem)
     thresholds, tier = thresholds_of(grounds)
@@ -160,6 +165,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         noise=_noise(chosen, current[-1]),
         history=True,
         anchor=chosen.anchor,
+        metrics=metric_gates_of(grounds),
         accept=grounds.accept,
         source=grounds.source,
     )
@@ -188,6 +194,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     head = [_named(record, grounds.base) for record in records.runs(part, "head")]
     name = _name(grounds, head)
     problem = fewer_steps(base, grounds.base) or fewer_steps(head, grounds.base)
+    problem = problem or _without_exact(head, base)
     if problem:
         return error(name, problem)
     every = [*base, *head]
@@ -202,6 +209,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         thresholds,
         paired=complete and len(base) == len(head),
         budget=Plan().error_budget(min(len(head), max(LOOKS))),
+        metrics=metric_gates_of(grounds),
         accept=grounds.accept,
         source=grounds.source,
     )
@@ -301,6 +309,23 @@ def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
     changed = section.model_dump(exclude_none=True, exclude={"base_tier"})
     how = ", adjusted in the base branch's config" if changed else ""
     return from_config(section), section.base_tier + how
+
+
+def metric_gates_of(grounds: Grounds) -> tuple[MetricGate, ...]:
+    """Return the gates on metrics of the base branch's config, never the pull request's."""
+    return grounds.base.config.metrics if grounds.base is not None else ()
+
+
+def _without_exact(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> str:
+    """Return an error for an imported run whose baseline the canary recorded: it would be judged
+    without the exact lane."""
+    if baseline and not is_imported(baseline[-1]):
+        for record in filter(is_imported, current):
+            return (
+                f"run {record.run_id} was imported, but the canary recorded its baseline; record "
+                "the default branch in the same way first"
+            )
+    return ""
 
 
 def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:

@@ -11,6 +11,8 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 
+UNEXAMINED = 0.6
+"""Largest strength without exact signals: the code may have changed too, and nobody looked."""
 FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.TOKENIZATION: ("data", "batches"),
     C.DATA: ("data", "batches"),
@@ -45,6 +47,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
         fits = _fits(category, facts) or (ended and facts.entry is None)
         rivals = sum(_fits(c, facts) for c in by_category if c is not None)
         strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
+        if facts.learning_unexamined:
+            strength = min(strength, UNEXAMINED)
         yield Finding(
             category,
             strength,
@@ -67,6 +71,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _fits(category: C, facts: Facts) -> bool:
     """Return whether a setting of this kind can cause the first difference or a slower step."""
     first = FIRST_EFFECT.get(category, ())
+    if facts.learning_unexamined and facts.learned_worse and set(first) - {None}:
+        return True
     slows = facts.slower is not None and None in first and can_slow(category, facts)
     return slows or (facts.entry in first and (facts.entry is not None or facts.slower is None))
 

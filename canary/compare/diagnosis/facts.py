@@ -143,6 +143,16 @@ class Facts:
             stages = stages[1:] if len(stages) > 1 else stages
         return stages[0] if stages else None
 
+    @cached_property
+    def learning_unexamined(self) -> bool:
+        """Return whether a side has no exact signals, so that no stage of learning can differ."""
+        return not (self.before.exact and self.now.exact)
+
+    @cached_property
+    def learned_worse(self) -> bool:
+        """Return whether a check of learning failed."""
+        return any(check.failed and check.group == "stability" for check in self.report.checks)
+
     def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
         before, after = self.probed_batches()

@@ -28,6 +28,7 @@ COSMETIC_CONFIG = (
     "probe_steps",
     "profiler",
     "thresholds",
+    "metrics",
 )
 """Keys that cannot change training, so they never excuse a change of learning. Trainer arguments
 and command options that name a path are cosmetic too."""

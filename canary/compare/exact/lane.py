@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from canary.baseline.comparability import is_imported
 from canary.compare.commands import without_repeats
 from canary.compare.exact.changes import (
     change_difference,
@@ -173,6 +174,10 @@ def exact_lane(
 
 def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
     sides = (("the baseline", before), ("the current side", after))
+    imported = [side for side, record in sides if is_imported(record)]
+    if imported:
+        side = "both sides" if imported[1:] else imported[0]
+        return f"{side} {'were' if imported[1:] else 'was'} imported, without exact signals"
     missing = [side for side, record in sides if not record.exact]
     if missing:
         return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"

@@ -302,7 +302,9 @@ def timing_samples(
     samples: dict[Metric, Samples] = {}
     refused: list[Check] = []
     for metric in ("step_time_median", "step_time_mean"):
-        samples[metric] = time_samples(metric, current, baseline)
+        times = time_samples(metric, current, baseline)
+        if all(map(math.isfinite, (*times.current, *times.baseline))):
+            samples[metric] = times  # an imported run may have none
     if on_cpu((*current, *baseline)):
         found = cpu_samples("cpu_time", current, baseline, paired)
         if isinstance(found, Samples):

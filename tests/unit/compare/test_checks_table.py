@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from canary.compare.checks import CHECKS, SPEED, check_of, markdown_table
+from canary.compare.checks import (
+    CHECKS,
+    METRICS,
+    SPEED,
+    check_of,
+    is_metric_gate,
+    markdown_table,
+)
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
@@ -26,6 +33,7 @@ from tests.unit.comparing import (
     records,
     scatter,
 )
+from tests.unit.gating import gate
 from tests.unit.ppo_records import ppo
 from tests.unit.record.test_metric_names import telling
 
@@ -51,6 +59,7 @@ def comparisons() -> list[Comparison]:
         compare_to_baseline(unequal, (run(0), run(1))),
         compare_to_baseline(ppo(1), ppo(0)),
         compare_to_baseline(record(9), committed(record(8))),
+        compare_to_baseline(record(9), record(8), metrics=[gate("loss", limit=5.0)]),
         compare_to_baseline(telling("reward", "margin", 1.0, 1), telling("reward", "margin", 1.0)),
         *(
             compare_to_baseline(record(9, kind=kind), record(8, kind=kind))
@@ -67,12 +76,17 @@ def made() -> list[Check]:
 
 def test_every_check_that_is_made_is_a_row_of_the_table() -> None:
     for check in made():
-        row = CHECKS[check.name]
+        row = CHECKS[row_of(check)]
         assert (check.group, check.lane) == (row.group, row.lane), check.name
 
 
+def row_of(check: Check) -> str:
+    """The row of a check: all gates of `metrics:` share one."""
+    return METRICS if is_metric_gate(check.name) else check.name
+
+
 def test_no_row_of_the_table_is_without_a_check() -> None:
-    assert set(CHECKS) - {check.name for check in made()} == set()
+    assert set(CHECKS) - {row_of(check) for check in made()} == set()
 
 
 def test_a_check_that_the_table_has_not_cannot_be_made() -> None:
@@ -83,7 +97,8 @@ def test_a_check_that_the_table_has_not_cannot_be_made() -> None:
 def test_every_limit_is_read_by_a_check_and_every_check_reads_limits_that_exist() -> None:
     assert {key for row in CHECKS.values() for key in row.limits} == set(Thresholds.model_fields)
     for case in CASES:
-        assert case.field in CHECKS[case.check].limits
+        row = METRICS if is_metric_gate(case.check) else case.check
+        assert case.field in CHECKS[row].limits
 
 
 def test_the_gates_of_the_timing_lane_are_rows_of_it() -> None:

@@ -11,6 +11,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.record.types import RunRecord
 from tests.unit.comparing import MB, altered, growing, history, on_gpu, record, scatter
+from tests.unit.gating import gate, with_curve
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ CASES = [
         plus=-15,
         statuses=("warn", "pass"),
     ),
+    Decided("metric_false_alarms", "metrics.loss.mean", 0.05, 0.0005, ("curves",), statuses=PASSES),
     Decided(
         "max_nan_steps", "nan_steps", 0, 1, ("stability", "nan_steps"), plus=1, statuses=PASSES
     ),
@@ -200,15 +202,22 @@ def test_a_field_decides_its_check(case: Decided) -> None:
     baseline = [growing(on_gpu(run), 0.0, 0.1) for run in history(0.005, kind=case.kind)]
     slower = 1.05 if case.path == ("slower",) else 1.0
     current = growing(on_gpu(record(100, 0.1 * slower, kind=case.kind)), 0.0, 0.1)
+    metrics = [gate("loss", limit="history")] if case.path == ("curves",) else []
     if case.path == ("cpu_time",):
         baseline = [record(place, cpu_s=0.1 * f) for place, f in enumerate(scatter(20, 0.005))]
         current = record(100, cpu_s=0.105)
+    elif metrics:
+        # 3.5 standard deviations above 20 runs, which happens by chance in 0.1% of comparisons.
+        values = scatter(20, 0.01)
+        baseline = [with_curve(record(n), [1 + f / 100] * 20) for n, f in enumerate(values)]
+        current = with_curve(record(100), [1.01 + 3.5 * 0.0001 * 1.02] * 20)
     else:
         current = changed(current, case)
     found = []
     for value in (case.tight, case.wide):
         thresholds = Thresholds.model_validate({case.field: value})
-        found.append(compare_to_baseline(current, baseline, thresholds).check(case.check).status)
+        compared = compare_to_baseline(current, baseline, thresholds, metrics=metrics)
+        found.append(compared.check(case.check).status)
     assert tuple(found) == case.statuses
 
 

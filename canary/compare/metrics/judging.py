@@ -1,0 +1,366 @@
+"""Judge one gate's samples against a number, the baseline, or the spread of the stored runs. Pure.
+
+A judgement that rests on a spread waits for its share of the family's error budget (`Pending`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
+from canary.compare.metrics.equivalence import Sides
+from canary.compare.metrics.history import MIN_RUNS, Expected, expected
+from canary.compare.metrics.samples import Samples
+from canary.compare.metrics.statistic import Bounds, bounds_of
+from canary.compare.report import Check, CheckStatus
+from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
+from canary.compare.timing.student import t_quantile
+
+MOST_RUNS = 1000
+OF_RUNS = "measured in these runs"
+NEAR_ZERO = 1e-12
+"""A baseline below this share of its largest value is zero: percentages of it mean nothing."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A judgement that needs an error level."""
+
+    p_value: float
+    """Of the claim that the metric got worse, if nothing changed."""
+    decide: Callable[[float], Check]
+    """Returns the check at an error level."""
+
+
+def judged(samples: Samples) -> Check | Pending:
+    """Judge by the gate's kind of limit."""
+    gate = samples.gate
+    if isinstance(gate.limit, float):
+        return against_number(samples, gate.limit)
+    if gate.margin is not None:
+        return equivalence(samples, gate.margin / 100)
+    if gate.percent is not None:
+        return against_baseline(samples, gate.percent)
+    return against_history(samples)
+
+
+def against_number(samples: Samples, limit: float) -> Check:
+    """Judge the worst current run against a number."""
+    bounds = bounds_of(samples.gate, limit)
+    lower = samples.gate.worse == "lower"
+    worst = (min if lower else max)(samples.current)
+    worst = next(filter(bounds.breaks, samples.current), worst)
+    status, aside = _with_spikes(samples, bounds, "fail" if bounds.breaks(worst) else "pass")
+    words = f"{samples.title} is {worst:.4g}, limit {limit:.6g}"
+    before = statistics.fmean(samples.baseline) if samples.baseline else None
+    return replace(
+        samples.check(status, words + aside),
+        baseline=before,
+        current=worst,
+        delta=None if before is None else worst - before,
+        delta_pct=_percent(worst, before),
+        threshold=limit,
+        scale="",
+    )
+
+
+def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple[CheckStatus, str]:
+    """Return the status, `warn` if only lone steps are beyond the bounds, and words about them."""
+    if status != "fail":
+        return status, ""
+    spikes = samples.spikes(bounds)
+    if not spikes:
+        return status, ""
+    where = ", ".join(map(str, spikes[:3]))
+    few = "one step" if len(spikes) == 1 else f"{len(spikes)} steps"
+    return "warn", f": only {few} ({where}), and one spike alone does not decide"
+
+
+def _percent(value: float, base: float | None) -> float | None:
+    return 100 * (value - base) / abs(base) if base else None
+
+
+def _sign(samples: Samples, centre: float) -> float:
+    """Return 1 if up is worse, -1 if down is; for both directions that of the change."""
+    if samples.gate.worse == "both":
+        return 1.0 if statistics.fmean(samples.current) >= centre else -1.0
+    return 1.0 if samples.gate.worse == "higher" else -1.0
+
+
+def _alpha(samples: Samples, alpha: float) -> float:
+    """Return the error level of one direction."""
+    return alpha / 2 if samples.gate.worse == "both" else alpha
+
+
+def _p_value(samples: Samples, one_sided: float) -> float:
+    return min(1.0, 2 * one_sided) if samples.gate.worse == "both" else one_sided
+
+
+def _bounds(samples: Samples, centre: float, room: float) -> Bounds:
+    """Return the range of values whose change in a bad direction is below `room`."""
+    return bounds_of(samples.gate, *_ends(samples, centre, room))
+
+
+def _ends(samples: Samples, centre: float, room: float) -> tuple[float, float]:
+    """Return (upper or only limit, lower limit)."""
+    low, high = centre - room, centre + room
+    return (low, low) if samples.gate.worse == "lower" else (high, low)
+
+
+def against_baseline(samples: Samples, percent: float) -> Check | Pending:
+    """Judge the change of the mean in percent of the baseline's mean, by its interval.
+
+    With fewer than three runs of the baseline its spread is not known: the estimate decides."""
+    before = statistics.fmean(samples.baseline)
+    if abs(before) <= NEAR_ZERO * max(map(abs, (*samples.baseline, *samples.current))):
+        words = f"{samples.title} is 0 on the baseline: set a number or history as its limit"
+        return samples.check("inconclusive", words)
+    room = abs(before) * percent / 100
+    sign = _sign(samples, before)
+    change = sign * (statistics.fmean(samples.current) - before)
+    spread = pooled(samples.current, samples.baseline)
+    if len(samples.baseline) < MIN_RUNS or spread is None:
+        return _by_estimate(samples, before, change, room, percent)
+    floor = 1e-9 * abs(before)
+    spread = replace(spread, sd=max(spread.sd, floor))
+    runs = (len(samples.current), len(samples.baseline))
+    error = spread.sd * math.sqrt(1 / runs[0] + 1 / runs[1])
+    found = Estimate(change, error, spread.df, spread, runs, paired=False)
+
+    def decide(alpha: float) -> Check:
+        return _by_interval(samples, found, before, room, _alpha(samples, alpha))
+
+    return Pending(_p_value(samples, found.p_value()), decide)
+
+
+def _by_estimate(
+    samples: Samples, before: float, change: float, room: float, percent: float
+) -> Check:
+    count = len(samples.baseline)
+    status, aside = _with_spikes(
+        samples, _bounds(samples, before, room), "fail" if change > room else "pass"
+    )
+    after = statistics.fmean(samples.current)
+    few = f"{count} run{'' if count == 1 else 's'} of the baseline"
+    words = (
+        f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}, "
+        f"{MIN_RUNS} needed"
+    )
+    return replace(
+        _numbers(samples, status, words, before, after), threshold=_signed(samples, percent)
+    )
+
+
+def _change(samples: Samples, before: float) -> str:
+    after = statistics.fmean(samples.current)
+    percent = _percent(after, before)
+    words = f"{samples.title} {before:.4g} -> {after:.4g}"
+    return words if percent is None else f"{words} ({signed_percent(percent)})"
+
+
+def _signed(samples: Samples, value: float) -> float:
+    """Return a limit with the sign of the bad direction."""
+    return -value if samples.gate.worse == "lower" else value
+
+
+def _numbers(
+    samples: Samples, status: CheckStatus, words: str, before: float, after: float
+) -> Check:
+    return replace(
+        samples.check(status, words),
+        baseline=before,
+        current=after,
+        delta=after - before,
+        delta_pct=_percent(after, before),
+    )
+
+
+def _by_interval(
+    samples: Samples, found: Estimate, before: float, room: float, alpha: float
+) -> Check:
+    """Fail if the change is real and beyond the limit; pass if the interval stays below it."""
+    limit = 100 * room / abs(before)
+    status: CheckStatus
+    if found.lower(alpha) > 0:
+        status = "fail" if found.change >= room else "warn"
+    else:
+        status = "pass" if found.upper() < room else "inconclusive"
+    visible = 100 * found.detectable(alpha) / abs(before)
+    words = f"{_change(samples, before)}, limit {limit:g}%"
+    if status == "fail":
+        status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
+        words += aside or ", more than noise explains"
+    elif status == "warn":
+        words += ": more than noise explains, within the limit"
+    elif status == "inconclusive":
+        words = (
+            f"{_change(samples, before)}, but too noisy to rule out a change of {limit:g}%. These "
+            f"runs would show one of {visible:.3g}%. {_what_decides(found, room, alpha)}"
+        )
+    checked = _numbers(samples, status, words, before, statistics.fmean(samples.current))
+    return replace(
+        _with_interval(samples, checked, found, before, alpha),
+        threshold=_signed(samples, limit),
+        detectable=_signed(samples, visible),
+        noise=found.spread.source,
+    )
+
+
+def _with_interval(
+    samples: Samples, check: Check, found: Estimate, base: float, alpha: float
+) -> Check:
+    """Add the interval of the change, in percent of `base`; in the metric's unit if it is 0."""
+    sign = _sign(samples, base)
+    unit = 100 / abs(base) if base else 1.0
+    ends = sorted(sign * unit * end for end in (found.lower(alpha), found.upper(HI_LEVEL)))
+    return replace(check, interval=(ends[0], ends[1]), scale="%" if base else "")
+
+
+def _what_decides(found: Estimate, room: float, alpha: float) -> str:
+    """Say how many more runs would decide if the estimate is right."""
+    current, baseline = found.launches
+
+    def decides(more: tuple[int, int]) -> bool:
+        error = found.spread.sd * math.sqrt(1 / (current + more[0]) + 1 / (baseline + more[1]))
+        df = found.df + sum(more)
+        passes = found.change + t_quantile(HI_LEVEL, df) * error < room
+        real = found.change - t_quantile(1 - alpha, df) * error > 0
+        return passes or (real and found.change >= room)
+
+    for words, both in (("of the current side", 0), ("per side", 1)):
+        for count in range(1, MOST_RUNS):
+            if decides((count, both * count)):
+                return f"About {_runs(count)} {words} would decide"
+    return f"{MOST_RUNS:,} more runs per side would not decide"
+
+
+def _runs(count: int) -> str:
+    return "1 more run" if count == 1 else f"{count} more runs"
+
+
+def against_history(samples: Samples) -> Check | Pending:
+    """Judge against what the stored runs predict for a new run."""
+    count = len(samples.baseline)
+    if count < MIN_RUNS:
+        few = f"{count} stored run{'' if count == 1 else 's'}"
+        words = f"{samples.title}: {few} cannot show a spread, {MIN_RUNS} are needed"
+        return samples.check("inconclusive", words)
+    known = expected(samples.baseline)
+    error = known.error(len(samples.current))
+    sign = _sign(samples, known.centre)
+    change = sign * (statistics.fmean(samples.current) - known.centre)
+    spread = Spread(known.sd, known.df, f"spread of {known.runs} stored runs")
+    sides = (len(samples.current), count)
+    found = Estimate(change, max(error, 1e-300), known.df, spread, sides, paired=False)
+
+    def decide(alpha: float) -> Check:
+        return _by_prediction(samples, found, known, _alpha(samples, alpha))
+
+    return Pending(_p_value(samples, found.p_value()), decide)
+
+
+def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: float) -> Check:
+    after, sign = statistics.fmean(samples.current), _sign(samples, known.centre)
+    room = max(found.visible(alpha), known.reach(sign))
+    low, high = known.centre - room, known.centre + room
+    bounds = _bounds(samples, known.centre, room)
+    status, aside = _with_spikes(samples, bounds, "fail" if found.change > room else "pass")
+    drift = known.drift * sign
+    if status == "pass" and drift > 0 and samples.gate.worse != "both":
+        status = "warn"
+    percent = 100 / abs(known.centre) if known.centre else None
+    words = f"{samples.title} is {after:.4g}, {known.runs} stored runs predict "
+    words += {
+        "higher": f"at most {high:.4g}",
+        "lower": f"at least {low:.4g}",
+        "both": f"{low:.4g} to {high:.4g}",
+    }[str(samples.gate.worse)]
+    visible = found.detectable(alpha) * (percent or 1.0)
+    checked = _numbers(
+        samples, status, words + aside + _remarks(known, percent), known.centre, after
+    )
+    return replace(
+        _with_interval(samples, checked, found, known.centre, alpha),
+        threshold=_signed(samples, room * (percent or 1.0)),
+        detectable=_signed(samples, visible),
+        noise=found.spread.source,
+    )
+
+
+def _remarks(known: Expected, percent: float | None) -> str:
+    """Say what was found in the history: a trend, a run that was left out."""
+    words = ""
+    if known.drift:
+        by = f"{known.drift:+.3g}" if percent is None else f"{known.drift * percent:+.2g}%"
+        words += f". The stored runs drift by {by} per run"
+    if known.left_out is not None:
+        words += f". Left out, because it is far from all others: a run with {known.left_out:.4g}"
+    return words
+
+
+def equivalence(samples: Samples, margin: float) -> Check | Pending:
+    """Show that the means of both sides are equal within a share of the baseline's, or worse."""
+    counts = (len(samples.current), len(samples.baseline))
+    percent = f"{100 * margin:g}%"
+    if min(counts) < MIN_PER_SIDE:
+        words = (
+            f"{samples.title}: {counts[0]} and {counts[1]} runs cannot be shown equivalent within "
+            f"{percent}; at least {MIN_PER_SIDE} per side are needed"
+        )
+        return samples.check("inconclusive", words)
+    sides = Sides.of(samples.current, samples.baseline)
+    before = sides.means[1]
+    if abs(before) <= NEAR_ZERO * max(map(abs, (*samples.baseline, *samples.current))):
+        words = f"{samples.title} is 0 on the baseline: a margin in percent means nothing"
+        return samples.check("inconclusive", words)
+    worse = sides.p_different(_sign(samples, before))
+    return Pending(
+        _p_value(samples, worse),
+        lambda alpha: _by_two_tests(samples, sides, margin, _alpha(samples, alpha)),
+    )
+
+
+def _by_two_tests(samples: Samples, sides: Sides, margin: float, alpha: float) -> Check:
+    """Answer equivalent (pass), worse (fail), better (warn), or how many runs would decide."""
+    after, before = sides.means
+    percent, own = f"{100 * margin:g}%", samples.gate.alpha
+    sign = _sign(samples, before)
+    beyond = abs(after - before) >= margin * abs(before)
+    power = sides.power(margin, own)
+    change = _change(samples, before)
+    status: CheckStatus
+    if sides.p_equivalent(margin) < own:
+        status, words = "pass", f"{change}: equivalent within {percent}"
+    elif beyond and sides.p_different(sign) < alpha:
+        status, words = "fail", f"{change}: worse, margin {percent}"
+    elif beyond and sides.p_different(-sign) < own:
+        status, words = "warn", f"{change}: better by more than the margin of {percent}"
+    else:
+        status = "inconclusive"
+        words = f"{change}: not shown equivalent within {percent}. "
+        words += _more_runs(sides, margin, own, alpha, sign)
+    words += f" (power {power:.0%} if nothing changed)"
+    found = sides.difference(1.0)
+    unit = 100 / abs(before)
+    half = t_quantile(1 - own, found.df) * found.error
+    return replace(
+        _numbers(samples, status, words, before, after),
+        interval=(unit * (found.mean - half), unit * (found.mean + half)),
+        threshold=100 * margin,
+        detectable=100 * sides.shown(own),
+        noise=OF_RUNS,
+    )
+
+
+def _more_runs(sides: Sides, margin: float, own: float, alpha: float, sign: float) -> str:
+    """Say how many more runs would decide if means and spreads are right."""
+    beyond = abs(sides.means[0] - sides.means[1]) >= margin * abs(sides.means[1])
+    for count in range(min(sides.runs) + 1, MOST_RUNS + 1):
+        more = sides.with_runs(count)
+        if more.p_equivalent(margin) < own or (beyond and more.p_different(sign) < alpha):
+            added = max(count - have for have in sides.runs)
+            return f"{_runs(added)} per side would decide"
+    return f"{MOST_RUNS:,} runs per side would not decide"

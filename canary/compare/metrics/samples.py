@@ -1,0 +1,157 @@
+"""One number per run for a gate, or the check that says why there is none. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from canary.compare.checks import metric_check
+from canary.compare.metrics.curves import curve_in, nearest_name, own_name, was_logged
+from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading
+from canary.compare.report import Check, CheckStatus
+from canary.config.metric_gates import MetricGate
+from canary.record.curves import Curve
+from canary.record.jsonio import shown
+from canary.record.types import RunRecord
+
+OF_STATISTIC = {
+    "mean": "mean {}",
+    "median": "median {}",
+    "last": "last {}",
+    "max": "largest {}",
+    "min": "smallest {}",
+    "area": "area under {}",
+    "count": "number of values of {}",
+    "share_above": "share of {}",
+    "at": "{}",
+    "steps": "{}, step by step,",
+}
+
+
+def title(gate: MetricGate) -> str:
+    """Return what a gate judges, in words."""
+    words = OF_STATISTIC[gate.statistic].format(gate.name)
+    if gate.above is not None:
+        words += f" at or above {gate.above:g}"
+    if gate.step is not None:
+        words += f" at step {gate.step}"
+    if gate.last is not None:
+        words += f" over the last {gate.last} values"
+    if gate.from_step is not None:
+        words += f" from step {gate.from_step}"
+    if gate.to_step is not None:
+        words += f" to step {gate.to_step}"
+    return words
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The numbers of both sides; the current side has at least one."""
+
+    gate: MetricGate
+    name: str
+    """Of the check."""
+    readings: tuple[Reading, ...]
+    """Of the current runs."""
+    current: tuple[float, ...]
+    baseline: tuple[float, ...]
+    curves: tuple[tuple[Curve, ...], tuple[Curve, ...]]
+    """Of (current, baseline)."""
+
+    @property
+    def title(self) -> str:
+        """What is judged, in words."""
+        return title(self.gate)
+
+    def check(self, status: CheckStatus, message: str) -> Check:
+        """Return the gate's check without numbers."""
+        return metric_check(self.name, self.gate.name, status, message)
+
+    def spikes(self, bounds: Bounds) -> list[int]:
+        """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
+        found: list[int] = []
+        for one in self.readings:
+            if one.value is None or not bounds.breaks(one.value):
+                continue
+            alone = lone_spikes(one.points, self.gate, bounds)
+            if not alone:
+                return []
+            found += alone
+        return found
+
+
+def samples_of(
+    gate: MetricGate, name: str, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
+) -> Samples | Check:
+    """Return a gate's samples; a check if the gate cannot be judged or a value is not finite."""
+    now, before = (
+        [(record, curve_in(record, gate.name)) for record in side] for side in (current, baseline)
+    )
+    found = [(record, curve) for record, curve in now if curve is not None]
+    stored = tuple(curve for _, curve in before if curve is not None)
+    group = own_name(current[-1], gate.name)
+
+    def check(status: CheckStatus, message: str) -> Check:
+        return metric_check(name, group, status, message)
+
+    if len(found) < len(now):
+        run = next(record.run_id for record, curve in now if curve is None)
+        words = _missing(gate, run, current, baseline, bool(stored))
+        # Whoever drops a gated metric does not get around its gate.
+        dropped = bool(stored) and not was_logged(current, gate.name)
+        return check("fail" if dropped else "inconclusive", words)
+    readings = tuple(reading(curve, gate) for _, curve in found)
+    for (record, _), one in zip(found, readings, strict=True):
+        if one.broken:
+            words = f"{title(gate)} is {shown(one.broken)}: {one.problem} of run {record.run_id}"
+            return replace(check("fail", words), current=one.broken, delta=math.inf)
+        if one.problem:
+            return check("inconclusive", f"{title(gate)} of run {record.run_id}: {one.problem}")
+    short = _too_short([curve for _, curve in found], stored)
+    if short:
+        return check("inconclusive", f"{title(gate)}: {short}")
+    usable = [(curve, one) for curve in stored if (one := reading(curve, gate)).value is not None]
+    if gate.needs_baseline and not usable:
+        if not baseline:
+            return check("skip", f"{title(gate)}: needs a baseline")
+        why = "no run of the baseline has a usable value"
+        if was_logged(baseline, gate.name) and not stored:
+            why = "the baseline's runs are older than this gate; runs from now on keep its curve"
+        return check("inconclusive", f"{title(gate)}: {why}")
+    return Samples(
+        gate,
+        name,
+        readings,
+        tuple(one.value for one in readings if one.value is not None),
+        tuple(one.value for _, one in usable if one.value is not None),
+        (tuple(curve for _, curve in found), tuple(curve for curve, _ in usable)),
+    )
+
+
+def _missing(
+    gate: MetricGate,
+    run: str,
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    stored: bool,
+) -> str:
+    """Say that a current run has no curve of the metric."""
+    if was_logged(current, gate.name):
+        return (
+            f"{gate.name}: run {run} logs it but keeps no curve, because its own config has no "
+            "gate on it; train again with this config"
+        )
+    near = nearest_name([*current, *baseline], gate.name)
+    if stored:
+        return f"{gate.name}: recorded on the baseline but not in run {run}{near}"
+    return f"{gate.name}: no run has a metric of this name{near}"
+
+
+def _too_short(current: Sequence[Curve], baseline: Sequence[Curve]) -> str:
+    """Return why a current curve ends too early to compare; empty if it does not."""
+    least = min((curve.steps[-1] for curve in baseline), default=None)
+    ends = min(curve.steps[-1] for curve in current)
+    if least is None or ends >= least:
+        return ""
+    return f"the current curve ends at step {ends}, those of the baseline at {least} or later"

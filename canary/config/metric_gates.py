@@ -1,0 +1,250 @@
+"""The config key `metrics`: gates on any metric, each with a statistic, a direction and a limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from canary.config.sections import Real, Strict, as_number
+from canary.errors import ConfigError, did_you_mean, nearest
+
+Statistic = Literal[
+    "mean", "median", "last", "max", "min", "area", "count", "share_above", "at", "steps"
+]
+Worse = Literal["higher", "lower", "both"]
+OF_SINGLE_STEPS: tuple[Statistic, ...] = ("last", "max", "min", "at", "steps")
+"""Statistics that one step alone can move beyond any limit."""
+MOST_GATES = 100
+PERCENT = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?) ?%", re.ASCII)
+KNOWN_WORSE: dict[str, Worse] = {
+    **dict.fromkeys(
+        (
+            *("loss", "grad_norm", "kl", "mismatch", "clip_fraction", "value_loss"),
+            *("step_time_s", "max_memory_bytes"),
+        ),
+        "higher",
+    ),
+    **dict.fromkeys(
+        ("reward", "entropy", "accuracy", "tokens_per_sec", "tokens_per_sec_per_gpu"), "lower"
+    ),
+}
+"""The direction of the canary's own metrics, if a gate does not say it."""
+
+
+def percent_in(text: str) -> float | None:
+    """Return the number in `5%`; None if it has another form."""
+    found = PERCENT.fullmatch(text.strip())
+    return float(found[1]) if found else None
+
+
+def _as_limit(value: Any) -> Any:
+    value = as_number(value)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, float | int | str):
+        raise PydanticCustomError("gate", "must be a number, a percentage or `history`")
+    if not isinstance(value, str):
+        return float(value)
+    if value != "history" and percent_in(value) is None:
+        raise PydanticCustomError("gate", "must be a number, a percentage such as 5%, or `history`")
+    return value.replace(" ", "")
+
+
+def _as_percent(value: Any) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not percent_in(value):
+        raise PydanticCustomError("gate", "must be a percentage above 0, such as 5%")
+    return value.replace(" ", "")
+
+
+class MetricGate(Strict):
+    """A limit of one metric, judged on one number of its curve (or step by step)."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=200,
+        description="The metric: the canary's name, or the name in the trainer or in the source.",
+    )
+    statistic: Statistic = Field(
+        "mean",
+        description=(
+            "The number that is judged; `area` is divided by the steps, `steps` judges each step. "
+            "With `equivalent` the default is `area`."
+        ),
+    )
+    last: int | None = Field(None, ge=1, description="Use only the last k values.")
+    from_step: int | None = Field(
+        None, description="First step that counts; negative: from the end, -1 is the last step."
+    )
+    to_step: int | None = Field(None, description="Last step that counts; negative: from the end.")
+    step: int | None = Field(None, description="For `at`: the step; negative: from the end.")
+    of_step: int | None = Field(
+        None,
+        description=(
+            "Divide the statistic by the value at this step of the same run; then a limit of 0.6 "
+            "is 60% of it."
+        ),
+    )
+    above: Real | None = Field(
+        None, description="For `share_above`: values at or above this are counted."
+    )
+    worse: Worse | None = Field(
+        None, description="The bad direction; not needed for metrics that the canary knows."
+    )
+    limit: Annotated[float | str | None, BeforeValidator(_as_limit)] = Field(
+        None,
+        description=(
+            "A number: of the metric itself. `5%`: relative to the baseline. `history`: from the "
+            "spread of the stored runs."
+        ),
+    )
+    exclusive: bool = Field(False, description="The limit itself fails too; for a number.")
+    equivalent: Annotated[str | None, BeforeValidator(_as_percent)] = Field(
+        None, description="Instead of `limit`: show that both sides are equal within this margin."
+    )
+    alpha: Real = Field(
+        0.05, gt=0, le=0.2, description="For `equivalent`: the risk of calling it equal wrongly."
+    )
+    spikes: int = Field(
+        1,
+        ge=0,
+        description="So many single steps that alone put it beyond the limit only warn.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, given: Any) -> Any:
+        """Fill in what the other keys decide, so that a record's config shows it."""
+        if not isinstance(given, Mapping):
+            return given
+        found = dict(given)
+        if found.get("equivalent") is not None:
+            found.setdefault("statistic", "area")
+        if found.get("worse") is None:
+            found["worse"] = KNOWN_WORSE.get(str(found.get("name")))
+        return found
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MetricGate:
+        problem = self._problem()
+        if problem:
+            raise PydanticCustomError("gate", "{problem}", {"problem": problem})
+        return self
+
+    def _problem(self) -> str:
+        """Return why the keys do not fit together; empty if they do."""
+        if not self.name.isprintable() or self.name != self.name.strip():
+            return "name must be printable text without spaces around it"
+        if (self.limit is None) == (self.equivalent is None):
+            return "needs exactly one of limit (1.5, 5% or history) and equivalent (5%)"
+        if self.worse is None:
+            return "needs worse: higher, lower or both"
+        if (self.step is None) == (self.statistic == "at"):
+            return "statistic at needs step, and no other statistic takes it"
+        if (self.above is None) == (self.statistic == "share_above"):
+            return "statistic share_above needs above, and no other statistic takes it"
+        if self.of_step is not None and self.statistic in ("count", "share_above", "steps"):
+            return f"of_step has no meaning for {self.statistic}"
+        if self.last is not None and (self.from_step is not None or self.to_step is not None):
+            return "takes last, or from_step and to_step, but not both"
+        if self.statistic == "at" and (self.last, self.from_step, self.to_step) != (None,) * 3:
+            return "statistic at takes step alone"
+        if self.exclusive and (not isinstance(self.limit, float) or self.worse == "both"):
+            return "exclusive needs a limit that is a number, and worse: higher or lower"
+        if self.equivalent is not None and self.statistic not in ("area", "mean", "median", "last"):
+            return "equivalent compares area, mean, median or last"
+        if self.margin is not None and not 0 < self.margin < 100:
+            return "equivalent must be above 0% and below 100%"
+        return ""
+
+    @property
+    def percent(self) -> float | None:
+        """The limit in percent of the baseline; None if it has another kind."""
+        return percent_in(self.limit) if isinstance(self.limit, str) else None
+
+    @property
+    def margin(self) -> float | None:
+        """The margin of equivalence in percent of the baseline."""
+        return percent_in(self.equivalent) if self.equivalent is not None else None
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether it compares with other runs."""
+        return not isinstance(self.limit, float)
+
+    def written(self) -> dict[str, Any]:
+        """Return the keys that a person would write."""
+        keys = self.model_dump(exclude_defaults=True)
+        if self.equivalent is not None and self.statistic == "area":
+            del keys["statistic"]
+        elif self.equivalent is not None:
+            keys["statistic"] = self.statistic
+        if KNOWN_WORSE.get(self.name) == self.worse:
+            del keys["worse"]
+        return keys
+
+
+def check_keys(gates: Any, places: Mapping[str, str], source: str) -> None:
+    """Raise ConfigError for a section that is no list, and for an unknown key of a gate.
+
+    `places`: dotted key (`metrics.0.name`) -> file and line.
+    """
+    if gates is None:
+        return
+    where = places.get("metrics", source)
+    if not isinstance(gates, Sequence) or isinstance(gates, str):
+        raise ConfigError(
+            f"metrics in {where} must be a list of gates",
+            "for example - {name: loss, limit: 5%}",
+            file=source,
+            key="metrics",
+        )
+    if len(gates) > MOST_GATES:
+        raise ConfigError(
+            f"metrics in {where} has {len(gates)} gates", f"at most {MOST_GATES}", file=source
+        )
+    for index, gate in enumerate(gates):
+        for key in gate if isinstance(gate, Mapping) else ():
+            if key not in MetricGate.model_fields:
+                dotted = f"metrics.{index}.{key}"
+                near = nearest(key, MetricGate.model_fields)
+                raise ConfigError(
+                    f"unknown key {dotted!r} in {places.get(dotted, where)}",
+                    did_you_mean(near, f"a gate has {', '.join(MetricGate.model_fields)}"),
+                    file=source,
+                    key=dotted,
+                )
+
+
+HINTS = {
+    "limit": "for example limit: 1.5, limit: 5% or limit: history",
+    "equivalent": "for example equivalent: 5%",
+    "name": "the name of a metric, such as reward",
+    "worse": "higher, lower or both",
+}
+"""Key of a gate -> a remedy."""
+
+
+def gates_in(values: Any, source: str) -> tuple[MetricGate, ...]:
+    """Return the gates of a record's config or of a file of limits.
+
+    Raises:
+        ConfigError: one line that names source, key and remedy.
+    """
+    check_keys(values, {}, source)
+    found = []
+    for index, value in enumerate(values or ()):
+        try:
+            found.append(MetricGate.model_validate(value))
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, ("metrics", index, *first["loc"])))
+            message = first["msg"][0].lower() + first["msg"][1:]
+            hint = HINTS.get(key.rpartition(".")[2])
+            raise ConfigError(f"{key} in {source}: {message}", hint, key=key) from error
+    return tuple(found)

@@ -1,0 +1,352 @@
+"""Gates in whole comparisons: limits of each kind, few and many runs, names, families."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from canary.baseline.comparability import is_imported
+from canary.compare.metrics.checks import check_names, metric_gate_checks
+from canary.compare.report import Check, Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.curves import Curve
+from canary.record.types import RunRecord
+from canary.report.render import render
+from tests.unit.comparing import altered, committed, record
+from tests.unit.gating import curve, gate, imported, judged, runs, scattered, with_curve
+
+
+def answer(current: list[RunRecord], baseline: list[RunRecord], **keys: Any) -> Check:
+    """The check of one gate on the reward."""
+    return judged(
+        compare_to_baseline(current, baseline, metrics=[gate(keys.pop("name", "reward"), **keys)])
+    )
+
+
+HISTORY = runs(scattered(10, 1.0, 0.01))
+
+
+# A limit that is a number.
+
+
+@pytest.mark.parametrize(
+    ("value", "keys", "status"),
+    [
+        (1.0, {"limit": 1.1, "worse": "higher"}, "pass"),
+        (1.2, {"limit": 1.1, "worse": "higher"}, "fail"),
+        (1.2, {"limit": 1.1, "worse": "lower"}, "pass"),
+        (1.0, {"limit": 1.1, "worse": "lower"}, "fail"),
+        (1.0, {"limit": 1.0, "worse": "higher"}, "pass"),
+        (1.0, {"limit": 1.0, "worse": "higher", "exclusive": True}, "fail"),
+        (1.0, {"limit": 1.0, "worse": "both"}, "pass"),
+        (1.1, {"limit": 1.0, "worse": "both"}, "fail"),
+    ],
+)
+@pytest.mark.parametrize("stored", [0, 1, 10])
+def test_a_number_decides_with_and_without_a_baseline(
+    value: float, keys: dict[str, Any], status: str, stored: int
+) -> None:
+    found = answer(runs([value], 100), HISTORY[:stored], **keys)
+    assert found.status == status
+    assert found.threshold == keys["limit"]
+
+
+def test_the_worst_of_several_current_runs_decides() -> None:
+    assert answer(runs([1.0, 1.2], 100), [], limit=1.1, worse="higher").status == "fail"
+
+
+def test_a_spike_is_a_warning_that_names_its_step() -> None:
+    values = [1.0] * 20
+    values[6] = 9.0
+    found = answer([with_curve(record(1), values, "reward")], [], statistic="max", limit=2.0,
+                   worse="higher")  # fmt: skip
+    assert found.status == "warn"
+    assert "(7)" in found.message
+    assert "one spike alone does not decide" in found.message
+
+
+@pytest.mark.parametrize("limit", [2.0, "5%", "history"])
+@pytest.mark.parametrize("statistic", ["mean", "max", "min", "last", "steps", "area", "count"])
+def test_nan_fails_whatever_the_statistic(limit: Any, statistic: str) -> None:
+    values = [1.0] * 20
+    values[-1] = math.nan
+    current = [with_curve(record(100), values, "reward")]
+    found = answer(current, HISTORY, statistic=statistic, limit=limit, worse="higher")
+    assert found.status == "fail"
+    assert "NaN" in found.message
+    assert "step 20" in found.message
+
+
+# A limit in percent of the baseline.
+
+
+def test_a_real_and_large_change_fails() -> None:
+    found = answer(runs([0.9], 100), HISTORY, limit="5%")
+    assert found.status == "fail"
+    assert found.interval is not None
+    assert found.interval[1] < 0
+    assert found.threshold == -5.0
+
+
+def test_a_real_but_small_change_warns() -> None:
+    assert answer(runs([0.95], 100), HISTORY, limit="10%").status == "warn"
+
+
+def test_an_improvement_passes() -> None:
+    assert answer(runs([1.5], 100), HISTORY, limit="5%").status == "pass"
+
+
+def test_noise_is_inconclusive_and_says_what_would_decide() -> None:
+    found = answer(runs([0.9], 100), runs(scattered(5, 1.0, 0.2)), limit="5%")
+    assert found.status == "inconclusive"
+    assert "These runs would show one of" in found.message
+    assert "would decide" in found.message
+    assert found.detectable is not None
+    assert found.detectable < -5
+
+
+@pytest.mark.parametrize("stored", [1, 2])
+@pytest.mark.parametrize(("value", "status"), [(0.97, "pass"), (0.9, "fail")])
+def test_with_few_baseline_runs_the_estimate_decides_and_says_so(
+    stored: int, value: float, status: str
+) -> None:
+    found = answer(runs([value], 100), HISTORY[:stored], limit="5%")
+    assert found.status == status
+    assert "spread is not known" in found.message
+
+
+def test_the_promised_number_of_runs_decides() -> None:
+    stored = runs(scattered(30, 1.0, 0.03))
+    found = answer(runs([1.0], 100), stored, limit="5%")
+    assert found.status == "inconclusive"
+    count = int(found.message.partition("About ")[2].split()[0])
+    more = runs([1.0] * (1 + count), 100)
+    assert answer(more, stored, limit="5%").status == "pass"
+
+
+def test_a_baseline_of_zero_has_no_percentages() -> None:
+    found = answer(runs([0.5], 100), runs([0.0] * 5), limit="5%")
+    assert found.status == "inconclusive"
+    assert "0 on the baseline" in found.message
+
+
+def test_both_directions_can_be_bad() -> None:
+    for value in (0.9, 1.1):
+        assert answer(runs([value], 100), HISTORY, limit="5%", worse="both").status == "fail"
+
+
+def test_a_negative_metric_gets_worse_downwards() -> None:
+    stored = runs([-value for value in scattered(10, 1.0, 0.01)])
+    assert answer(runs([-1.2], 100), stored, limit="5%").status == "fail"
+    assert answer(runs([-0.8], 100), stored, limit="5%").status == "pass"
+
+
+# A limit from the spread of the stored runs.
+
+
+def test_a_run_within_the_spread_passes_and_one_beyond_fails() -> None:
+    passed, failed = (answer(runs([v], 100), HISTORY, limit="history") for v in (0.995, 0.9))
+    assert (passed.status, failed.status) == ("pass", "fail")
+    assert passed.detectable is not None
+    assert -10 < passed.detectable < -3
+    assert "10 stored runs predict at least" in passed.message
+
+
+def test_two_runs_show_no_spread() -> None:
+    assert answer(runs([0.5], 100), HISTORY[:2], limit="history").status == "inconclusive"
+
+
+def test_a_failing_curve_says_where_it_leaves_the_baseline() -> None:
+    stored = [with_curve(record(n), scattered(40, 1.0, 0.01, n), "reward") for n in range(8)]
+    values = scattered(40, 1.0, 0.005, 99)[:20] + [0.7] * 20
+    found = answer([with_curve(record(100), values, "reward")], stored, limit="5%")
+    assert found.status == "fail"
+    assert "at step 21 it first leaves the range" in found.message
+
+
+# Step by step.
+
+
+def stepwise(factor: float = 1.0, spike: int | None = None, number: int = 0) -> RunRecord:
+    """A rising curve with noise."""
+    noise = scattered(40, 1.0, 0.02, number)
+    values = [factor * (1 + step / 50) * noise[step] for step in range(40)]
+    if spike is not None:
+        values[spike] *= 0.3
+    return with_curve(record(number), values, "reward")
+
+
+@pytest.mark.parametrize("stored", [1, 12])
+@pytest.mark.parametrize(
+    ("run", "status"),
+    [
+        (stepwise(number=100), "pass"),
+        (stepwise(0.7, number=100), "fail"),
+        (stepwise(spike=20, number=100), "warn"),
+    ],
+)
+def test_each_step_is_judged_by_percent(run: RunRecord, status: str, stored: int) -> None:
+    before = [stepwise(number=number) for number in range(stored)]
+    assert answer([run], before, limit="15%", statistic="steps").status == status
+
+
+def test_each_step_is_judged_by_the_spread() -> None:
+    before = [stepwise(number=number) for number in range(12)]
+    for run, status in ((stepwise(number=100), "pass"), (stepwise(0.7, number=100), "fail")):
+        found = answer([run], before, limit="history", statistic="steps")
+        assert found.status == status
+        assert "A single step shows a change of" in found.message
+
+
+def test_other_steps_than_the_baselines_are_not_judged() -> None:
+    every_third = record(100).model_copy(
+        update={"curves": {"reward": curve([1.0] * 20, first=100, every=3)}}
+    )
+    found = answer([every_third], HISTORY, limit="5%", statistic="steps")
+    assert found.status == "inconclusive"
+
+
+# What is missing is told and never passes.
+
+
+def test_a_metric_that_only_the_baseline_has_never_passes() -> None:
+    for keys in ({"limit": "5%"}, {"limit": 0.5}, {"limit": "history"}, {"equivalent": "5%"}):
+        found = answer([record(100)], HISTORY, **keys)
+        assert found.status == "fail"
+        assert "recorded on the baseline but not in run" in found.message
+
+
+def test_a_name_that_no_run_has_is_told_with_the_nearest() -> None:
+    found = answer(runs([1.0], 100), HISTORY, name="rewrd", limit=1.0, worse="lower")
+    assert found.status == "inconclusive"
+    assert "did you mean 'reward'?" in found.message
+
+
+def test_a_run_that_logs_the_metric_without_a_curve_says_why() -> None:
+    found = answer([record(100)], [record(1)], name="loss", limit="5%")
+    assert "its own config has no gate on it" in found.message
+    current = with_curve(record(100), [1.0] * 20)
+    assert "older than this gate" in answer([current], [record(1)], name="loss", limit="5%").message
+
+
+def test_one_of_several_current_runs_without_the_metric_is_enough() -> None:
+    found = answer([*runs([1.0], 100), record(101)], HISTORY, limit="5%")
+    assert found.status == "fail"
+
+
+def test_a_curve_that_ends_before_the_baselines_does_not_pass() -> None:
+    short = with_curve(record(100), [1.0] * 15, "reward")
+    for limit in ("5%", "history", 0.5):
+        found = answer([short], HISTORY, limit=limit)
+        assert found.status == "inconclusive"
+        assert "ends at step 15" in found.message
+
+
+def test_without_a_baseline_only_numbers_are_judged() -> None:
+    assert answer(runs([1.0], 100), [], limit="5%").status == "skip"
+    found = compare_to_baseline(runs([0.1], 100), [], metrics=[gate("reward", limit=0.5)])
+    assert found.verdict == "regression"
+
+
+def test_a_gate_that_is_undecided_makes_no_pass() -> None:
+    found = compare_to_baseline(
+        runs([1.0], 100), runs(scattered(4, 1.0, 0.3)), metrics=[gate("reward", limit="5%")]
+    )
+    assert found.verdict == "inconclusive"
+    assert not found.passed
+
+
+# Both names of a metric.
+
+
+def test_a_gate_finds_a_metric_by_the_name_in_its_source() -> None:
+    names = {"reward": "critic/score/mean"}
+    stored, now = ([imported(run, names) for run in side] for side in (HISTORY, runs([0.9], 100)))
+    for name in ("reward", "critic/score/mean"):
+        assert answer(now, stored, name=name, limit="5%", worse="lower").status == "fail"
+
+
+def test_the_sides_may_have_it_under_different_names() -> None:
+    now = imported(runs([0.9], 100)[0], {"reward": "score"})
+    assert answer([now], [imported(run) for run in HISTORY], limit="5%").status == "fail"
+
+
+# The family.
+
+
+def test_gates_of_one_metric_and_statistic_have_names_of_their_own() -> None:
+    gates = [gate("loss", limit=1.0), gate("loss", limit=2.0, last=3), gate("loss", limit="5%")]
+    assert check_names(gates) == ["metrics.loss.mean", "metrics.loss.mean.2", "metrics.loss.mean.3"]
+
+
+def test_the_error_budget_is_shared_by_all_gates() -> None:
+    """3.2 standard deviations: beyond the budget of one gate, within that of each of fifty."""
+    stored = runs(scattered(30, 1.0, 0.01, 3), name="reward")
+    values = [run.curves["reward"].values[0] for run in stored]
+    mean = sum(values) / 30
+    sd = math.sqrt(sum((v - mean) ** 2 for v in values) / 29)
+    current = runs([mean - 3.2 * sd], 100)
+    many = [gate("reward", limit="history") for _ in range(50)]
+    assert metric_gate_checks(current, stored, many[:1], 0.005)[0].status == "fail"
+    # Gates that do not fail share the budget with it.
+    others = [gate("loss", limit="history", last=last) for last in range(1, 50)]
+    sides = [
+        [with_curve(run, run.curves["reward"].values, "loss") for run in side]
+        for side in (current, stored)
+    ]
+    assert metric_gate_checks(sides[0], sides[1], [many[0], *others], 0.005)[0].status == "pass"
+
+
+# Groups, acceptance, first lines.
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("reward", "stability"),
+        ("train/token_mult_prob_error", "stability"),
+        ("step_time_s", "performance"),
+        ("timing/train/total_step_time", "performance"),
+        ("tokens_per_sec_per_gpu", "performance"),
+        ("max_memory_bytes", "memory"),
+        ("ray/node.0.gpu.0.mem_gb", "memory"),
+        ("sometimes_reward", "stability"),
+    ],
+)
+def test_a_gate_is_in_the_group_of_its_metric(name: str, group: str) -> None:
+    current = [with_curve(record(1), [1.0] * 20, name)]
+    assert answer(current, [], name=name, limit=2.0, worse="higher").group == group
+
+
+def changed_learning(name: str) -> Comparison:
+    """A comparison in which another learning rate changed the losses, and a metric got worse."""
+    before = [with_curve(committed(record(n)), [1.0] * 20, name) for n in range(3)]
+    now = altered(record(100), "config", "learning_rate", to=0.123)
+    losses = [2 * loss for loss in now.exact["trajectory"]["losses"] if loss is not None]
+    now = altered(now, "exact", "trajectory", "losses", to=losses)
+    now = with_curve(committed(now, "b" * 40), [2.0] * 20, name)
+    return compare_to_baseline(now, before, metrics=[gate(name, limit="5%", worse="higher")])
+
+
+def test_an_accepted_change_of_learning_covers_metrics_of_learning_alone() -> None:
+    assert judged(changed_learning("kl")).status == "changed"
+    assert judged(changed_learning("step_time_s")).status == "fail"
+
+
+def test_a_name_from_a_stranger_does_no_harm_in_any_output() -> None:
+    name = "a|b <img src=x> `c` [d](e) *f*"
+    current = [with_curve(record(1), [3.0] * 20, name)]
+    found = compare_to_baseline(current, [], metrics=[gate(name, limit=2.0, worse="higher")])
+    markdown = render(found, "markdown")
+    assert "<img" not in markdown
+    assert "](e)" not in markdown.replace("\\]", "")
+    for form in ("text", "json"):
+        assert name in render(found, form, 400)
+
+
+def test_a_curve_that_is_empty_is_no_curve() -> None:
+    empty = record(100).model_copy(update={"curves": {"reward": Curve()}})
+    assert answer([empty], [], limit=1.0).status == "inconclusive"
+    assert not is_imported(empty)
