@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.contract.pages import ROOT
 
 RECORDS = ROOT / "baselines" / "examples" / "own_script"
 SHAS = {"baseline": "4" * 40, "current": "7" * 40}
+SHOWN = "golden/sft.json"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -45,7 +47,7 @@ def check_example() -> str:
         folder, file = Path(scratch), Path(scratch) / "sft.json"
         write(_run(folder, "baseline", "main"), file, "canary", [], {})
         found = checked_files(_run(folder, "current", "branch"), file, [], {}, folder)
-        text = check_text(found, "text").replace(str(file), "golden/sft.json")
+        text = check_text(replace(found, file=SHOWN), "text")
     return f"```text\n{text}```\n"
 
 
@@ -56,7 +58,7 @@ def refresh_example() -> str:
         write(_run(folder, "baseline", "main"), file, "canary", [], {})
         runs = tuple(_run(folder, "current", f"branch-{number}") for number in (1, 2))
         ask = Ask(runs, file, "the new template masks them, agreed in review", repository=folder)
-        page = refresh_text(refresh(ask, DAY), "markdown").replace(str(file), "golden/sft.json")
+        page = refresh_text(replace(refresh(ask, DAY), file=SHOWN), "markdown")
     return f"```markdown\n{page}```\n"
 
 
