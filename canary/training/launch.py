@@ -161,6 +161,22 @@ class TrainingLaunch:
             self._host.begin()
         return self._exact
 
+    def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
+        """Add settings that a loop showed after its beginning."""
+        self._training["arguments"] |= arguments
+        if dtype is not None:
+            self._training["dtype"] = dtype
+
+    def discard(self) -> None:
+        """Release this job and rank for another training, which is recorded in its place."""
+        if self._profiler is not None:
+            self._profiler.give_up()
+        if self._files is not None:
+            self._files.end()
+        self._rows.close()
+        self._host.stop()
+        rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
+
     def was_cut(self) -> None:
         """Record that the training was cut short."""
         self._training["cut"] = True

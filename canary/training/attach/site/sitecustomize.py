@@ -73,6 +73,39 @@ def attach(module: ModuleType) -> None:
         mark("broken", f"{type(error).__name__}: {error}")
 
 
+def torch_loaded(module: ModuleType) -> None:
+    """Wait for the first optimizer of this process."""
+    mark("torch")
+    try:
+        load_alone("training/attach/taps").begin(module, optimizer_made)
+    except Exception as error:  # noqa: BLE001 - another torch may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
+def optimizer_made(taps: object) -> None:
+    """Attach the canary to the loops of this process. If that fails, leave a mark."""
+    for call in BEFORE_TRAINING:
+        call()
+    foreign = foreign_canary()
+    if foreign is not None:
+        mark("foreign", foreign)
+        return
+    job_file = os.environ["_RLHF_CANARY_JOB"]
+    if not os.path.exists(job_file):  # noqa: PTH110
+        return
+    mark("optimizer")
+    try:
+        load_canary()
+        from pathlib import Path
+
+        from canary.protocol.job import Job
+        from canary.training.torch_loop.watch import begin
+
+        begin(taps, Job.read(Path(job_file)), STARTED)  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
 def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     """Start noting file changes; return functions to call with modules that write natively."""
     noting = load_alone("runner/exec/file_notes")
@@ -182,7 +215,10 @@ def begin() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
         root = seen()
-        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trainer_loaded}
+        wanted: dict[str, Callable[[ModuleType], None]] = {
+            "transformers.trainer": trainer_loaded,
+            "torch": torch_loaded,
+        }
         if os.environ.get("_RLHF_CANARY_FILES"):
             wanted |= noted_files(root)
         sys.meta_path.insert(0, Finder(wanted))
