@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import Counter
 from typing import Any
@@ -60,7 +61,7 @@ class WorkCounter:
     """Counts everything dispatched between `begin` and `end`; this doubles the step's time."""
 
     def __init__(self, model: torch.nn.Module | None) -> None:
-        policy = getattr(model, "policy", model)  # beside a value head
+        policy: Any = getattr(model, "policy", model)  # beside a value head
         if hasattr(policy, "get_input_embeddings"):
             embedding = policy.get_input_embeddings()
         else:
@@ -162,5 +163,6 @@ def _alive() -> tuple[int, int]:
         if item.layout is torch.strided and item.device.type != "meta":
             tensors += 1
             storage = item.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
+            with contextlib.suppress(RuntimeError):  # a sharded tensor has none: its shard does
+                storages[storage.data_ptr()] = storage.nbytes()
     return tensors, sum(storages.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ class ModuleCalls:
         self._around = around
         self._replaced: dict[int, tuple[weakref.ref[nn.Module], Any, Any]] = {}
         self._follow_compiling()
+        self._follow_replicas()
+        leave_alone_when_compiling()
 
     def watch(self, modules: Iterable[nn.Module]) -> None:
         """Watch these modules too."""
@@ -66,17 +69,32 @@ class ModuleCalls:
         def compiles(module: nn.Module, *args: Any, **kwargs: Any) -> None:
             watched = self.forget(module)
             compile_in_place(module, *args, **kwargs)
+            leave_alone_when_compiling()
             if watched:
                 self.watch([module])
 
         nn.Module.compile = compiles
         torch.compile = self._compiling(torch.compile)
 
+    def _follow_replicas(self) -> None:
+        """Leave the watcher out of DataParallel's replicas: they take a module's attributes."""
+        original = nn.Module._replicate_for_data_parallel
+
+        def replicates(module: nn.Module) -> nn.Module:
+            replica = original(module)
+            known = self._replaced.get(id(module))
+            if known is not None and vars(replica).get(SLOT) is known[2]:
+                del vars(replica)[SLOT]
+            return replica
+
+        nn.Module._replicate_for_data_parallel = replicates
+
     def _compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compiles(*args: Any, **kwargs: Any) -> Any:
             module = args[0] if args else kwargs.get("model")
             watched = isinstance(module, nn.Module) and self.forget(module)
             made = original(*args, **kwargs)
+            leave_alone_when_compiling()
             if watched:
                 self.watch([made if isinstance(made, nn.Module) else module])
             return made
@@ -100,9 +118,18 @@ def _watcher(
     return call
 
 
-def skip_when_compiling(folder: str) -> None:
-    """Let `torch.compile` run the canary's files as they are, without looking into them."""
+HERE = Path(__file__).resolve()
+
+
+def leave_alone_when_compiling() -> None:
+    """Let `torch.compile` run the canary's files as they are, without looking into them. This file
+    is none of them: code that is compiled as a whole calls through it."""
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is not None and folder not in rules.SKIP_DIRS:
-        rules.SKIP_DIRS.append(folder)
-        rules._recompile_re()
+    if rules is None or str(HERE.parents[1] / "launch.py") in rules.SKIP_DIRS:
+        return
+    package = HERE.parents[2]
+    folders = [place for place in package.iterdir() if place.is_dir() and place.name != "training"]
+    training = [place for place in HERE.parents[1].iterdir() if place != HERE.parent]
+    files = [place for place in HERE.parent.iterdir() if place != HERE]
+    rules.SKIP_DIRS.extend(str(place) for place in (*folders, *training, *files))
+    rules._recompile_re()

@@ -14,10 +14,22 @@ from typing import Any, NoReturn
 from canary.protocol.failure import one_line
 from canary.protocol.job import Job, Result
 from canary.record.ranks import rank_path
+from canary.record.step_row import Row
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.attached import JobKeeper
 from canary.training.recorder.probe import LoopCollector
 from canary.training.torch_loop.plain_loop import PlainLoop
+
+UNSEEN = {
+    "losses": ("stability.loss_values", "the loop called backward on no single number"),
+    "norms": (
+        "stability.grad_norm_values",
+        "the loop did not call torch.nn.utils.clip_grad_norm_; the probe reads the norms",
+    ),
+    "tokens": ("tokens", "no batch of token ids was seen"),
+    "samples": ("perf.samples_per_sec", "no batch was seen"),
+}
+"""What a loop may not show: the part of the record that is missing then, and why."""
 
 
 class LoopKeeper(JobKeeper):
@@ -31,10 +43,14 @@ class LoopKeeper(JobKeeper):
         self._rows = rank_path(Path(job.rows_file), training.rank)
         self._rows_before = self._rows.stat().st_size if self._rows.exists() else 0
         self.written = False
+        self.seen: set[str] = set()
+        """Which keys of `UNSEEN` the steps showed."""
 
-    def asked(self, arguments: dict[str, Any], dtype: str | None) -> None:
+    def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
         """Add settings that the first step showed."""
         self._training.learned(arguments, dtype)
+        if not self.is_probe:
+            self._training.begun(self._loop, self._loop.device)
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Write the result, once."""
@@ -45,7 +61,8 @@ class LoopKeeper(JobKeeper):
     def _result(self, collector: LoopCollector) -> Result:
         result = super()._result(collector)
         if collector.steps:
-            return result
+            missing = dict(why for name, why in UNSEEN.items() if name not in self.seen)
+            return replace(result, unmeasured=result.unmeasured | missing)
         hint = "give the command that trains, or use canary.Recorder in your training loop"
         return replace(result, hint=hint)
 
@@ -69,6 +86,17 @@ class LoopKeeper(JobKeeper):
         with self._stack, contextlib.suppress(OSError):
             self._training.discard()
             os.truncate(self._rows, self._rows_before)
+
+    def keep(self, row: Row) -> None:
+        """Append to the job's file of rows, and note what they hold."""
+        shown = {
+            "losses": row["loss"] is not None,
+            "norms": row["grad_norm"] is not None,
+            "tokens": row["input_tokens"] is not None or row["label_tokens"] is not None,
+            "samples": bool(row["samples"]),
+        }
+        self.seen |= {name for name, is_shown in shown.items() if is_shown}
+        super().keep(row)
 
     @property
     def is_probe(self) -> bool:

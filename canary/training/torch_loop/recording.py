@@ -48,6 +48,7 @@ class Recording:
         self.model = as_one(tops)
         self.size = size_of(primary)
         self.forward_seen = False
+        self.thread = threading.get_ident()
         held = parameters_of(primary) if self.model is None else self.model.parameters()
         self._held = {id(value) for value in held}
         own = tuple(one for one in optimizers if self.trains(one))
@@ -198,7 +199,7 @@ class Recording:
         self._foreign = []
         if not self.collector.steps:
             self._learned["gradient_accumulation_steps"] = max(1, self._micro_batches)
-            self._keeper.asked(self._learned, self._dtype)
+            self._keeper.learned(self._learned, self._dtype)
         self._micro_batches = 0
         try:
             self.collector.step_ends()

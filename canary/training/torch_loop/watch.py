@@ -188,7 +188,7 @@ class LoopWatch:
     def _around_call(
         self, module: nn.Module, called: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        if self._off or self._inside or self._in_backward or _elsewhere():
+        if self._off or self._inside or self._in_backward or self._elsewhere():
             return called(*args, **kwargs)
         if not torch.is_grad_enabled():
             self._batches.not_trained()
@@ -213,8 +213,12 @@ class LoopWatch:
         if self._run is not None and module.training:
             self._run.called(entering(module, args, kwargs))
 
+    def _elsewhere(self) -> bool:
+        """Return whether this is another thread than the one that trains."""
+        return self._run is not None and self._run.thread != threading.get_ident()
+
     def _around_backward(self, original: Callable[..., None], args: Any, kwargs: Any) -> None:
-        if self._off or self._in_backward or torch.compiler.is_compiling():
+        if self._off or self._in_backward or self._elsewhere() or torch.compiler.is_compiling():
             original(*args, **kwargs)
             return
         self._safely(self._backward_begins, args[0] if args else kwargs.get("tensors"))
@@ -309,7 +313,7 @@ class LoopWatch:
 
     def _around_fetch(self, fetch: Callable[[Any], Any], iterator: Any) -> Any:
         run = self._run
-        if self._off or _elsewhere():
+        if self._off or self._elsewhere():
             return fetch(iterator)
         before = "other" if run is None else run.switch("data")
         try:
@@ -320,11 +324,6 @@ class LoopWatch:
         if torch.is_grad_enabled():
             self._batches.yielded(iterator, batch)
         return batch
-
-
-def _elsewhere() -> bool:
-    """Return whether this is another thread than the one that trains."""
-    return threading.current_thread() is not threading.main_thread()
 
 
 def closure_of(args: Any, kwargs: Any) -> tuple[Any, int | None]:

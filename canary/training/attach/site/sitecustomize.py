@@ -18,6 +18,10 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # noqa: PTH120
 
+ROOT = "_RLHF_CANARY_ROOT"
+"""Environment variable with the first Python process of a chain, for workers outside of it."""
+RAYS_WORKER = "ray/_private/workers/default_worker.py"
+
 BEFORE_TRAINING: list[Callable[[], None]] = []
 """Called before a training begins."""
 
@@ -189,14 +193,22 @@ def seen() -> int:
     folder = os.environ.get("_RLHF_CANARY_MARKS", "")
     root = os.getpid()
     try:
-        with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
-            root = int(stream.readline())
-    except (OSError, ValueError):
-        pass
+        if is_rays_worker():
+            root = int(os.environ[ROOT])
+        else:
+            with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
+                root = int(stream.readline())
+    except (OSError, ValueError, KeyError):
+        os.environ[ROOT] = str(root)
     text = f"{root}\n{sys.executable or ''}"
     mark("seen", text)
     os.register_at_fork(after_in_child=lambda: mark("seen", text))
     return root
+
+
+def is_rays_worker() -> bool:
+    """Whether Ray started this process for a driver that is part of the user's command."""
+    return any(word.endswith(RAYS_WORKER) for word in getattr(sys, "orig_argv", ())[1:4])
 
 
 def mark(name: str, text: str = "") -> None:
