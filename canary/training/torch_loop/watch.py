@@ -21,7 +21,7 @@ from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.attach.turn import TURN
-from canary.training.launch import claimed_launch
+from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.models import (
@@ -58,6 +58,9 @@ class LoopWatch:
         self._calls = ModuleCalls(self._around_call)
         self._batches = LoaderBatches()
         self._scaling = Scaling(self)
+        if not self._off:
+            # Before the loop begins: it may compile its first forward.
+            set_up_torch(job)
         TURN.give_way = self._give_way
         os.register_at_fork(after_in_child=self._forked)
 
