@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-RATE, SCALE, STEPS, OFFSET = float(os.environ.get("RATE", "1e-3")), SCALED, STEPS_, SHIFTED
+RATE, SCALE, STEPS, OFFSET = RATED, SCALED, STEPS_, SHIFTED
 VOCABULARY, losses = 50, []
 
 class Net(nn.Module):
@@ -346,11 +346,13 @@ def write_script(
     name: str = "train.py",
     *,
     steps: int = 6,
+    rate: float = 1e-3,
     scale: float = 1.0,
     shift: int = 0,
 ) -> Path:
     """Writes the script of a loop: `scale` multiplies its loss, `shift` changes its batches."""
     text = HEAD.replace("SCALED", str(scale)).replace("STEPS_", str(steps))
+    text = text.replace("RATED", str(rate))
     path = folder / name
     path.write_text(text.replace("SHIFTED", str(shift)) + loop)
     return path
