@@ -72,7 +72,7 @@ class CanaryConfig(Strict):
     command: tuple[str, ...] = Field(
         (),
         strict=False,
-        description="For `exec`: the program and its arguments; a `Trainer`, a torch loop or a `Recorder`.",
+        description="For `exec`: the program that trains, and its arguments.",
     )
 
     model_name: str = Field(

@@ -32,7 +32,8 @@ from canary.training.torch_loop.plain_loop import (
 
 class Recording:
     """Collects the steps of one loop. A step ends when the optimizer of the largest model has
-    stepped, and with it those that stepped for the same model in the step before."""
+    stepped. Other optimizers of this model that stepped in the step before must have stepped too.
+    """
 
     def __init__(
         self,

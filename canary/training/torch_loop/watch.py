@@ -137,8 +137,8 @@ class LoopWatch:
         return sorted(found, key=size_of, reverse=True)
 
     def _decide(self, module: nn.Module | None) -> None:
-        """Begin to record the largest loop, if it is the one that calls `module`, or if None is
-        given, and if it is larger than what is recorded."""
+        """Begin to record the loop of the largest model, if it is larger than what is recorded.
+        `module`: what is called now; another model waits for its own call. None: any may begin."""
         optimizers = self._living()
         if not optimizers or TURN.taken:
             return
