@@ -1,10 +1,11 @@
-"""Measurement overhead: `python -m bench.overhead [run|exec|recorder|profiler] [CONFIG]`.
+"""Measurement overhead: `python -m bench.overhead [run|exec|torch|recorder|profiler] [CONFIG]`.
 
 Each pair is the same training without and with the canary, in separate processes and alternating
 order (ABBA):
 
 - `run`: the built-in trainer, without and with the collectors of a measured launch;
 - `exec`: a program that trains the same, started by Python or by `canary exec --no-probe`;
+- `torch`: a plain loop on the embedded model, started in these two ways;
 - `recorder`: a plain loop on the embedded model, without and with the Recorder after its probe;
 - `profiler`: all of `canary run`, without and with the profiler's default window.
 
@@ -40,12 +41,17 @@ LOOP_STEPS = 110
 CANARY_CALLS = {
     "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
     "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
+    "canary.training.torch_loop.recording": (
+        ("Recording", "called", "backward_begins", "backward_ended", "update_begins"),
+        ("Recording", "update_ended"),
+    ),
     "canary.training.collectors.clock": (("StepClock", "switch"),),
 }
 """The canary's methods that are called in a step: module, class, names."""
 ARMS = {
     "run": ("bare", "collected"),
     "exec": ("bare", "watched"),
+    "torch": ("loop", "execed"),
     "recorder": ("loop", "recorded"),
     "profiler": ("whole", "profiled"),
 }
@@ -100,7 +106,7 @@ def loop(arm: str, place: Path, marks: Marks) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_dir()).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     batches = [torch.randint(3, 300, (8, 64)) for _ in range(LOOP_STEPS)]
-    if arm == "loop":
+    if arm in ("loop", "execed"):
         for ids in batches:
             loss = model(input_ids=ids, labels=ids).loss
             loss.backward()
@@ -128,9 +134,9 @@ def child(arm: str, config_file: str, folder: str) -> None:
     """Run one process. Print mean wall and CPU seconds per step after warm-up, and call costs."""
     marks: Marks = []
     calls: dict[str, float] = {}
-    if arm in ("collected", "watched", "recorded"):
+    if arm in ("collected", "watched", "recorded", "execed"):
         time_canary_calls(calls, arm)
-    if arm in ("loop", "recorded"):
+    if arm in ("loop", "recorded", "execed"):
         loop(arm, Path(folder), marks)
     else:
         train(arm, config_file, Path(folder), marks)
@@ -165,10 +171,9 @@ def time_canary_calls(totals: dict[str, float], arm: str) -> None:
 
         setattr(owner, name, wrapper)
 
+    follows = {"recorded": "recorder", "execed": "torch_loop"}.get(arm, "loops")
     for module, classes in CANARY_CALLS.items():
-        if (module == "canary.training.recorder.probe") != (
-            arm == "recorded"
-        ) and "clock" not in module:
+        if f".{follows}." not in module and "clock" not in module:
             continue
         loaded = importlib.import_module(module)
         for class_name, *names in classes:
@@ -182,7 +187,7 @@ def measure(arm: str, config_file: str) -> dict[str, float]:
         return whole_run(config_file, arm == "profiled")
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "bench.overhead", "--child", arm, config_file, folder]
-        if arm == "watched":
+        if arm in ("watched", "execed"):
             options = ["--name", "overhead", "--no-probe", "-o", f"{folder}/out"]
             words = [sys.executable, "-m", "canary.cli", "exec", *options, "--", *words]
         done = subprocess.run(words, capture_output=True, text=True)

@@ -73,7 +73,7 @@ class CanaryConfig(Strict):
     command: tuple[str, ...] = Field(
         (),
         strict=False,
-        description="For `exec`: the program and its arguments; needs a `Trainer` or `Recorder`.",
+        description="For `exec`: the program that trains, and its arguments.",
     )
 
     model_name: str = Field(

@@ -46,9 +46,8 @@ def stack_path(scratch: Path, rank: int) -> Path:
     return scratch / f"rank{rank}.stack"
 
 
-def leave_pulse(scratch: Path, rank: int) -> Pulse:
+def leave_pulse(scratch: Path, rank: int, world_size: int) -> Pulse:
     """Register this process as `rank`; from now on ASK makes it write its stacks."""
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
     pulse = Pulse(rank, os.getpid(), world_size, local)
     # It stays open while the process lives: the handler writes to the descriptor.

@@ -145,6 +145,12 @@ def leave_unwritten(job: Job, error: OSError) -> None:
         unwritten(job).write_text(error.strerror or str(error), encoding="utf-8")
 
 
+def begun_path(result_file: Path) -> Path:
+    """Return the file of the result that a training leaves after its first step. It counts if the
+    process leaves no other, although the command ended well."""
+    return result_file.with_suffix(".begun.json")
+
+
 EXIT_DISK_FULL = 28
 """Exit code of a training process without space for its result (ENOSPC's number)."""
 

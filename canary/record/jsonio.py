@@ -178,7 +178,7 @@ def content_of(path: Path, largest: int = LARGEST) -> bytes:
 
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
     """Return the rows after `offset` bytes and the offset after them. An unfinished line is left
-    for the next call.
+    for the next call. A file that was written anew is read from its beginning.
 
     Raises:
         OSError: it is not a regular file.
@@ -187,6 +187,9 @@ def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
     if not path.exists():
         return [], offset
     with open_regular(path, sys.maxsize) as stream:
+        stream.seek(max(0, offset - 1))
+        if offset and stream.read(1) != b"\n":
+            offset = 0  # the training began its rows anew
         stream.seek(offset)
         text = stream.read()
     whole = text[: text.rfind(b"\n") + 1]

@@ -56,8 +56,17 @@ class RankSteps:
         """Return all rows so far by rank, in order, without ranks that wrote none."""
         for rank, file in rank_files(self._path).items():
             rows, self._offsets[rank] = jsonio.rows_since(file, self._offsets.get(rank, 0))
-            self._rows.setdefault(rank, []).extend(rows)
+            _add(rows, self._rows.setdefault(rank, []))
         return {rank: rows for rank, rows in sorted(self._rows.items()) if rows}
+
+
+def _add(new: Iterable[Row], rows: list[Row]) -> None:
+    """Append rows. A launch that began its steps anew replaces its earlier rows."""
+    for row in new:
+        place = (row["launch"], row["step"])
+        while rows and (rows[-1]["launch"], rows[-1]["step"]) >= place:
+            rows.pop()
+        rows.append(row)
 
 
 def busy_s(row: Row) -> float:

@@ -84,6 +84,8 @@ class Session(RecordWriter):
 
     def step_ended(self, kind: Kind, row: Row) -> None:
         """Count the step; write `metrics.json` at most once per second."""
+        if self.last_step is not None and int(row["step"]) <= self.last_step:
+            self._launch_steps = 0  # the training began its steps anew
         self._launch_steps += 1
         self.last_step = int(row["step"])
         if self.first_step is None:

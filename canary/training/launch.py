@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed
 
 from canary.protocol.heartbeat import leave_pulse
-from canary.protocol.job import NODE_RANK, Job, Result, leave_unwritten
+from canary.protocol.job import NODE_RANK, Job, Result, begun_path, leave_unwritten
 from canary.protocol.rows import StepFile
 from canary.record.exact import Calls, Exact
 from canary.record.jsonio import read_rows
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from canary.training.loops.trainer import TrainerCollector
 
 
+KILLED = (
+    "the training process was ended from outside before it could finish its record: what it counts "
+    "over the whole training is missing"
+)
+
+
 def set_up_torch(job: Job) -> None:
     """Set the number of threads, and in the probe deterministic kernels. A probe that runs steps
     twice keeps the user's kernels, because it asks whether they are deterministic."""
@@ -59,6 +66,16 @@ def set_up_torch(job: Job) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+def this_rank() -> tuple[int, int]:
+    """Return this process's rank and the number of ranks: as torchrun sets them, else as the
+    default process group knows them."""
+    if "RANK" in os.environ or not torch.distributed.is_available():
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def claim(job: Job) -> None:
     """Claim this job and rank for the calling process: only the first training is recorded.
 
@@ -66,8 +83,7 @@ def claim(job: Job) -> None:
         FileExistsError: another training claimed it.
         OSError: the claim cannot be written.
     """
-    rank = int(os.environ.get("RANK", "0"))
-    path = rank_path(Path(job.scratch_dir) / "claim", rank)
+    path = rank_path(Path(job.scratch_dir) / "claim", this_rank()[0])
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(str(os.getpid()))
@@ -93,14 +109,15 @@ class TrainingLaunch:
         self, job: Job, started: float, rank: int | None = None, *, own_process: bool = False
     ) -> None:
         self.job = job
-        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        own, self.ranks = this_rank()
+        self.rank = own if rank is None else rank
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
         self.on_row: Callable[[Row], None] | None = None
         """Called with each row; its time counts as the logging phase."""
         self._started = started
         self._own_process = own_process
-        self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
+        self._pulse = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks)
         self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
         self._kept: list[Row] = []
@@ -168,7 +185,7 @@ class TrainingLaunch:
                 Path(self.job.rows_file).parent,
                 self.job.launch,
                 rank=self.rank,
-                ranks=int(os.environ.get("WORLD_SIZE", "1")),
+                ranks=self.ranks,
                 scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
@@ -178,6 +195,38 @@ class TrainingLaunch:
         if self.job.kind == "measured" and self.rank == 0:
             self._host.begin()
         return self._exact
+
+    def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
+        """Add settings that a loop showed after its beginning."""
+        self._training["arguments"] |= arguments
+        if dtype is not None:
+            self._training["dtype"] = dtype
+
+    def begun(self, trained: Trained, device: torch.device) -> None:
+        """Write what is known after the first step, for a process that another one may kill."""
+        distributed = describe_distributed(trained)
+        result = Result(
+            status="completed",
+            startup_seconds=self.startup,
+            device=describe_device(device, self._training["dtype"]),
+            training=self._training | {"distributed": distributed},
+            notes=(*self.notes, KILLED),
+        )
+        path = begun_path(Path(self.job.result_file))
+        try:
+            result.write(rank_path(path, self.rank))
+        except OSError as error:
+            leave_unwritten(self.job, error)
+
+    def discard(self) -> None:
+        """Release this job and rank for another training, which is recorded in its place."""
+        if self._profiler is not None:
+            self._profiler.give_up()
+        if self._files is not None:
+            self._files.end()
+        self._rows.close()
+        self._host.stop()
+        rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
 
     def was_cut(self) -> None:
         """Record that the training was cut short."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
-from canary.protocol.job import JOB, PARENT, Job, Listener, Result
+from canary.protocol.job import JOB, PARENT, Job, Listener, Result, begun_path
+from canary.record.ranks import rank_files, rank_path
 from canary.runner.exec.file_notes import MARKS, NOTE, PROTECT, VARIABLE
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
@@ -32,6 +33,19 @@ WANDB_DRYRUN = "dryrun"
 """wandb's older name of `offline`: at `offline`, transformers prints a line on standard output."""
 WANDB_LOCAL = (WANDB_DRYRUN, "offline", "disabled")
 """Modes in which wandb sends nothing."""
+
+SEEN_SO_FAR = {
+    "optimizer": "it made a torch optimizer, but called neither backward nor the optimizer's step",
+    "hooked": "it imported transformers.Trainer but did not call train(), and it made no torch "
+    "optimizer",
+    "torch": "it imported torch, but made no torch optimizer and called no Trainer",
+    "seen": "no Python process of it imported torch",
+}
+"""How far the processes of a command came by their marks, from far to near, without training."""
+TRAINS = (
+    "give the command that trains, or use canary.Recorder in your training loop; the canary cannot "
+    "watch a Python started with -I, -S or -E"
+)
 
 
 def attached_environment(
@@ -134,6 +148,8 @@ class CommandRunner(LocalRunner):
             end_tree(child, ask=not self._probe_over)
 
     def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
+        if returncode == 0:
+            _use_begun_results(job)
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
@@ -194,18 +210,9 @@ class CommandRunner(LocalRunner):
         broken = next(marks.glob("broken.*"), None)
         if broken is not None:
             return f"the canary cannot watch this command: {broken.read_text()}", "please report it"
-        if any(marks.glob("hooked.*")):
-            return (
-                f"the command never trained: it imported transformers.Trainer but did not call "
-                f"train(): {shown}",
-                "give the command that trains, or use canary.Recorder in your training loop",
-            )
-        if any(marks.glob("seen.*")):
-            return (
-                f"the command never trained: it did not import transformers.Trainer: {shown}",
-                "give the command that trains, or use canary.Recorder in your training loop; the "
-                "canary cannot watch a Python started with -I, -S or -E",
-            )
+        for mark, found in SEEN_SO_FAR.items():
+            if any(marks.glob(f"{mark}.*")):
+                return f"the command never trained: {found}: {shown}", TRAINS
         return (
             f"the command never trained, or the canary could not watch it: {shown}",
             "the canary cannot watch a Python started with -I, -S or -E, or one whose PYTHONPATH a "
@@ -262,6 +269,15 @@ def _interpreter(job: Job) -> str | None:
     seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
     path = seen[-1].read_text(encoding="utf-8").partition("\n")[2] if seen else ""
     return f"its Python is {path}" if path else None
+
+
+def _use_begun_results(job: Job) -> None:
+    """Take what ranks left after their first step as their results, if they left no other: another
+    process of the command ended them, as Ray ends its workers."""
+    for rank, begun in rank_files(begun_path(Path(job.result_file))).items():
+        result = rank_path(Path(job.result_file), rank)
+        if not result.exists():
+            begun.replace(result)
 
 
 def _refusal(job: Job) -> tuple[str, str] | None:

@@ -26,6 +26,8 @@ KNOWN = (
 CACHE_NAMES = ("__pycache__", ".locks")
 INDUCTOR = "torchinductor_"
 """Names, and the start of a name, of cache folders: changes in them cannot harm another launch."""
+RAYS_SESSION = ("session_2", "session_latest")
+"""How the names of the folders begin in which Ray's servers write."""
 HUB = ("models--", "datasets--")
 """How the names of folders with downloads from the hub begin."""
 STARTED_IN = "cwd"
@@ -64,6 +66,7 @@ def free_folders(run: str, cwd: str) -> Free:
     hubs = [os.environ.get("HF_HOME") or f"{one}/huggingface" for one in homes]
     found = [f"{home}/.{name}" for name in ("triton", "nv")]
     found += [os.environ[name] for name in CACHES if os.environ.get(name)]
+    found += [f"{home}/.ray", os.path.join(os.environ.get("RAY_TMPDIR") or "/tmp", "ray")]
     found += [os.path.join(one, name) for one in hubs for name in HF_CACHES]
     found += [os.path.join(one, name) for one in homes for name in KNOWN]
     here = os.path.realpath(cwd) + "/"
@@ -95,7 +98,8 @@ def _is_cached(path: str, here: str) -> bool:
     folder = ""
     for part in path.split("/")[1:]:
         folder += "/" + part
-        named = part in CACHE_NAMES or part.startswith(INDUCTOR)
+        is_rays = part.startswith(RAYS_SESSION) and part.count("_") in (1, 4)
+        named = part in CACHE_NAMES or part.startswith(INDUCTOR) or is_rays
         if (named or (part.startswith(HUB) and is_hub_cache(folder))) and not here.startswith(
             folder + "/"
         ):

@@ -5,26 +5,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
-import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from canary.protocol.failure import describe_failure, one_line
-from canary.protocol.job import JOB, PARENT, Job, Result
+from canary.protocol.job import JOB, Job, Result
 from canary.training.anomaly.hooks import StopTraining
+from canary.training.attach.process import (
+    follow_parent,
+    print_without_traceback,
+    say,
+    wait_for_the_end,
+)
 from canary.training.attach.suppress import Suppression
+from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
-
-END_WAIT_S = 60.0
-"""Seconds that a finished probe waits for its parent to end it."""
-PARENT_EVERY_S = 1.0
 
 
 class WatchedTraining:
@@ -35,21 +34,21 @@ class WatchedTraining:
         self._started = started
         self._running = False
         self._stack = contextlib.ExitStack()
-        self._suppression = Suppression(_say if job.kind == "measured" else None)
+        self._suppression = Suppression(say if job.kind == "measured" else None)
 
     def process_begins(self) -> None:
         """Count calls from here on, and stop pushes to a hub if the training is cut short."""
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
-        job_file = Path(os.environ.get(JOB, ""))
-        threading.Thread(target=_end_with_parent, args=[job_file], daemon=True).start()
+        follow_parent()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call `train`, watched if it is the first. A call inside another is part of that one."""
         if self._running:
             return original(trainer, *args, **kwargs)
         self._running = True
+        TURN.take(type(trainer).__name__)
         try:
             if self._job.stop_after is None or self._job.kind == "probe":
                 return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
@@ -91,6 +90,7 @@ class WatchedTraining:
             trainer.remove_callback(callback)
 
     def _watched(self, launch: TrainingLaunch, trainer: Any, train: Callable[[], Any]) -> Any:
+        launch.notes += TURN.notes
         set_up_torch(self._job)
         if self._job.stop_after is not None:
             self._suppression.uploads(trainer)
@@ -118,22 +118,14 @@ class WatchedTraining:
         except BaseException as error:
             launch.write(describe_failure(error))
             if isinstance(error, StopTraining):
-                sys.excepthook = _without_traceback(error, sys.excepthook)
+                print_without_traceback(error)
             raise
         launch.notes += self._suppression.notes
         launch.write(self._described(launch, trainer))
         collector.detach()
         if self._job.kind == "probe":
-            self._wait_for_the_end()
+            wait_for_the_end()
         return outcome
-
-    def _wait_for_the_end(self) -> NoReturn:
-        """Wait until the parent ends this probe: code after the training must not run twice."""
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        time.sleep(END_WAIT_S)
-        os._exit(0)
 
     def _described(self, launch: TrainingLaunch, trainer: Any) -> Result:
         """Return the result. If the canary itself fails, only the record says so."""
@@ -165,32 +157,6 @@ def resumed(
     if args:
         return (newest, *args[1:]), kwargs
     return args, {**kwargs, "resume_from_checkpoint": newest}
-
-
-def _end_with_parent(job_file: Path) -> None:
-    """End this process if the canary was killed (`kill -9`). A canary that ended by itself has
-    removed the job file: then background processes of the command go on."""
-    parent = int(os.environ.get(PARENT, "0"))
-    while parent and Path(f"/proc/{parent}").exists():
-        time.sleep(PARENT_EVERY_S)
-    if parent and Path("/proc").exists() and job_file.is_file():
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _without_traceback(stop: StopTraining, before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an excepthook that prints `stop` without its frames: they are the canary's code."""
-
-    def hook(kind: type[BaseException], error: BaseException, frames: Any) -> None:
-        if error is stop:
-            _say(str(error))
-        else:
-            before(kind, error, frames)
-
-    return hook
-
-
-def _say(text: str) -> None:
-    print(f"canary: {text}", file=sys.stderr, flush=True)
 
 
 def hook(module: ModuleType, started: float) -> None:

@@ -26,6 +26,9 @@ ASKED = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
 def describe_distributed(trainer: Any) -> dict[str, Any]:
     """Return `{type, world_size, backend, fsdp, deepspeed}` from the trainer's accelerator; empty
     for one process without a plug-in."""
+    known = getattr(trainer, "distributed_facts", None)
+    if known is not None:
+        return dict(known) if known["world_size"] > 1 else {}
     state = getattr(getattr(trainer, "accelerator", None), "state", None)
     kind = getattr(getattr(state, "distributed_type", None), "value", "NO")
     facts: dict[str, Any] = {"type": str(kind), "world_size": world_size()}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import psutil
 import torch
 
 from canary.record.step_row import TOKEN_TOTALS, Row
@@ -62,7 +61,6 @@ class _Resident:
     """Resident memory of this process; on Linux from an open file, at a tenth of psutil's cost."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
         self._file: int | None = None
         if sys.platform == "linux":
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
@@ -71,7 +69,9 @@ class _Resident:
     def bytes(self) -> int:
         """Return the resident memory now."""
         if self._file is None:
-            return int(self._process.memory_info().rss)
+            import psutil  # a user's Python may lack it
+
+            return int(psutil.Process().memory_info().rss)
         return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -184,6 +184,7 @@ NAMED_SLOTS = ("data_collator", "reward_funcs")
 
 
 def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(trainer, "loop_functions", {}).items()
     for name, value in sorted(getattr(trainer, "__dict__", {}).items()):
         if inspect.isroutine(value) and name not in NAMED_SLOTS:
             yield f"trainer.{name}", value
@@ -289,6 +290,15 @@ _PLACES = tuple(
 
 def _installed(file: Path) -> bool:
     return str(file).startswith(("<", *_PLACES)) or "site-packages" in file.parts
+
+
+def is_users_file(name: str) -> bool:
+    """Return whether the user wrote this file of code: it is no installed package, and not ours."""
+    file = Path(name)
+    return not _installed(file) and PACKAGE not in file.parents
+
+
+PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def _shown(file: Path) -> str:

@@ -55,13 +55,27 @@ class Gradients:
         if not self._seen and self._applied is None:
             self._grew()
 
-    def _grew(self) -> None:
+    def backward_ended(self, scale: float = 1.0) -> None:
+        """Read the gradients after a backward that the caller saw. `scale`: a gradient scaler
+        multiplied them by it."""
+        if self._applied is None:
+            self._grew(scale)
+
+    def drop_attempt(self) -> None:
+        """Forget the gradients of a step that a gradient scaler skipped."""
+        self._before = self._applied = None
+
+    def _grew(self, scale: float = 1.0) -> None:
         first = not self._steps["before"]
         if first:
             self._exact.gradients_ready(again=True)
-            self._before = self._exact.found["first_gradient"]["total"]
+            found = self._exact.found["first_gradient"]
+            if scale != 1.0:
+                found["total"] /= scale
+                found["groups"] = {name: norm / scale for name, norm in found["groups"].items()}
+            self._before = found["total"]
         else:
-            self._before = self._norm()
+            self._before = self._norm() / scale
 
     @property
     def before(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import Counter
 from typing import Any
@@ -60,8 +61,11 @@ class WorkCounter:
     """Counts everything dispatched between `begin` and `end`; this doubles the step's time."""
 
     def __init__(self, model: torch.nn.Module | None) -> None:
-        policy = getattr(model, "policy", model)  # beside a value head
-        embedding = getattr(policy, "get_input_embeddings", lambda: None)()
+        policy: Any = getattr(model, "policy", model)  # beside a value head
+        if hasattr(policy, "get_input_embeddings"):
+            embedding = policy.get_input_embeddings()
+        else:
+            embedding = largest_embedding(model)
         weight = getattr(embedding, "weight", None)
         self._counting = _Counting(None if weight is None else int(weight.shape[0]))
 
@@ -84,6 +88,13 @@ class WorkCounter:
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
             "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
         }
+
+
+def largest_embedding(model: torch.nn.Module | None) -> torch.nn.Embedding | None:
+    """Return the embedding with the most rows, that of the tokens; None without any."""
+    modules = () if model is None else model.modules()
+    found = [one for one in modules if isinstance(one, torch.nn.Embedding)]
+    return max(found, key=lambda one: one.num_embeddings, default=None)
 
 
 def _is_collective(operator: str) -> bool:
@@ -152,5 +163,6 @@ def _alive() -> tuple[int, int]:
         if item.layout is torch.strided and item.device.type != "meta":
             tensors += 1
             storage = item.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
+            with contextlib.suppress(RuntimeError):  # a sharded tensor has none: its shard does
+                storages[storage.data_ptr()] = storage.nbytes()
     return tensors, sum(storages.values())

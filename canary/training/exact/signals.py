@@ -105,6 +105,10 @@ class ExactSignals:
                 described["not_sampled"] = not_sampled
             self._micro.append(described)
 
+    def drop_micro_batches(self) -> None:
+        """Forget the micro-batches of the running step."""
+        self._micro = []
+
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Describe the inputs of a step's updates; the updates are then reported one by one."""
         with uncounted():

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
 from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.attach.process import say
+from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
@@ -54,6 +54,8 @@ class Keeper(Protocol):
 
 def process_started() -> float:
     """Return when this process began, in the time of `time.perf_counter()`."""
+    import psutil  # a user's Python may lack it
+
     return time.perf_counter() - (time.time() - psutil.Process().create_time())
 
 
@@ -79,7 +81,7 @@ class JobKeeper:
         if self.stop_after is not None and sys.modules.get("transformers") is not None:
             from canary.training.attach.suppress import Suppression
 
-            Suppression(_say if self._job.kind == "measured" else None).pushes()
+            Suppression(say if self._job.kind == "measured" else None).pushes()
         set_up_torch(self._job)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         self._training.lap("before_training")
@@ -106,14 +108,14 @@ class JobKeeper:
         ):
             from canary.training.attach.suppress import Suppression
 
-            Suppression(_say).saves()
+            Suppression(say).saves()
 
     def past_end(self) -> None:
         """End a probe. For a measured loop, print once that recording ended."""
         if self._job.kind == "probe":
             raise SystemExit(0)
         if not self._said_past_end:
-            _say(
+            say(
                 f"{self.stop_after} steps are recorded, but the loop goes on; to end it, iterate "
                 "over recorder.batches(loader), or break on recorder.done"
             )
@@ -180,16 +182,16 @@ def job_keeper() -> JobKeeper | NoKeeper | None:
     file = os.environ.get(JOB)
     if file is None:
         return None
+    TURN.take("canary.Recorder")
     try:
         job = Job.read(Path(file))
     except OSError:  # the run's folder was removed
         return NoKeeper(None)
     launch = claimed_launch(job, process_started())
-    return NoKeeper(job.stop_after) if launch is None else JobKeeper(job, launch)
-
-
-def _say(text: str) -> None:
-    print(f"canary: {text}", file=sys.stderr, flush=True)
+    if launch is None:
+        return NoKeeper(job.stop_after)
+    launch.notes += TURN.notes
+    return JobKeeper(job, launch)
 
 
 def this_rank() -> int:

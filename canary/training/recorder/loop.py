@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,16 @@ class Loop:
         """Return the parameters' dtype; `dtype` in the settings says what a loop computes in."""
         return "float32" if self.model is None else dtype_of(self.model)
 
+    def loss_of(self, micro_losses: Sequence[float]) -> float | None:
+        """Return a step's loss from those of its micro-batches, None without any."""
+        return mean_of(micro_losses)
+
+    def why_no_batch(self, given: bool) -> str:
+        """Return why no batch was read. `given`: batches were given, but could not be read."""
+        if given:
+            return "the batches given to recorder.step hold neither numbers nor text"
+        return "recorder.step was given no batch"
+
     def why_no_step(self, begun: bool) -> str:
         """Return why no step of the loop ended."""
         if begun and self.optimizers:
@@ -88,6 +99,11 @@ class Loop:
         if self.processing_class is None:
             found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
         return found
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """Return the mean, None without any value."""
+    return math.fsum(values) / len(values) if values else None
 
 
 def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.gradients import Gradients
 from canary.training.exact.signals import ExactSignals
-from canary.training.recorder.loop import Loop
+from canary.training.recorder.loop import Loop, mean_of
 
 Scalar: TypeAlias = torch.Tensor | float | int
 
@@ -36,14 +36,14 @@ class _RunningStep:
         self.stepped = False
 
 
-def _fill(row: Row, values: dict[str, float]) -> None:
+def _fill(loop: Loop, row: Row, values: dict[str, float]) -> None:
     micro = [values[f"loss:{place}"] for place in range(row.pop("micro_batches"))]
     row["micro_losses"] = [*micro]
-    row["loss"] = mean(micro)
+    row["loss"] = loop.loss_of(micro)
     row["grad_norm"] = values.get("grad_norm")
     row["learning_rate"] = values.get("learning_rate")
     means = {
-        name: mean([values[f"rl:{name}:{place}"] for place in range(count)])
+        name: mean_of([values[f"rl:{name}:{place}"] for place in range(count)])
         for name, count in row.pop("metrics").items()
     }
     row["rl"] = {name: value for name, value in means.items() if value is not None}
@@ -60,7 +60,11 @@ class LoopCollector:
         exact: ExactSignals | None,
         profiler: StepProfiler | None = None,
         watch: StepListener | None = None,
+        *,
+        driven: bool = False,
     ) -> None:
+        """`driven`: the caller reports backwards and updates, so nothing of the loop is hooked."""
+        self._driven = driven
         self.steps = 0
         """Finished steps."""
         self.begun = False
@@ -72,7 +76,7 @@ class LoopCollector:
         self._device = loop.device
         self.rows = EndedSteps(self._device, sink, profiler)
         self._clock = self.rows.clock
-        self._loop = loop
+        self.loop = loop
         self._launch = launch
         self._watch = watch
         self._now = _RunningStep()
@@ -88,14 +92,18 @@ class LoopCollector:
             if self._device.type == "cuda":
                 # Hashing a large model takes memory that is not the loop's.
                 torch.cuda.reset_peak_memory_stats(self._device)
-        if self._gradients is not None:
-            self._gradients.begin()
-        for optimizer in self._loop.optimizers:
-            self._handles.append(optimizer.register_step_pre_hook(self._optimizer_begins))
-            self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))
+        if not self._driven:
+            self._hook()
         self.rows.collectives.begin()
         self._clock.switch("data")
         self.rows.begin()
+
+    def _hook(self) -> None:
+        if self._gradients is not None:
+            self._gradients.begin()
+        for optimizer in self.loop.optimizers:
+            self._handles.append(optimizer.register_step_pre_hook(self.optimizer_begins))
+            self._handles.append(optimizer.register_step_post_hook(self.optimizer_ended))
 
     def stop(self) -> None:
         """End the loop: unhook the optimizers, and pass on the last rows."""
@@ -130,7 +138,7 @@ class LoopCollector:
             self._running = self.begun = True
             if self.exact is None:
                 self._unhook_gradients()
-            elif self._loop.model is not None:
+            elif self.loop.model is not None:
                 self.exact.update_begins()
         if batch is not None:
             self.batch(batch)
@@ -144,7 +152,7 @@ class LoopCollector:
 
     def step_ends(self) -> bool:
         """Close the step if it is over (no optimizer, or it has stepped); return whether it is."""
-        ended = self._now.stepped or not self._loop.optimizers
+        ended = self._now.stepped or not self.loop.optimizers
         if ended:
             self._close()
         self._clock.switch("data")
@@ -178,11 +186,7 @@ class LoopCollector:
         """Return the signals that the steps did not show, and why."""
         if self._batch_read:
             return {}
-        if self._batch_given:
-            why = "the batches given to recorder.step hold neither numbers nor text"
-        else:
-            why = "recorder.step was given no batch"
-        return {"exact.batches": why}
+        return {"exact.batches": self.loop.why_no_batch(self._batch_given)}
 
     def loss(self, value: Any) -> None:
         """Add a micro-batch's loss."""
@@ -208,21 +212,53 @@ class LoopCollector:
             number = scalar(value, f"step.log({name}=...)")
             self._now.metrics.setdefault(name, []).append(number)
 
-    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """An optimizer is about to update, from gradients that are ready."""
+        self.optimizer_called()
+        self.gradients_ready()
+
+    def optimizer_called(self) -> None:
+        """An optimizer's step begins; with a closure its gradients come later."""
         self._before_optimizer = self._clock.switch("optimizer")
         now = self._now
         if not now.stepped and now.learning_rate is None:
-            rate = self._loop.optimizers[0].param_groups[0]["lr"]
+            rate = self.loop.optimizers[0].param_groups[0]["lr"]
             now.learning_rate = rate.detach().clone() if isinstance(rate, torch.Tensor) else rate
-        if self._gradients is None or now.stepped:
+
+    def gradients_ready(self) -> None:
+        """The optimizer is about to use the gradients."""
+        if self._gradients is None or self._now.stepped:
             return
         applied = self._gradients.optimizer_begins()
-        if now.grad_norm is None:
-            now.grad_norm = applied
+        if self._now.grad_norm is None:
+            self._now.grad_norm = applied
 
-    def _optimizer_ended(self, *_: Any) -> None:
+    def backward_ended(self, scale: float = 1.0) -> None:
+        """A backward of a driven loop ended. `scale`: what a gradient scaler multiplied by."""
+        if self._gradients is not None and not self._now.stepped:
+            self._gradients.backward_ended(scale)
+
+    def optimizer_ended(self, *_: Any) -> None:
+        """An optimizer's step ended."""
         self._now.stepped = True
         self._clock.switch(self._before_optimizer)
+
+    def take_losses(self) -> list[Scalar]:
+        """Remove and return the losses of the running step: they belong to another model."""
+        taken, self._now.losses = self._now.losses, []
+        return taken
+
+    def give_losses(self, losses: list[Scalar]) -> None:
+        """Use these losses if the running step has none."""
+        self._now.losses = self._now.losses or losses
+
+    def drop_attempt(self) -> None:
+        """Forget the losses and batches of a step that a gradient scaler skipped."""
+        self._now = _RunningStep()
+        if self._gradients is not None:
+            self._gradients.drop_attempt()
+        if self.exact is not None:
+            self.exact.drop_micro_batches()
 
     def _close(self) -> None:
         self.steps += 1
@@ -237,7 +273,7 @@ class LoopCollector:
         if self._watch is not None:
             rate = now.learning_rate
             known = float(rate) if isinstance(rate, int | float) else None
-            self._watch.step_ended(self.steps, self._loop.model, known)
+            self._watch.step_ended(self.steps, self.loop.model, known)
         scalars: dict[str, Scalar] = dict(now.tokens)
         scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
         for name, values in now.metrics.items():
@@ -253,7 +289,7 @@ class LoopCollector:
             "metrics": {name: len(values) for name, values in now.metrics.items()},
             "samples": now.samples,
         }
-        self.rows.close(row, scalars, _fill)
+        self.rows.close(row, scalars, functools.partial(_fill, self.loop))
 
 
 @uncounted()
@@ -275,8 +311,3 @@ def scalar(value: Any, name: str) -> torch.Tensor | float:
     raise UsageError(
         f"{name} takes one number, got {text}", "give its mean, or a tensor of one element"
     )
-
-
-def mean(values: list[float]) -> float | None:
-    """Return the mean over a step's micro-batches, None without any."""
-    return math.fsum(values) / len(values) if values else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError, did_you_mean, nearest
@@ -17,6 +17,9 @@ from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 from canary.training.recorder.probe import LoopCollector
 from canary.training.recorder.step import Step
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Batch = TypeVar("Batch")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -73,7 +73,12 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((PYTHON, "-c", "print(1)"), "it did not import transformers.Trainer"),
+        ((PYTHON, "-c", "print(1)"), "no Python process of it imported torch"),
+        ((PYTHON, "-c", "import torch"), "made no torch optimizer"),
+        (
+            (PYTHON, "-c", "import torch; torch.optim.SGD([torch.ones(1)])"),
+            "called neither backward nor the optimizer's step",
+        ),
         ((PYTHON, "-c", "from transformers import Trainer"), "did not call train()"),
         (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "the canary could not watch it"),
         (("true",), "the command never trained, or the canary could not watch it"),

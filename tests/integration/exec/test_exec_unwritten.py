@@ -140,7 +140,7 @@ def test_a_training_whose_folder_was_removed_goes_on(tmp_path: Path) -> None:
 ENDS = """
 import os, sys, threading, time
 from pathlib import Path
-from canary.training.attach.watch import _end_with_parent
+from canary.training.attach.process import _end_with_parent
 threading.Thread(target=_end_with_parent, args=[Path(sys.argv[1])], daemon=True).start()
 time.sleep(4)
 """

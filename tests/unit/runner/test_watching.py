@@ -38,7 +38,7 @@ STUCK = """
 import sys, time
 from pathlib import Path
 from canary.protocol.heartbeat import leave_pulse
-leave_pulse(Path(sys.argv[1]), 1)
+leave_pulse(Path(sys.argv[1]), 1, 1)
 def stand_still():
     Path(sys.argv[1], "stands").touch()
     time.sleep(60)

@@ -18,6 +18,10 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # noqa: PTH120
 
+ROOT = "_RLHF_CANARY_ROOT"
+"""Environment variable with the first Python process of a chain, for workers outside of it."""
+RAYS_WORKER = "ray/_private/workers/default_worker.py"
+
 BEFORE_TRAINING: list[Callable[[], None]] = []
 """Called before a training begins."""
 
@@ -69,6 +73,39 @@ def attach(module: ModuleType) -> None:
         from canary.training.attach.watch import hook
 
         hook(module, STARTED)
+    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
+def torch_loaded(module: ModuleType) -> None:
+    """Wait for the first optimizer of this process."""
+    mark("torch")
+    try:
+        load_alone("training/attach/taps").begin(module, optimizer_made)
+    except Exception as error:  # noqa: BLE001 - another torch may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
+def optimizer_made(taps: object) -> None:
+    """Attach the canary to the loops of this process. If that fails, leave a mark."""
+    for call in BEFORE_TRAINING:
+        call()
+    foreign = foreign_canary()
+    if foreign is not None:
+        mark("foreign", foreign)
+        return
+    job_file = os.environ["_RLHF_CANARY_JOB"]
+    if not os.path.exists(job_file):  # noqa: PTH110
+        return
+    mark("optimizer")
+    try:
+        load_canary()
+        from pathlib import Path
+
+        from canary.protocol.job import Job
+        from canary.training.torch_loop.watch import begin
+
+        begin(taps, Job.read(Path(job_file)), STARTED)  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
 
@@ -156,14 +193,22 @@ def seen() -> int:
     folder = os.environ.get("_RLHF_CANARY_MARKS", "")
     root = os.getpid()
     try:
-        with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
-            root = int(stream.readline())
-    except (OSError, ValueError):
-        pass
+        if is_rays_worker():
+            root = int(os.environ[ROOT])
+        else:
+            with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
+                root = int(stream.readline())
+    except (OSError, ValueError, KeyError):
+        os.environ[ROOT] = str(root)
     text = f"{root}\n{sys.executable or ''}"
     mark("seen", text)
     os.register_at_fork(after_in_child=lambda: mark("seen", text))
     return root
+
+
+def is_rays_worker() -> bool:
+    """Whether Ray started this process for a driver that is part of the user's command."""
+    return any(word.endswith(RAYS_WORKER) for word in getattr(sys, "orig_argv", ())[1:4])
 
 
 def mark(name: str, text: str = "") -> None:
@@ -182,7 +227,10 @@ def begin() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
         root = seen()
-        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trainer_loaded}
+        wanted: dict[str, Callable[[ModuleType], None]] = {
+            "transformers.trainer": trainer_loaded,
+            "torch": torch_loaded,
+        }
         if os.environ.get("_RLHF_CANARY_FILES"):
             wanted |= noted_files(root)
         sys.meta_path.insert(0, Finder(wanted))

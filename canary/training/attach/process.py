@@ -1,0 +1,63 @@
+"""How the process of a user's command ends: with the canary, after a probe, or by an alert."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from canary.protocol.job import JOB, PARENT
+from canary.training.anomaly.hooks import StopTraining
+
+END_WAIT_S = 60.0
+"""Seconds that a finished probe waits for its parent to end it."""
+PARENT_EVERY_S = 1.0
+
+
+def wait_for_the_end() -> NoReturn:
+    """Wait until the parent ends this probe: code after the training must not run twice."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    time.sleep(END_WAIT_S)
+    os._exit(0)
+
+
+def follow_parent() -> None:
+    """End this process if the canary is killed."""
+    job_file = Path(os.environ.get(JOB, ""))
+    threading.Thread(target=_end_with_parent, args=[job_file], daemon=True).start()
+
+
+def _end_with_parent(job_file: Path) -> None:
+    """End this process if the canary was killed (`kill -9`). A canary that ended by itself has
+    removed the job file: then background processes of the command go on."""
+    parent = int(os.environ.get(PARENT, "0"))
+    while parent and Path(f"/proc/{parent}").exists():
+        time.sleep(PARENT_EVERY_S)
+    if parent and Path("/proc").exists() and job_file.is_file():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def print_without_traceback(stop: StopTraining) -> None:
+    """Print `stop`, if nobody catches it, without its frames: they are the canary's code."""
+    before: Callable[..., Any] = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, frames: Any) -> None:
+        if error is stop:
+            say(str(error))
+        else:
+            before(kind, error, frames)
+
+    sys.excepthook = hook
+
+
+def say(text: str) -> None:
+    """Print a line of the canary's on standard error."""
+    print(f"canary: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,135 @@
+"""Sees the calls of chosen modules, without hooks: those would be saved with the module, and a
+global hook makes `torch.compile` print a warning.
+
+`nn.Module` calls the function `_compiled_call_impl` of an instance if it has one. Copies and files of
+a module do not hold it. Code that `torch.compile` traces through skips the watcher.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+SLOT = "_compiled_call_impl"
+Around = Callable[[nn.Module, Callable[..., Any], Any, Any], Any]
+
+
+class ModuleCalls:
+    """Calls `around(module, call, args, kwargs)` in place of each call of a watched module."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._replaced: dict[int, tuple[weakref.ref[nn.Module], Any, Any]] = {}
+        self._follow_compiling()
+        self._follow_replicas()
+        leave_alone_when_compiling()
+
+    def watch(self, modules: Iterable[nn.Module]) -> None:
+        """Watch these modules too."""
+        for module in modules:
+            known = self._replaced.get(id(module))
+            if known is None or vars(module).get(SLOT) is not known[2]:
+                self._put(module)
+
+    def _put(self, module: nn.Module) -> None:
+        before = vars(module).get(SLOT)
+        watcher = _watcher(self._around, weakref.ref(module), before)
+        vars(module)[SLOT] = watcher
+        self._replaced[id(module)] = (weakref.ref(module), before, watcher)
+
+    def forget(self, module: nn.Module) -> bool:
+        """Stop watching a module; return whether it was watched."""
+        _, before, watcher = self._replaced.pop(id(module), (None, None, None))
+        if watcher is None or vars(module).get(SLOT) is not watcher:
+            return False
+        if before is None:
+            del vars(module)[SLOT]
+        else:
+            vars(module)[SLOT] = before
+        return True
+
+    def end(self) -> None:
+        """Stop watching all modules."""
+        for reference, _, _ in [*self._replaced.values()]:
+            module = reference()
+            if module is not None:
+                self.forget(module)
+        self._replaced.clear()
+
+    def _follow_compiling(self) -> None:
+        """Watch the compiled module in place of the original, which is compiled as it was."""
+        compile_in_place = nn.Module.compile
+
+        def compiles(module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            watched = self.forget(module)
+            compile_in_place(module, *args, **kwargs)
+            leave_alone_when_compiling()
+            if watched:
+                self.watch([module])
+
+        nn.Module.compile = compiles
+        torch.compile = self._compiling(torch.compile)
+
+    def _follow_replicas(self) -> None:
+        """Leave the watcher out of DataParallel's replicas: they take a module's attributes."""
+        original = nn.Module._replicate_for_data_parallel
+
+        def replicates(module: nn.Module) -> nn.Module:
+            replica = original(module)
+            known = self._replaced.get(id(module))
+            if known is not None and vars(replica).get(SLOT) is known[2]:
+                del vars(replica)[SLOT]
+            return replica
+
+        nn.Module._replicate_for_data_parallel = replicates
+
+    def _compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compiles(*args: Any, **kwargs: Any) -> Any:
+            module = args[0] if args else kwargs.get("model")
+            watched = isinstance(module, nn.Module) and self.forget(module)
+            made = original(*args, **kwargs)
+            leave_alone_when_compiling()
+            if watched:
+                self.watch([made if isinstance(made, nn.Module) else module])
+            return made
+
+        compiles.__dict__.update(vars(original), __wrapped__=original)
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(compiles, name, getattr(original, name))
+        return compiles
+
+
+def _watcher(
+    around: Around, reference: weakref.ref[nn.Module], before: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        module: Any = reference()
+        called = module._call_impl if before is None else before
+        if torch.compiler.is_compiling():
+            return called(*args, **kwargs)
+        return around(module, called, args, kwargs)
+
+    return call
+
+
+HERE = Path(__file__).resolve()
+
+
+def leave_alone_when_compiling() -> None:
+    """Let `torch.compile` run the canary's files as they are, without looking into them. This file
+    is none of them: code that is compiled as a whole calls through it."""
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None or str(HERE.parents[1] / "launch.py") in rules.SKIP_DIRS:
+        return
+    package = HERE.parents[2]
+    folders = [place for place in package.iterdir() if place.is_dir() and place.name != "training"]
+    training = [place for place in HERE.parents[1].iterdir() if place != HERE.parent]
+    files = [place for place in HERE.parent.iterdir() if place != HERE]
+    rules.SKIP_DIRS.extend(str(place) for place in (*folders, *training, *files))
+    rules._recompile_re()

@@ -1,0 +1,163 @@
+"""Describes a loop of plain torch: its model, optimizers, settings and code."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+import torch.distributed
+
+from canary.training.collectors.distributed import world_size
+from canary.training.exact.effective import is_users_file
+from canary.training.recorder.loop import Loop
+
+UNSEEDED = 67280421310721
+"""The seed of torch's generators in a process that sets none."""
+DEEPEST = 12
+"""Functions of the user that are described, from the one that calls backward outwards."""
+MOST_CALLED = 40
+OPTIMIZER_ARGUMENTS = {
+    "lr": "learning_rate",
+    "weight_decay": "weight_decay",
+    "eps": "adam_epsilon",
+    "momentum": "momentum",
+    "nesterov": "nesterov",
+    "amsgrad": "amsgrad",
+}
+"""An optimizer's defaults, and a trainer's names for them."""
+
+
+@dataclass(frozen=True)
+class PlainLoop(Loop):
+    """A loop that the canary found by itself. `settings` grow until its first step has ended."""
+
+    loop_functions: Mapping[str, Any] = field(default_factory=dict)
+    """The user's functions that the loop runs, by their role."""
+    distributed_facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of a loop without a name of its own."""
+        found = super().describe()
+        del found["name"]
+        return found | {"trainer": "torch loop", "world_size": self.distributed_facts["world_size"]}
+
+    def loss_of(self, micro_losses: Sequence[float]) -> float | None:
+        """Return the sum: a step applies the gradient of the sum of its losses, and a loop that
+        accumulates divides each of them."""
+        return sum(micro_losses) if micro_losses else None
+
+    def why_no_batch(self, given: bool) -> str:
+        """Return why no batch was seen."""
+        if given:
+            return "the batches of the loop hold neither numbers nor text"
+        return "no DataLoader yielded a batch, and no integer tensor entered the model"
+
+    def why_no_step(self, begun: bool) -> str:
+        """Return why no step was seen."""
+        return f"{self.optimizer_name} was made and its model was called, but it never stepped"
+
+    @property
+    def optimizer_name(self) -> str:
+        """The class of the first optimizer."""
+        return type(self.optimizers[0]).__name__
+
+    def unmeasured(self) -> dict[str, str]:
+        """Return what no plain loop shows."""
+        found: dict[str, str] = {}
+        if self.model is None:
+            why = "no torch.nn.Module holds the parameters of the optimizer"
+            model = ("exact.model", "exact.first_gradient", "exact.first_update", "exact.frozen")
+            found |= dict.fromkeys(model, why)
+        if self.train_dataset is None:
+            found["exact.data.dataset_sha256"] = "a torch loop does not say which data set it reads"
+        if self.processing_class is None:
+            found["exact.data.tokenizer"] = "a torch loop does not say which tokenizer it uses"
+        return found
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return a trainer's arguments, from what the optimizer was made with."""
+    defaults = optimizer.defaults
+    found: dict[str, Any] = {"optim": type(optimizer).__name__}
+    for name, argument in OPTIMIZER_ARGUMENTS.items():
+        value = defaults.get(name)
+        if isinstance(value, torch.Tensor):
+            value = float(value)
+        if isinstance(value, bool | int | float):
+            found[argument] = value
+    betas = defaults.get("betas")
+    if isinstance(betas, tuple | list):
+        found |= {f"adam_beta{place}": beta for place, beta in enumerate(betas, 1)}
+    seed = torch.initial_seed()
+    if seed != UNSEEDED:
+        found["seed"] = seed
+    return found
+
+
+def autocast_dtype(device: torch.device) -> str | None:
+    """Return the dtype of autocast, None if it is off."""
+    state = sys.modules.get("accelerate.state")
+    if state is not None:
+        mixed = getattr(state.AcceleratorState, "_shared_state", {}).get("_mixed_precision")
+        known = {"bf16": "bfloat16", "fp16": "float16"}.get(str(mixed))
+        if known is not None:
+            return known
+    if not torch.is_autocast_enabled(device.type):
+        return None
+    return str(torch.get_autocast_dtype(device.type)).removeprefix("torch.")
+
+
+def facts_of_ranks(module: Any) -> dict[str, Any]:
+    """Return `{type, world_size, backend}`; `type` names what wraps the model."""
+    size = max(world_size(), int(os.environ.get("WORLD_SIZE", "1")))
+    facts: dict[str, Any] = {"type": "NO", "world_size": size}
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        facts["backend"] = str(torch.distributed.get_backend())
+        facts["type"] = type(module).__name__ if size > 1 and module is not None else "NO"
+        if any("DTensor" in type(value).__name__ for value in _some_parameters(module)):
+            facts["type"] = "FSDP2"
+    return facts
+
+
+def _some_parameters(module: Any) -> Iterator[Any]:
+    return iter(()) if module is None else module.parameters()
+
+
+class Ran:
+    """A function that was found on the stack, in the form in which functions are described."""
+
+    def __init__(self, code: CodeType, module: str) -> None:
+        self.__code__ = code
+        self.__module__ = module
+        self.__qualname__ = getattr(code, "co_qualname", code.co_name)
+
+
+def running_functions(frame: FrameType | None) -> dict[str, Any]:
+    """Return the user's functions on the stack, from the inner one outwards, and the functions that
+    the inner one names: they may compute the loss, or make batches."""
+    found: dict[str, Any] = {}
+    depth = 0
+    while frame is not None and depth < DEEPEST:
+        code, names = frame.f_code, frame.f_globals
+        if is_users_file(code.co_filename):
+            found[f"loop[{depth}]"] = Ran(code, str(names.get("__name__")))
+            for name, function in _named_by(code, names):
+                found.setdefault(f"loop calls {name}", function)
+            depth += 1
+        frame = frame.f_back
+    return found
+
+
+def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in code.co_names[:MOST_CALLED]:
+        value = names.get(name)
+        if inspect.isfunction(value):
+            yield name, value
+        elif isinstance(value, torch.nn.Module):
+            yield f"{name}.forward", type(value).forward

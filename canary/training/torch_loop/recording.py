@@ -1,0 +1,275 @@
+"""One plain loop while it is recorded: what belongs to a step, and when the step ends."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from canary.protocol.job import Job
+from canary.training.anomaly.hooks import StopTraining
+from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
+from canary.training.launch import TrainingLaunch
+from canary.training.recorder.probe import LoopCollector, Scalar
+from canary.training.torch_loop.batches import as_tokens
+from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
+from canary.training.torch_loop.models import as_one, parameters_of, size_of
+from canary.training.torch_loop.plain_loop import (
+    PlainLoop,
+    autocast_dtype,
+    facts_of_ranks,
+    running_functions,
+    settings_of,
+)
+
+
+class Recording:
+    """Collects the steps of one loop. A step ends when the optimizer of the largest model has
+    stepped. Other optimizers of this model that stepped in the step before must have stepped too.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        launch: TrainingLaunch,
+        tops: Sequence[nn.Module],
+        optimizers: Sequence[Optimizer],
+        frame: FrameType | None,
+    ) -> None:
+        """`tops`: the outermost modules that hold the parameters. `optimizers`: all of this
+        process, those of the largest model first. `frame`: where the loop called."""
+        primary = optimizers[0]
+        self.model = as_one(tops)
+        self.size = size_of(primary)
+        self.forward_seen = False
+        self.thread = threading.get_ident()
+        held = parameters_of(primary) if self.model is None else self.model.parameters()
+        self._held = {id(value) for value in held}
+        own = tuple(one for one in optimizers if self.trains(one))
+        self._primary = weakref.ref(primary)
+        self._expected = {id(one) for one in own}
+        self._stepped: set[int] = set()
+        loop = PlainLoop(
+            name="torch loop",
+            model=self.model,
+            optimizers=own,
+            settings=settings_of(primary),
+            loop_functions=running_functions(frame),
+            distributed_facts=facts_of_ranks(tops[0] if tops else None),
+        )
+        self._embeds = self.model is not None and any(
+            isinstance(one, nn.Embedding) for one in self.model.modules()
+        )
+        self._keeper = LoopKeeper(job, launch)
+        exact = self._keeper.begin(loop)
+        self.collector = LoopCollector(
+            loop,
+            self._keeper.keep,
+            self._keeper.launch,
+            exact,
+            self._keeper.profiler(),
+            self._keeper.watch(),
+            driven=True,
+        )
+        self._note_choice(own, optimizers)
+        self._device = loop.device
+        self._foreign: list[Scalar] = []
+        self._entered: dict[str, Any] | None = None
+        self._micro_batches = self._evaluations = 0
+        self._learned: dict[str, Any] = {}
+        self._dtype: str | None = None
+        self.is_over = False
+        """Whether the last step to record has ended."""
+        self.collector.start()
+        self.collector.step_begins(None)
+        self._end = ProcessEnd(self.process_ends)
+
+    def _note_choice(self, own: Sequence[Optimizer], optimizers: Sequence[Optimizer]) -> None:
+        others = [one for one in optimizers if one not in own]
+        if others:
+            names = ", ".join(f"{type(one).__name__} of {size_of(one)}" for one in others)
+            self._keeper.notes.append(
+                f"steps are those of {type(own[0]).__name__}, which trains the largest model "
+                f"({self.size} parameters); not recorded: {names}"
+            )
+
+    def trains(self, optimizer: Optimizer) -> bool:
+        """Return whether the optimizer trains the recorded model."""
+        return any(id(value) in self._held for value in parameters_of(optimizer))
+
+    def switch(self, phase: str) -> str:
+        """Begin a phase; return the one that ended."""
+        return self.collector.rows.clock.switch(phase)
+
+    def called(self, arguments: dict[str, Any]) -> None:
+        """The model is called with gradients; `arguments`: the integer tensors by name."""
+        self._new_activity()
+        self.forward_seen = True
+        self._entered = arguments
+        if self._dtype is None:
+            self._dtype = autocast_dtype(self._device)
+
+    def backward_begins(self, losses: Sequence[torch.Tensor], batches: Sequence[Any]) -> None:
+        """A backward of these losses begins; `batches`: what loaders yielded for it."""
+        self._new_activity()
+        if self._evaluations > 1:
+            return
+        for loss in losses:
+            self.collector.loss(loss)
+        entered, self._entered = self._entered, None
+        if not batches and entered:
+            batches = [entered]
+        for batch in batches:
+            tensors = as_tokens(batch, embeds=self._embeds)
+            if not self._micro_batches:
+                self._learn_batch(tensors)
+            self._micro_batches += 1
+            self.collector.batch(tensors)
+
+    def _learn_batch(self, tensors: dict[str, Any]) -> None:
+        if self.collector.steps == 0:
+            sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
+            self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
+
+    def backward_ended(self, scale: float) -> None:
+        """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
+        if self._evaluations <= 1:
+            self.collector.backward_ended(scale)
+
+    def clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
+        """Gradients were clipped; `norm` is theirs before."""
+        several = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+        if not several or id(several[0]) not in self._held:
+            return
+        if type(norm) is torch.Tensor and norm.numel() == 1:
+            self.collector.grad_norm(norm)
+        if self.collector.steps == 0 and isinstance(max_norm, int | float):
+            self._learned["max_grad_norm"] = float(max_norm)
+
+    def _new_activity(self) -> None:
+        """The model is used: a step whose optimizers did not all step is over, and after the last
+        recorded step the loop is ended."""
+        if self.is_over:
+            self._end_loop()
+        primary = self._primary()
+        if self._stepped and (primary is None or id(primary) in self._stepped):
+            self._expected = set(self._stepped)
+            self._close()
+
+    def update_begins(self, optimizer: Optimizer) -> None:
+        """An optimizer of the model is about to step."""
+        if self.is_over:
+            self._end_loop()
+        if id(optimizer) in self._stepped:
+            self._expected = set(self._stepped)
+            self._close()
+        self._evaluations = 0
+
+    def closure_begins(self) -> None:
+        """The optimizer evaluates the loss, perhaps not for the first time."""
+        self._evaluations += 1
+
+    def update_ended(self, optimizer: Optimizer) -> None:
+        """An optimizer of the model has stepped."""
+        self._evaluations = 0
+        self.collector.optimizer_ended()
+        self._stepped.add(id(optimizer))
+        if self._expected <= self._stepped:
+            self._close()
+
+    def other_stepped(self) -> None:
+        """An optimizer of another model has stepped: the losses before were its own."""
+        self._foreign += self.collector.take_losses()
+
+    def skipped(self) -> None:
+        """A gradient scaler skipped the step: it does not count."""
+        self.collector.drop_attempt()
+        self._micro_batches = 0
+        self._foreign = []
+
+    def _close(self) -> None:
+        self._stepped = set()
+        self.collector.give_losses(self._foreign)
+        self._foreign = []
+        if not self.collector.steps:
+            self._learned["gradient_accumulation_steps"] = max(1, self._micro_batches)
+            self._keeper.learned(self._learned, self._dtype)
+        self._micro_batches = 0
+        try:
+            self.collector.step_ends()
+            if self.collector.steps == self._keeper.stop_after:
+                self.collector.rows.flush(wait=True)
+        except StopTraining as stop:
+            print_without_traceback(stop)
+            self._keeper.end(self.collector, stop)
+            raise
+        self._keeper.step_ended(self.collector)
+        if self.collector.steps == self._keeper.stop_after:
+            self._reached_end()
+        else:
+            self.collector.step_begins(None)
+
+    def _reached_end(self) -> None:
+        self.is_over = True
+        if self._keeper.is_probe:
+            self._keeper.end(self.collector, None)
+            wait_for_the_end()
+        self.collector.stop()
+
+    def _end_loop(self) -> None:
+        """End the process: a loop that goes on after its last recorded step cannot be asked."""
+        if not self._keeper.written:
+            self._keeper.was_cut()
+            steps = self.collector.steps
+            self._keeper.notes.append(
+                f"ended after step {steps}: the loop cannot be asked to end, so its process was "
+                "ended, and what comes after the loop did not run"
+            )
+            say(f"ended after step {steps}; what comes after the loop does not run")
+            self._keeper.end(self.collector, None)
+        if threading.current_thread() is not threading.main_thread():
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            self._end.leave(0)
+        raise SystemExit(0)
+
+    def process_ends(self, error: BaseException | None) -> None:
+        """The process ends, perhaps by an error."""
+        if self._stepped and not self.is_over and error is None:
+            self._close()
+        self._keeper.end(self.collector, None if self.is_over else error)
+
+    def failed(self, error: Exception) -> None:
+        """The canary could not follow the loop."""
+        self._keeper.fail(self.collector, error)
+
+    def discard(self) -> None:
+        """Forget the loop: another training is recorded in its place."""
+        self._keeper.discard(self.collector)
+
+    def describe(self) -> str:
+        """Return what was recorded, for a note."""
+        optimizer = self.collector.loop.optimizers[0]
+        return (
+            f"{self.collector.steps} steps of {type(optimizer).__name__} on {self.size} parameters"
+        )
+
+    @property
+    def was_written(self) -> bool:
+        """Whether the record of the loop is complete."""
+        return self._keeper.written
+
+
+def loss_tensors(given: Any) -> list[torch.Tensor]:
+    """Return the scalars on which backward is called."""
+    several = [given] if isinstance(given, torch.Tensor) else given
+    if not isinstance(several, list | tuple):
+        return []
+    return [one for one in several if isinstance(one, torch.Tensor) and one.numel() == 1]

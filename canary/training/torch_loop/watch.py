@@ -1,0 +1,343 @@
+"""Watches one process for a plain torch loop: chooses the loop, and passes on what it does."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+from canary.protocol.failure import one_line
+from canary.protocol.job import Job
+from canary.training.anomaly.hooks import StopTraining
+from canary.training.attach.process import follow_parent, say
+from canary.training.attach.taps import Taps
+from canary.training.attach.turn import TURN
+from canary.training.launch import claimed_launch, set_up_torch
+from canary.training.torch_loop.batches import LoaderBatches, entering
+from canary.training.torch_loop.calls import ModuleCalls
+from canary.training.torch_loop.models import (
+    children_of,
+    holds,
+    outermost_modules,
+    parameters_of,
+    size_of,
+)
+from canary.training.torch_loop.recording import Recording, loss_tensors
+from canary.training.torch_loop.scaling import Scaling
+
+EARLIER = "earlier_loops"
+"""File of a run: how many loops began, in the measured launch, before the recorded training."""
+ALL = 10**9
+
+
+class LoopWatch:
+    """The plain loop of this process. The first that begins is recorded, unless one with a larger
+    model, a Trainer or a Recorder follows."""
+
+    def __init__(self, job: Job, started: float) -> None:
+        self._job, self._started = job, started
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._run: Recording | None = None
+        self._off = TURN.taken
+        self._unsettled = False
+        self._ignored = 0
+        """The size of the largest loop that is not to be recorded."""
+        self._begun = 0
+        self._inside = self._in_backward = False
+        self._updating: list[int] = []
+        self.updates = 0
+        self._calls = ModuleCalls(self._around_call)
+        self._batches = LoaderBatches()
+        self._scaling = Scaling(self)
+        if not self._off:
+            # Before the loop begins: it may compile its first forward.
+            set_up_torch(job)
+        TURN.give_way = self._give_way
+        os.register_at_fork(after_in_child=self._forked)
+
+    def install(self, taps: Taps) -> None:
+        """Hook what a loop calls."""
+        taps.optimizer_made = functools.partial(self._safely, self._optimizer_made)
+        taps.clipped = functools.partial(self._safely, self._clipped)
+        backward = torch.autograd.backward
+        torch.autograd.backward = functools.wraps(backward)(
+            lambda *args, **kwargs: self._around_backward(backward, args, kwargs)
+        )
+        torch_optimizer.register_optimizer_step_pre_hook(self._update_begins)
+        torch_optimizer.register_optimizer_step_post_hook(self._update_ended)
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+        fetch = _BaseDataLoaderIter.__next__
+        _BaseDataLoaderIter.__next__ = functools.wraps(fetch)(
+            lambda iterator: self._around_fetch(fetch, iterator)
+        )
+        self._scaling.install()
+
+    # What may go wrong in the canary must not reach the user's loop.
+
+    def _safely(self, call: Callable[..., Any], *args: Any) -> Any:
+        if self._off:
+            return None
+        try:
+            return call(*args)
+        except (StopTraining, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self._off = True
+            say(f"this loop is not recorded further: {one_line(error)}; please report it")
+            if os.environ.get("CANARY_DEBUG"):
+                raise
+            if self._run is not None:
+                self._run.failed(error)
+            return None
+
+    def _forked(self) -> None:
+        """In a forked process: what its parent records is not recorded again."""
+        self._off = self._off or self._run is not None
+        self._run = None
+
+    def _give_way(self, by: str) -> None:
+        """A Trainer or a Recorder begins: it is recorded in place of a loop."""
+        run = self._run
+        if run is not None and not self._off and not run.was_written:
+            TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
+            run.discard()
+            self._leave_count(ALL)
+        self._run, self._off = None, True
+
+    def _leave_count(self, count: int) -> None:
+        """Let the probe leave out the loops that this launch left out."""
+        if self._job.kind == "measured":
+            self._earlier.write_text(str(count))
+
+    @property
+    def _earlier(self) -> Path:
+        return Path(self._job.scratch_dir).parent / EARLIER
+
+    # Which loop is recorded.
+
+    def _optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizers.append(weakref.ref(optimizer))
+        if self._run is None or size_of(optimizer) > self._run.size:
+            self._unsettled = True
+            self._calls.watch(outermost_modules(parameters_of(optimizer)))
+
+    def _living(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers, that of the largest model first."""
+        found = [one for reference in self._optimizers if (one := reference()) is not None]
+        return sorted(found, key=size_of, reverse=True)
+
+    def _decide(self, module: nn.Module | None) -> None:
+        """Begin to record the loop of the largest model, if it is larger than what is recorded.
+        `module`: what is called now; another model waits for its own call. None: any may begin."""
+        optimizers = self._living()
+        if not optimizers or TURN.taken:
+            return
+        size = size_of(optimizers[0])
+        known = self._ignored if self._run is None else self._run.size
+        if not size or size <= known:
+            self._unsettled = False
+        elif module is None or holds(module, optimizers[0]):
+            self._unsettled = False
+            self._begin(optimizers)
+
+    def _begin(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        if self._begun < self._to_leave_out():
+            self._begun += 1
+            self._ignored = size_of(optimizers[0])
+            return
+        notes: list[str] = []
+        if self._run is not None:
+            if self._run.is_over or self._run.was_written:
+                return
+            notes.append(
+                f"an earlier loop is not recorded ({self._run.describe()}): the model of a later "
+                "one is larger"
+            )
+            self._run.discard()
+            self._run = None
+            self._leave_count(self._begun)
+        launch = claimed_launch(self._job, self._started)
+        if launch is None:
+            self._off = True
+            return
+        self._begun += 1
+        launch.notes += notes
+        tops = outermost_modules(parameters_of(optimizers[0]))
+        self._calls.watch(tops)
+        self._run = Recording(self._job, launch, tops, optimizers, sys._getframe())
+        if self._begun == 1:
+            follow_parent()
+
+    def _to_leave_out(self) -> int:
+        if self._job.launch == 0:
+            return 0
+        try:
+            return int(self._earlier.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    # What the loop does.
+
+    def _around_call(
+        self, module: nn.Module, called: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        if self._off or self._inside or self._in_backward or self._elsewhere():
+            return called(*args, **kwargs)
+        if not torch.is_grad_enabled():
+            self._batches.not_trained()
+            return called(*args, **kwargs)
+        self._safely(self._model_called, module, args, kwargs)
+        run = self._run
+        if run is None:
+            return called(*args, **kwargs)
+        before = run.switch("forward")
+        self._inside = True
+        try:
+            return called(*args, **kwargs)
+        finally:
+            self._inside = False
+            run.switch(before)
+
+    def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not module.training:
+            self._batches.not_trained()
+        elif self._unsettled:
+            self._decide(module)
+        if self._run is not None and module.training:
+            self._run.called(entering(module, args, kwargs))
+
+    def _elsewhere(self) -> bool:
+        """Return whether this is another thread than the one that trains."""
+        return self._run is not None and self._run.thread != threading.get_ident()
+
+    def _around_backward(self, original: Callable[..., None], args: Any, kwargs: Any) -> None:
+        if self._off or self._in_backward or self._elsewhere() or torch.compiler.is_compiling():
+            original(*args, **kwargs)
+            return
+        self._safely(self._backward_begins, args[0] if args else kwargs.get("tensors"))
+        run = self._run
+        before = "other" if run is None else run.switch("backward")
+        self._in_backward = True
+        try:
+            original(*args, **kwargs)
+        finally:
+            self._in_backward = False
+            if run is not None:
+                run.switch(before)
+        if run is not None:
+            self._safely(run.backward_ended, self._scaling.factor(run))
+
+    def _backward_begins(self, given: Any) -> None:
+        if self._run is None and self._unsettled:
+            self._decide(None)
+        run = self._run
+        if run is None:
+            return
+        if not run.forward_seen and run.model is not None:
+            # The loop calls parts of the model, not the whole of it.
+            run.forward_seen = True
+            self._calls.watch(children_of([run.model]))
+        losses = [self._scaling.unscaled(one) for one in loss_tensors(given)]
+        run.backward_begins(losses, self._batches.take())
+
+    def _update_begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        if self._off or torch.compiler.is_compiling():
+            return None
+        if id(optimizer) in self._updating:  # its last step raised
+            self._updating = []
+        self._updating.append(id(optimizer))
+        if len(self._updating) > 1:
+            return None
+        return self._safely(self._first_update_begins, optimizer, args, kwargs)
+
+    def _first_update_begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        if self._unsettled and (self._run is None or size_of(optimizer) > self._run.size):
+            self._decide(None)
+        run = self._run
+        if run is None or not run.trains(optimizer):
+            return None
+        run.update_begins(optimizer)
+        given, place = closure_of(args, kwargs)
+        if given is None:
+            run.collector.optimizer_begins(optimizer)
+            return None
+        run.collector.optimizer_called()
+
+        @functools.wraps(given)
+        def closure(*closure_args: Any, **closure_kwargs: Any) -> Any:
+            self._safely(run.closure_begins)
+            loss = given(*closure_args, **closure_kwargs)
+            self._safely(run.collector.gradients_ready)
+            return loss
+
+        if place is None:
+            return args, {**kwargs, "closure": closure}
+        return (*args[:place], closure, *args[place + 1 :]), kwargs
+
+    def _update_ended(self, optimizer: Any, *_: Any) -> None:
+        if self._off or torch.compiler.is_compiling():
+            return
+        if self._updating:
+            self._updating.pop()
+        if self._updating:
+            return
+        self.updates += 1
+        self._safely(self._whole_update_ended, optimizer)
+
+    def _whole_update_ended(self, optimizer: Any) -> None:
+        run = self._run
+        if run is None:
+            return
+        if run.trains(optimizer):
+            run.update_ended(optimizer)
+            self._scaling.step_ended()
+        else:
+            run.other_stepped()
+
+    def step_skipped(self, optimizer: Any) -> None:
+        """A gradient scaler called no step."""
+        run = self._run
+        if run is not None and run.trains(optimizer):
+            self._safely(run.skipped)
+
+    def _clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
+        if self._run is not None:
+            self._run.clipped(parameters, max_norm, norm)
+
+    def _around_fetch(self, fetch: Callable[[Any], Any], iterator: Any) -> Any:
+        run = self._run
+        if self._off or self._elsewhere():
+            return fetch(iterator)
+        before = "other" if run is None else run.switch("data")
+        try:
+            batch = fetch(iterator)
+        finally:
+            if run is not None:
+                run.switch(before)
+        if torch.is_grad_enabled():
+            self._batches.yielded(iterator, batch)
+        return batch
+
+
+def closure_of(args: Any, kwargs: Any) -> tuple[Any, int | None]:
+    """Return the closure given to an optimizer's step and its place; None if it is named."""
+    if kwargs.get("closure") is not None:
+        return kwargs["closure"], None
+    if len(args) > 1 and callable(args[1]):
+        return args[1], 1
+    return None, None
+
+
+def begin(taps: Taps, job: Job, started: float) -> None:
+    """Watch this process; `started` is when it began."""
+    LoopWatch(job, started).install(taps)

@@ -1,0 +1,112 @@
+"""`canary exec` records loops of plain torch whole, and changes nothing of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canary.compare.stats import compare_to_baseline
+from canary.record.jsonio import read_rows
+from tests.integration.exec.user_scripts import PYTHON, Ended, bare, watched
+from tests.integration.loops.torch_scripts import RANKS, SCRIPTS, write_script
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+PROBED = ("--name", "own", "--set", "probe_steps=5")
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+WHOLE = {
+    *("data", "batches", "model", "first_loss", "first_gradient", "first_update", "trajectory"),
+    *("work", "memory", "calls", "frozen", "clipping", "evidence"),
+}
+FAULTS: dict[str, tuple[dict[str, float], tuple[str, str | None]]] = {
+    "rate": ({"rate": 2e-3}, ("config", "learning_rate")),
+    "scale": ({"scale": 1.5}, ("first_loss", "loss")),
+    "batches": ({"shift": 1}, ("batches", None)),
+}
+
+
+def losses_of(ended: Ended) -> list[float]:
+    return list(json.loads(ended.line("losses").removeprefix("losses ")))
+
+
+def run(folder: Path, name: str, **fault: float) -> Ended:
+    folder.mkdir(exist_ok=True)
+    loop = (SCRIPTS | RANKS)[name]
+    write_script(folder, loop, **fault)  # type: ignore[arg-type]
+    words = (*TORCHRUN, "train.py") if name in RANKS else (PYTHON, "train.py")
+    return watched(folder, *words, options=PROBED)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.end_to_end if name == "plain" else ())
+        for name in SCRIPTS
+    ],
+)
+def test_a_loop_is_recorded_whole_and_trains_as_if_alone(tmp_path: Path, name: str) -> None:
+    write_script(tmp_path, SCRIPTS[name])
+    alone = bare(tmp_path, PYTHON, "train.py")
+    assert alone.code == 0, alone.err
+    whole = run(tmp_path, name)
+    assert (whole.code, whole.out) == (0, alone.out), whole.err
+    record = whole.record()
+    assert record.status == "completed"
+    assert record.stability.loss_values == losses_of(alone)
+    assert set(record.exact) >= WHOLE, record.notes
+    assert record.exact["trajectory"]["losses"] == pytest.approx(losses_of(alone)[:5], rel=1e-5)
+    assert all(record.exact["trajectory"]["grad_norms"])
+    assert record.config["training_type"] == "custom"
+    assert record.config["learning_rate"] in (1e-3, 1e-2, 1e-1)
+    assert record.config["batch_size"] in (4, 8)
+    assert record.exact["first_update"]["tensors_changed"] > 0
+    assert all(record.exact["batches"])
+    assert whole.folder is not None
+    for row in read_rows(whole.folder / "steps.jsonl"):
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)
+        assert {"forward", "backward", "optimizer"} <= set(row["phases"]) or "compiled" in name
+
+
+@pytest.mark.parametrize("name", ["plain", "accumulated", "scaler", "gan", "closure", "helped"])
+def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
+    tmp_path: Path, name: str
+) -> None:
+    whole = run(tmp_path, name).record()
+    again = run(tmp_path, name).record()
+    assert compare_to_baseline(again, whole, gates=()).differences == ()
+    for fault, (stage, signal) in FAULTS.values():
+        broken = run(tmp_path, name, **fault).record()
+        first = compare_to_baseline(broken, whole, gates=()).first_difference
+        assert first is not None, fault
+        assert first.stage == stage, (name, fault, first)
+        assert signal in (None, first.signal)
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_ranks_of_a_loop_are_recorded(tmp_path: Path, name: str) -> None:
+    write_script(tmp_path, RANKS[name])
+    alone = bare(tmp_path, *TORCHRUN, "train.py")
+    whole = run(tmp_path, name)
+    assert (whole.code, whole.out) == (0, alone.out), whole.err
+    record = whole.record()
+    assert record.ranks["world_size"] == 2
+    assert record.ranks["backend"] == "gloo"
+    assert set(record.exact) >= WHOLE, record.notes
+    assert len(record.exact["batches"][0]) == 2
+    again = run(tmp_path, name).record()
+    assert compare_to_baseline(again, record, gates=()).differences == ()
+
+
+def test_compiling_builds_the_same_graphs_as_alone(tmp_path: Path) -> None:
+    count = (
+        "\nfrom torch._dynamo.utils import counters\n"
+        "print('graphs', sorted(counters['stats'].items()), sum(counters['graph_break'].values()))"
+    )
+    for name in ("compiled", "compiled_later", "compiled_in_place", "compiled_step"):
+        write_script(tmp_path, SCRIPTS[name] + count)
+        alone = bare(tmp_path, PYTHON, "train.py")
+        seen = watched(tmp_path, PYTHON, "train.py")
+        assert seen.line("graphs") == alone.line("graphs"), name
+        assert seen.line("losses") == alone.line("losses")
