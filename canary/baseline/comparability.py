@@ -27,6 +27,8 @@ def usable(record: RunRecord) -> str:
         ending = ENDINGS.get(record.status, "did not complete")
         return f"{where} {ending}: {how_it_ended(record)}"
     times = record.perf.step_time
+    if untimed_import(record):
+        return _unusable_import(record)
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)
         return (
@@ -42,6 +44,21 @@ def usable(record: RunRecord) -> str:
                 return f"{where} has a launch with a step time of {seconds:g} s; run it again"
     if not all(map(_positive_or_none, (record.perf.max_mem_mb, record.perf.approx_tokens_per_sec))):
         return f"{where} has memory or speed that is not a positive number; run it again"
+    return ""
+
+
+def untimed_import(record: RunRecord) -> bool:
+    """Return whether another program recorded the run and left no step times."""
+    return record.source is not None and record.perf.step_time.count == 0
+
+
+def _unusable_import(record: RunRecord) -> str:
+    where = f"run {record.run_id}"
+    steps = max((launch.steps for launch in record.launches), default=0)
+    if steps < MIN_STEPS:
+        return f"{where} has too few steps: {steps} were recorded, {MIN_STEPS} needed"
+    if not _positive_or_none(record.perf.max_mem_mb):
+        return f"{where} has memory that is not a positive number; import it again"
     return ""
 
 
@@ -159,6 +176,8 @@ def machine_key(record: RunRecord) -> str:
         if gpus[0].get("mig"):
             name += "-mig"
     ranks = int(record.env.get("world_size") or 1)
+    if record.source is not None and not gpus and not record.env.get("cpu"):
+        return slug(f"{device.get('name') or 'unknown-machine'}_x{ranks}")
     return slug(f"{name}_x{ranks}_{asked_dtype(record.config)}")
 
 
