@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import tempfile
@@ -17,7 +18,15 @@ from canary.machine.git import Ended, run_git
 Reader = Callable[[str], bytes | None]
 """Returns a file's content at one commit, by its path in the repository; None if it is missing."""
 
-HELD = ("max_steps", "probe_steps", "metrics_warmup_steps", "repeats", "timeout", "tier")
+HELD = (
+    "max_steps",
+    "probe_steps",
+    "metrics_warmup_steps",
+    "repeats",
+    "timeout",
+    "tier",
+    "import",
+)
 """The pull request's run takes these keys from the base branch's config."""
 AT_LEAST = ("max_steps", "probe_steps")
 """A run with lower values would prove less."""
@@ -104,7 +113,11 @@ def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list
     values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
     if repeats:
         values["repeats"] = repeats
-    return [f"{key}={value}" for key, value in values.items() if value is not None]
+    section = base.config.imports
+    # All its keys, because a setting is merged into the pull request's section.
+    values["import"] = None if section is None else json.dumps(section.model_dump())
+    given = [f"{key}={value}" for key, value in values.items() if value is not None]
+    return given if section is not None else [*given, "import=null"]
 
 
 def fork_point(repository: Path, base: str) -> str:

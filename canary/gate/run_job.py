@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import folder_left, run_child
@@ -155,8 +157,18 @@ def _overridden(base: LoadedConfig, head: LoadedConfig) -> list[str]:
     for key in HELD:
         was, now = getattr(base.config, key), getattr(head.config, key)
         if was != now and head.origins.get(key) != FROM_STEPS:
-            notes.append(f"{key}: this run used the base branch's {was}; {now} counts once merged")
+            used, later = (_words(value) for value in (was, now))
+            notes.append(
+                f"{key}: this run used the base branch's {used}; {later} counts once merged"
+            )
     return notes
+
+
+def _words(value: object) -> str:
+    """Return a key's value for a note."""
+    if isinstance(value, BaseModel):
+        return json.dumps(value.model_dump(exclude_none=True))
+    return "default" if value is None else str(value)
 
 
 def _run_alone(

@@ -15,7 +15,8 @@ from canary.record.curves import ROW_METRICS
 from canary.record.step_row import Row
 from canary.record.summary import MIN_STEPS
 
-LAUNCH = 1
+LAUNCH = 0
+"""The number of the only launch."""
 MOST_METRICS = 2_000
 """Metrics in a record."""
 FROM_TIMES = "differences of the times at which the source was written"

@@ -88,7 +88,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
 def _left_since(before: Before, found: list[Found], telling: Telling) -> list[Found]:
     left = before.left_since(found, telling)
     if not left:
-        what = f"; {len(found):,} files are older than the launch" if found else ""
+        what = f"; all {len(found):,} of its files are older" if found else ""
         raise InputError(
             f"the launch left nothing in the source{what}", "let `import.source` name its output"
         )

@@ -65,6 +65,8 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
     stream.close()
     record, found = writer.record, imported.mapped
     record.config["training_type"] = training_type(imported)
+    if imported.preset_sha256 is not None:
+        record.config["preset_sha256"] = imported.preset_sha256
     record.unmeasured.update(UNMEASURED)
     if found.no_step_time:
         record.unmeasured["perf.step_time"] = found.no_step_time
@@ -135,7 +137,6 @@ def import_run(
         "training_type": training_type(imported),
         "import": {
             "preset": None if imported.preset is None else imported.preset.framework,
-            "preset_sha256": imported.preset_sha256,
         },
     }
     writer = ImportWriter(folder, name, config)
