@@ -69,10 +69,12 @@ class Output:
         values: Sequence[float],
         scale: float = 1.0,
         written: Callable[[float], float] = float,
+        last_any_of: Sequence[float] = (),
     ) -> None:
         """The metric `ours` stands under `name`; `values` are what the writer was given.
 
         `written` is what the format does to a value (rounding), `scale` makes our unit of it.
+        `count` counts steps. `last_any_of` has all values of the last step, where it has several.
         """
         self.metrics[ours] = {
             "name": name,
@@ -80,6 +82,8 @@ class Output:
             "last": written(values[-1]) * scale,
             "count": len(values),
         }
+        if last_any_of:
+            self.metrics[ours]["last_any_of"] = [written(value) * scale for value in last_any_of]
 
     def as_json(self) -> dict[str, object]:
         told: dict[str, object] = {"path": self.path, "format": self.format}
