@@ -26,7 +26,7 @@ def metric_logger() -> object:
     """The module alone, with the two of its package that format and log."""
     root = next(Path(entry) for entry in sys.path if Path(entry, "maxtext/common").exists())
     stand_in("maxtext")
-    import maxtext
+    import maxtext.utils
 
     loaded = None
     for name in ("maxtext.utils.max_logging", "maxtext.common.metric_logger"):
@@ -128,11 +128,10 @@ def main() -> None:
     printed = io.StringIO()
     from absl import logging as absl
 
-    handler = absl.get_absl_handler().python_handler
-    handler.setStream(printed)
-    absl._warn_preinit_stderr = False  # as after absl parsed the flags
+    handler = logging.StreamHandler(printed)
+    handler.setFormatter(absl.PythonFormatter())
     absl.set_verbosity(absl.INFO)
-    logging.getLogger("absl").addHandler(absl.get_absl_handler())
+    logging.getLogger("absl").addHandler(handler)
     logging.getLogger("absl").propagate = False
     made = write(module, "metrics.jsonl", "tensorboard", evaluate=False)
     text = printed.getvalue()
