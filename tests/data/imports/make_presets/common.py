@@ -116,9 +116,7 @@ def hide_host(folder: Path) -> None:
 
 def ray(lines: str, actor: str, pid: int) -> str:
     """`lines` as Ray forwards them to the driver: each with a coloured prefix."""
-    return "".join(
-        f"\x1b[36m({actor} pid={pid})\x1b[0m {line}\n" for line in lines.splitlines()
-    )
+    return "".join(f"\x1b[36m({actor} pid={pid})\x1b[0m {line}\n" for line in lines.splitlines())
 
 
 def bar(text: str, done: int, total: int, seconds: float) -> str:

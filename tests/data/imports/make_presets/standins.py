@@ -6,12 +6,12 @@ import importlib.abc
 import importlib.machinery
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 
 class _Empty(ModuleType):
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__version__":

@@ -8,7 +8,10 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
-WORDS = "one two three four five six seven eight nine ten plus minus is what the sum of".split()
+WORDS = [
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("plus", "minus", "is", "what", "the", "sum", "of"),
+]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

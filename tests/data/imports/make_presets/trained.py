@@ -26,7 +26,11 @@ def run(folder: Path, train: Callable[[Path], Any]) -> Any:
         trainer.save_state()
     text = re.sub(r"/\S*/site-packages/", "/opt/env/lib/python3/site-packages/", printed.getvalue())
     (folder / "console.log").write_text(text)
-    for dropped in [*folder.glob("checkpoint-*"), *folder.glob("model"), *folder.glob("completions")]:
+    for dropped in [
+        *folder.glob("checkpoint-*"),
+        *folder.glob("model"),
+        *folder.glob("completions"),
+    ]:
         shutil.rmtree(dropped)
     hide_host(folder)
     return trainer

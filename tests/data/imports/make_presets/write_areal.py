@@ -12,10 +12,10 @@ from standins import stand_in
 
 stand_in("lark", "ray", "numba", "einops", "openai")
 
-import torch  # noqa: E402
-from areal.utils import stats_logger  # noqa: E402
-from areal.utils.stats_tracker import DistributedStatsTracker  # noqa: E402
-from tensorboardX import SummaryWriter  # noqa: E402
+import torch
+from areal.utils import stats_logger
+from areal.utils.stats_tracker import DistributedStatsTracker
+from tensorboardX import SummaryWriter
 
 STEPS = 8
 

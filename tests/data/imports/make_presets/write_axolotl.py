@@ -17,10 +17,10 @@ from standins import stand_in
 
 stand_in("numba", "evaluate")
 
-from axolotl.core.trainers import base  # noqa: E402
-from axolotl.core.training_args import AxolotlTrainingArguments  # noqa: E402
-from axolotl.utils.callbacks.tokens_per_second import TokensPerSecondCallback  # noqa: E402
-from transformers import DataCollatorForSeq2Seq  # noqa: E402
+from axolotl.core.trainers import base
+from axolotl.core.training_args import AxolotlTrainingArguments
+from axolotl.utils.callbacks.tokens_per_second import TokensPerSecondCallback
+from transformers import DataCollatorForSeq2Seq
 
 
 def train(folder: Path) -> Any:

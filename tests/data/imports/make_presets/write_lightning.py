@@ -92,7 +92,8 @@ def main() -> None:
     ):
         output = Output(path, form, own, kept.steps)
         output.note = (
-            "steps from 0; train_loss_step and val_loss are the user's names, so no preset knows them; "
+            "steps from 0; train_loss_step and val_loss are the user's names, "
+            "so no preset knows them; "
             "validate/* count validation batches in the step, so rows go back"
         )
         output.has("learning_rate", "lr-AdamW", rates, written=written)

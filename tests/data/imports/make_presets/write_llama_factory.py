@@ -13,11 +13,11 @@ from typing import Any
 
 os.environ |= {"DISABLE_VERSION_CHECK": "1", "RECORD_VRAM": "1"}
 
-import tiny  # noqa: E402
-import trained  # noqa: E402
-from common import GIB, Output, fresh, write_expected  # noqa: E402
-from llamafactory.train import callbacks  # noqa: E402
-from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments  # noqa: E402
+import tiny
+import trained
+from common import GIB, Output, fresh, write_expected
+from llamafactory.train import callbacks
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 
 def train(folder: Path) -> Any:
@@ -65,9 +65,12 @@ def main() -> None:
         log.has(ours, there, trained.values(history, name))
     log.has("validation_loss", "eval_loss", [r["eval_loss"] for r in history if "eval_loss" in r])
     rows = [json.loads(line) for line in (folder / "trainer_log.jsonl").read_text().splitlines()]
-    log.has("tokens_per_sec", "throughput",
-            [row["throughput"] for row in rows if "loss" in row],
-            last_any_of=[row["throughput"] for row in rows if row["current_steps"] == 12])  # fmt: skip
+    log.has(
+        "tokens_per_sec",
+        "throughput",
+        [row["throughput"] for row in rows if "loss" in row],
+        last_any_of=[row["throughput"] for row in rows if row["current_steps"] == 12],
+    )
     log.has("max_memory_bytes", "vram_allocated", [12.25] * len(steps), GIB)
     names = {"loss": "loss", "grad_norm": "grad_norm", "learning_rate": "learning_rate"}
     state, board, _ = trained.outputs(history, names, own)

@@ -41,22 +41,22 @@ def metric_logger() -> object:
             elastic.elastic_enabled = lambda config: False
             constants.EPS = 1e-8
             utils.initialize_summary_writer = lambda folder, name, enabled: SummaryWriter(
-                os.path.join(folder, name)
+                str(Path(folder, name))
             )
             utils.close_summary_writer = lambda writer: writer.close()
-        spec = importlib.util.spec_from_file_location(
-            name, root / (name.replace(".", "/") + ".py")
-        )
+        spec = importlib.util.spec_from_file_location(name, root / (name.replace(".", "/") + ".py"))
         assert spec is not None
         assert spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[name] = loaded
         spec.loader.exec_module(loaded)
-        setattr(maxtext.utils, "max_logging", sys.modules["maxtext.utils.max_logging"])
+        maxtext.utils.max_logging = sys.modules["maxtext.utils.max_logging"]
     return loaded
 
 
-def write(module: object, metrics_file: str, tensorboard: str, evaluate: bool) -> dict[str, list[float]]:
+def write(
+    module: object, metrics_file: str, tensorboard: str, evaluate: bool
+) -> dict[str, list[float]]:
     """One run of the training loop of `pre_train/train.py`, as far as it logs."""
     config = SimpleNamespace(
         tensorboard_dir=tensorboard,

@@ -104,10 +104,18 @@ def main() -> None:
     console.has("loss", "lm loss", loss, written=lambda value: float(f"{value:.6E}"))
     console.has("grad_norm", "grad norm", norm, written=lambda value: float(f"{value:.3f}"))
     console.has("learning_rate", "learning rate", rates, written=lambda v: float(f"{v:.6E}"))
-    console.has("step_time_s", "elapsed time per iteration (ms)", seconds,
-                written=lambda value: float(f"{value * 1000.0:.1f}") / 1000)  # fmt: skip
-    console.has("tflops_per_gpu", "throughput per GPU (TFLOP/s/GPU)",
-                [262.0 / value for value in seconds], written=lambda v: float(f"{v:.1f}"))  # fmt: skip
+    console.has(
+        "step_time_s",
+        "elapsed time per iteration (ms)",
+        seconds,
+        written=lambda value: float(f"{value * 1000.0:.1f}") / 1000,
+    )
+    console.has(
+        "tflops_per_gpu",
+        "throughput per GPU (TFLOP/s/GPU)",
+        [262.0 / value for value in seconds],
+        written=lambda v: float(f"{v:.1f}"),
+    )
     write_expected("megatron-lm", [board, console])
 
 

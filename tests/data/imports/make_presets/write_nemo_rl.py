@@ -101,9 +101,11 @@ def main() -> None:
         board.log_metrics(metrics, step, prefix="train")
         board.log_metrics(performance, step, prefix="performance")
         board.log_metrics(timing, step, prefix="timing/train", step_finished=True)
-        rows.append({f"train/{name}": value for name, value in metrics.items()}
-                    | {f"performance/{name}": value for name, value in performance.items()}
-                    | {f"timing/train/{name}": value for name, value in timing.items()})  # fmt: skip
+        rows.append(
+            {f"train/{name}": value for name, value in metrics.items()}
+            | {f"performance/{name}": value for name, value in performance.items()}
+            | {f"timing/train/{name}": value for name, value in timing.items()}
+        )
         begun += seconds
         used = 61440.0 + 512.0 * (step > 2)
         memory.append(used / 1024)
@@ -129,11 +131,19 @@ def main() -> None:
     steps = list(range(1, STEPS + 1))
     outputs = [
         Output("tensorboard", "tensorboard", own, steps),
-        Output("metrics.json", "json", f"the framework's own writer tests/json_dump_tb_logs.py, "
-               f"from {source}", steps),
-        Output("console.log", "console",
-               f"exactly its form, from {source} nemo_rl/algorithms/grpo.py", steps),
-    ]  # fmt: skip
+        Output(
+            "metrics.json",
+            "json",
+            f"the framework's own writer tests/json_dump_tb_logs.py, from {source}",
+            steps,
+        ),
+        Output(
+            "console.log",
+            "console",
+            f"exactly its form, from {source} nemo_rl/algorithms/grpo.py",
+            steps,
+        ),
+    ]
     note = "validation also at step 0; the steps of ray/* are seconds since the start"
     outputs[0].note = outputs[1].note = note
     outputs[2].note = "the step stands in a header line, the metrics in lines below it"
@@ -162,8 +172,12 @@ def main() -> None:
         ("completion_length", "Mean Generation Length", "train/mean_gen_tokens_per_sample", 4),
         ("step_time_s", "Total step time", "timing/train/total_step_time", 2),
     ):
-        outputs[2].has(ours, name, [row[key] for row in rows],
-                       written=lambda value, digits=digits: float(f"{value:.{digits}f}"))  # fmt: skip
+        outputs[2].has(
+            ours,
+            name,
+            [row[key] for row in rows],
+            written=lambda value, digits=digits: float(f"{value:.{digits}f}"),
+        )
     write_expected("nemo-rl", outputs)
 
 

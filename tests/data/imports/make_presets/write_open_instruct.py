@@ -140,17 +140,29 @@ def main() -> None:
         for row in rows:
             panel(row)  # type: ignore[operator]
     (folder / "grpo_console.log").write_text(
-        ray("INFO 08-22 10:00:00 [loggers.py:111] Engine 000: GPU KV cache usage: 41.2%", "LLMRayActor", 901)
+        ray(
+            "INFO 08-22 10:00:00 [loggers.py:111] Engine 000: GPU KV cache usage: 41.2%",
+            "LLMRayActor",
+            901,
+        )
         + printed.getvalue()
-    )  # fmt: skip
+    )
 
     source = f"allenai/open-instruct@{COMMIT}"
     steps = list(range(1, STEPS + 1))
-    board = Output("tensorboard", "tensorboard",
-                   f"exactly its form, from {source} open_instruct/finetune.py, through the tracker "
-                   f"of accelerate {version('accelerate')} that it logs with", steps)  # fmt: skip
-    console = Output("console.log", "console",
-                     f"exactly its form, from {source} open_instruct/finetune.py", steps)  # fmt: skip
+    board = Output(
+        "tensorboard",
+        "tensorboard",
+        f"exactly its form, from {source} open_instruct/finetune.py, through the tracker "
+        f"of accelerate {version('accelerate')} that it logs with",
+        steps,
+    )
+    console = Output(
+        "console.log",
+        "console",
+        f"exactly its form, from {source} open_instruct/finetune.py",
+        steps,
+    )
     board.has("loss", "train_loss", loss, written=single)
     board.has("learning_rate", "learning_rate", rates, written=single)
     board.has("tokens_per_sec_per_gpu", "per_device_tps", rate, written=single)
@@ -158,15 +170,24 @@ def main() -> None:
     console.has("loss", "Loss", loss)
     console.has("learning_rate", "LR", rates)
     console.has("tokens_per_sec", "TPS", [value * 8 for value in rate])
-    panels = Output("grpo_console.log", "console",
-                    "the framework's own writer print_rich_single_line_metrics of "
-                    f"open_instruct/model_utils.py, from {source}", list(range(1, 9)))  # fmt: skip
+    panels = Output(
+        "grpo_console.log",
+        "console",
+        "the framework's own writer print_rich_single_line_metrics of "
+        f"open_instruct/model_utils.py, from {source}",
+        list(range(1, 9)),
+    )
     panels.note = "a panel a step, values with two decimals; the step stands in it as training_step"
-    for ours, name in (("loss", "loss/total_avg"), ("grad_norm", "optim/grad_norm"),
-                       ("step_time_s", "time/total"), ("reward", "scores"),
-                       ("completion_length", "val/sequence_lengths")):  # fmt: skip
-        panels.has(ours, name, [row[name] for row in rows],
-                   written=lambda value: float(f"{value:.2f}"))  # fmt: skip
+    for ours, name in (
+        ("loss", "loss/total_avg"),
+        ("grad_norm", "optim/grad_norm"),
+        ("step_time_s", "time/total"),
+        ("reward", "scores"),
+        ("completion_length", "val/sequence_lengths"),
+    ):
+        panels.has(
+            ours, name, [row[name] for row in rows], written=lambda value: float(f"{value:.2f}")
+        )
     write_expected("open-instruct", [board, console, panels])
 
 

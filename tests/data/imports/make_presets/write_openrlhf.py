@@ -70,7 +70,8 @@ def main() -> None:
     made = statuses()
     args = SimpleNamespace(
         logger=SimpleNamespace(
-            tensorboard_dir=str(folder / "tensorboard"), wandb=SimpleNamespace(run_name="ppo_0822T10")
+            tensorboard_dir=str(folder / "tensorboard"),
+            wandb=SimpleNamespace(run_name="ppo_0822T10"),
         )
     )
     board = logging_utils.TensorboardLogger(args)
@@ -93,15 +94,21 @@ def main() -> None:
                 told("⏰ Evaluation start time: 2026-08-22 10:05:10", 581)
                 board.log_eval(step, scores)
                 told(
-                    f"✨ Evaluation completed in 0:01:23, global_step 5, eval_metrics: {scores}", 594
+                    f"✨ Evaluation completed in 0:01:23, global_step 5, eval_metrics: {scores}",
+                    594,
                 )
             progress.append(len(printed.getvalue()))
     board.close()
     hide_host(folder)
 
     text, begun, log = printed.getvalue(), 0, []
-    log.append(ray("INFO 08-22 10:00:00 [__init__.py:239] Automatically detected platform cuda.",
-                   "LLMRayActor", 2207))  # fmt: skip
+    log.append(
+        ray(
+            "INFO 08-22 10:00:00 [__init__.py:239] Automatically detected platform cuda.",
+            "LLMRayActor",
+            2207,
+        )
+    )
     for step, end in enumerate(progress):
         log.append(bar("Episode [1/1]", step * 16, STEPS * 16, 56.0 * step) + "\n")
         log.append(ray(text[begun:end], "PPOTrainer", 1989))

@@ -162,7 +162,7 @@ def main() -> None:
         if step == 5:
             logger.info("Saving checkpoint at step 5")
     monitor.file.close()
-    # The trainer runs under torchrun with --tee=3 --role=trainer: it puts the role before each line.
+    # The trainer runs under torchrun, with --tee=3 --role=trainer: each line gets the role.
     lines_of_trainer = logs["trainer"].getvalue().splitlines(keepends=True)
     (folder / "trainer.log").write_text("".join(f"[trainer0]:{line}" for line in lines_of_trainer))
     (folder / "orchestrator.log").write_text(logs["orchestrator"].getvalue())

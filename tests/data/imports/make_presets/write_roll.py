@@ -107,13 +107,30 @@ def main() -> None:
     own = f"the framework's own writer roll/utils/tracking.py, from {source}"
     steps = list(range(STEPS))
     outputs = [
-        Output("tensorboard", "tensorboard", own, steps, note="the hyperparameters make a second "
-               "event file without scalars, in a folder of its own"),
-        Output("console.log", "console", own, steps, note="each step stands there twice: the "
-               "tracker's line and the pipeline's own JSON line, whose names keep their tags"),
-        Output("worker_state_pipeline.json", "json", f"exactly its form, from {source} "
-               "roll/utils/worker_state.py", steps, note="names keep the tags of their reducers"),
-    ]  # fmt: skip
+        Output(
+            "tensorboard",
+            "tensorboard",
+            own,
+            steps,
+            note="the hyperparameters make a second "
+            "event file without scalars, in a folder of its own",
+        ),
+        Output(
+            "console.log",
+            "console",
+            own,
+            steps,
+            note="each step stands there twice: the "
+            "tracker's line and the pipeline's own JSON line, whose names keep their tags",
+        ),
+        Output(
+            "worker_state_pipeline.json",
+            "json",
+            f"exactly its form, from {source} roll/utils/worker_state.py",
+            steps,
+            note="names keep the tags of their reducers",
+        ),
+    ]
     for ours, name in {
         "loss": "actor/pg_loss@sum",
         "grad_norm": "actor_train/grad_norm",

@@ -60,7 +60,9 @@ def rows() -> list[dict[str, object]]:
 def main() -> None:
     stand_in("skyrl")
     wheel = next(
-        found for entry in sys.path if (found := Path(entry, "skyrl/train/utils/tracking.py")).exists()
+        found
+        for entry in sys.path
+        if (found := Path(entry, "skyrl/train/utils/tracking.py")).exists()
     )
     spec = importlib.util.spec_from_file_location("skyrl.train.utils.tracking", wheel)
     assert spec is not None
@@ -107,7 +109,9 @@ def main() -> None:
         Output("tensorboard_log", "tensorboard", own, steps),
         Output("console.log", "console", own, steps),
     ]
-    outputs[1].note = (
+    outputs[
+        1
+    ].note = (
         "one record is many lines, each with Ray's prefix; floats are quoted, with four decimals"
     )
     for ours, name in names.items():

@@ -118,8 +118,13 @@ def main() -> None:
     log = [noise]
     for line in lines:
         rollout_side = "rollout_metrics.py" in line
-        log.append(ray(line, "RolloutManager" if rollout_side else "MegatronTrainRayActor",
-                       4801 if rollout_side else 4977))  # fmt: skip
+        log.append(
+            ray(
+                line,
+                "RolloutManager" if rollout_side else "MegatronTrainRayActor",
+                4801 if rollout_side else 4977,
+            )
+        )
     (folder / "console.log").write_text("".join(log))
 
     own = f"the framework's own writer slime/observability, from THUDM/slime@{COMMIT}"

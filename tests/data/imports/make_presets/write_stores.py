@@ -99,8 +99,13 @@ def main() -> None:
     os.chdir(root)
     wandb_run(root, made)
     path = next(root.rglob("*.wandb")).relative_to(root)
-    output = Output(str(path.parent), "wandb", f"the wandb package {version('wandb')}",
-                    list(range(1, STEPS + 1)), "open-instruct")  # fmt: skip
+    output = Output(
+        str(path.parent),
+        "wandb",
+        f"the wandb package {version('wandb')}",
+        list(range(1, STEPS + 1)),
+        "open-instruct",
+    )
     for ours, name in oi.GRPO_NAMES.items():
         output.has(ours, name, [row[name] for row in made])
     write_expected("wandb_offline", [output], STORES)
@@ -150,8 +155,9 @@ def main() -> None:
             if folder.is_dir() and not any(folder.iterdir()):
                 (folder / ".gitkeep").touch()
         path = Path(place.partition(":")[2].lstrip("/"))
-        output = Output(str(path), kind.replace("_", " "),
-                        f"{own} on mlflow {version('mlflow')}", steps, "verl")  # fmt: skip
+        output = Output(
+            str(path), kind.replace("_", " "), f"{own} on mlflow {version('mlflow')}", steps, "verl"
+        )
         output.format = "mlflow"
         for ours, name in NAMES.items():
             output.has(ours, name, [row[name] for row in rows])

@@ -70,7 +70,10 @@ def main() -> None:
             loss[index],
             loss[index] * 1.02,
             norm[index],
-            extra_metrics={"n_tokens_seen": TOKENS * 8 * (index + 1), "lr/AdamW": 3e-4 / (1 + index)},
+            extra_metrics={
+                "n_tokens_seen": TOKENS * 8 * (index + 1),
+                "lr/AdamW": 3e-4 / (1 + index),
+            },
         )
         if index == 5:
             clock.now += 0.4
@@ -95,8 +98,9 @@ def main() -> None:
         output.has("max_memory_reserved_bytes", "memory/max_reserved(GiB)", [12.34375] * STEPS, GIB)
     board.has("loss", "loss_metrics/global_avg_loss", loss, written=single)
     board.has("grad_norm", "grad_norm", norm, written=single)
-    board.has("learning_rate", "lr/AdamW", [3e-4 / (1 + index) for index in range(STEPS)],
-              written=single)  # fmt: skip
+    board.has(
+        "learning_rate", "lr/AdamW", [3e-4 / (1 + index) for index in range(STEPS)], written=single
+    )
     board.has("step_time_s", "time_metrics/end_to_end(s)", seconds, written=single)
     board.has("tokens_per_sec_per_gpu", "throughput(tps)", rate, written=single)
     board.has("max_memory_bytes", "memory/max_active(GiB)", [11.5] + [12.125] * (STEPS - 1), GIB)

@@ -12,7 +12,7 @@ from standins import stand_in
 
 stand_in("torchao", "sentencepiece", "tiktoken")
 
-import torch  # noqa: E402
+import torch
 
 STEPS = 12
 COMMIT = "bd2a0fc7c31430972728494fa01aaeeb0ebf1ba1"
@@ -26,7 +26,9 @@ def main() -> None:
     norm = falling("tune norm", STEPS, 2.2, 0.8, 0.08)
     rate = around("tune rate", STEPS, 1234.5)
     rates = [2e-5 * (STEPS - index) / STEPS for index in range(STEPS)]
-    newer = module("torchtune", "torchtune/training/metric_logging.py", "torchtune_newer").DiskLogger
+    newer = module(
+        "torchtune", "torchtune/training/metric_logging.py", "torchtune_newer"
+    ).DiskLogger
     with contextlib.redirect_stdout(io.StringIO()):
         loggers = [
             DiskLogger(str(folder), filename="log_1787392800.txt"),

@@ -85,7 +85,9 @@ SFT_NAMES = NAMES | {
 
 
 def main() -> None:
-    own = f"the framework's own writer trl {version('trl')} on transformers {version('transformers')}"
+    own = (
+        f"the framework's own writer trl {version('trl')} on transformers {version('transformers')}"
+    )
     made = []
     for kind, train, names in (("grpo", grpo, GRPO_NAMES), ("sft", sft, SFT_NAMES)):
         history = trained.run(fresh("trl", kind), train).state.log_history

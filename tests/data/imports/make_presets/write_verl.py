@@ -12,17 +12,17 @@ from standins import stand_in
 
 stand_in("ray", "pyvers")
 
-import torch  # noqa: E402
-from verl import DataProto  # noqa: E402
-from verl.trainer.ppo.metric_utils import (  # noqa: E402
+import torch
+from verl import DataProto
+from verl.trainer.ppo.metric_utils import (
     compute_data_metrics,
     compute_throughout_metrics,
     compute_timing_metrics,
 )
-from verl.utils.debug.metrics import calculate_debug_metrics  # noqa: E402
-from verl.utils.metric import reduce_metrics  # noqa: E402
-from verl.utils.py_functional import rename_dict  # noqa: E402
-from verl.utils.tracking import Tracking  # noqa: E402
+from verl.utils.debug.metrics import calculate_debug_metrics
+from verl.utils.metric import reduce_metrics
+from verl.utils.py_functional import rename_dict
+from verl.utils.tracking import Tracking
 
 STEPS = 12
 SAMPLES, PROMPT, RESPONSE, GPUS = 8, 6, 16, 2
@@ -113,12 +113,22 @@ def main() -> None:
         "\x1b[36m(pid=10311)\x1b[0m /usr/lib/python3/site-packages/ray/_private/worker.py:2046: "
         "FutureWarning: Tip: In future versions of Ray, Ray will no longer override accelerator "
         "visible devices env var if num_gpus=0\n",
-        ray("Using LocalLogger is deprecated. The constructor API will change ", "TaskRunner", 10311),
-        ray("Checkpoint tracker file does not exist: latest_checkpointed_iteration.txt\n"
-            "Training from scratch", "TaskRunner", 10311),
-        ray(f"('Initial validation metrics: '\n \"{{'val-core/openai/gsm8k/reward/mean@1': 0.2812}}\")",
-            "TaskRunner", 10311),
-    ]  # fmt: skip
+        ray(
+            "Using LocalLogger is deprecated. The constructor API will change ", "TaskRunner", 10311
+        ),
+        ray(
+            "Checkpoint tracker file does not exist: latest_checkpointed_iteration.txt\n"
+            "Training from scratch",
+            "TaskRunner",
+            10311,
+        ),
+        ray(
+            "('Initial validation metrics: '\n"
+            " \"{'val-core/openai/gsm8k/reward/mean@1': 0.2812}\")",
+            "TaskRunner",
+            10311,
+        ),
+    ]
     for index, line in enumerate(lines):
         log.append(ray(line, "TaskRunner", 10311))
         log.append(bar("Training Progress", index, STEPS, 23.4 * index) + "\n")
