@@ -18,6 +18,7 @@ from areal.utils.stats_tracker import DistributedStatsTracker
 from tensorboardX import SummaryWriter
 
 STEPS = 8
+COMMIT = "cbff54d645d2cd8ee1f1c358a82f3f473588433d"
 
 
 def stats(step: int) -> dict[str, float]:
@@ -88,7 +89,8 @@ def main() -> None:
     )
     (folder / "console.log").write_text(noise + printed.getvalue())
 
-    own = f"the framework's own writer areal {version('areal')}"
+    own = f"the framework's own writer areal {version('areal')}; names as in "
+    own += f"areal-project/AReaL@{COMMIT} areal/trainer/ppo/actor.py"
     outputs = [
         Output("tensorboard", "tensorboard", own, list(range(STEPS))),
         Output("console.log", "console", own, list(range(1, STEPS + 1))),

@@ -76,8 +76,16 @@ def main() -> None:
     os.environ["TENSORBOARD_DIR"] = str(folder / "tensorboard_log")
     board = tracking.Tracking("gsm8k", "run", backend="tensorboard")
     printed = io.StringIO()
+    # As `configure_ray_worker_logging` of skyrl/train/utils/utils.py has it.
     tracking.logger.remove()
-    tracking.logger.add(printed)
+    tracking.logger.level("INFO", color="<bold><green>")
+    tracking.logger.add(
+        printed,
+        colorize=True,
+        format="<green>{time:YYYY-MM-DD HH:mm:ss.SSS}</green> | <level>{level: <8}</level> | "
+        "<cyan>{name}</cyan>:<cyan>{function}</cyan>:<cyan>{line}</cyan> - "
+        "<level>{message}</level>",
+    )
     console = tracking.Tracking("gsm8k", "run", backend="console")
     console.log({"eval/all/avg_score": 0.2266, "eval/all/pass_at_1": 0.2266}, step=0)
     board.log({"eval/all/avg_score": 0.2266, "eval/all/pass_at_1": 0.2266}, step=0)
