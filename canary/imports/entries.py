@@ -84,7 +84,7 @@ class Telling:
 
 
 def number_in(text: str) -> float | None:
-    """Return the number that a text is, or None. Python's `1_000` is no number here."""
+    """Return the number that a text is, or None. Python's `1_000` is not a number here."""
     try:
         return None if "_" in text else float(text)
     except ValueError:

@@ -95,7 +95,9 @@ def files_of(source: Path, telling: Telling) -> list[Found]:
     if stat.S_ISREG(state.st_mode):
         return [Found(source.resolve(), source.name, state.st_size, state.st_mtime_ns)]
     if not stat.S_ISDIR(state.st_mode):
-        raise InputError(f"{printable(str(source))} is no file and no folder", "name one of them")
+        raise InputError(
+            f"{printable(str(source))} is neither a file nor a folder", "name one of them"
+        )
     found = []
     for number, (entry, name) in enumerate(_walk(source.resolve(), telling)):
         if number >= MOST_FILES:

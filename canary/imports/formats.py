@@ -86,8 +86,10 @@ def files_to_read(
         form = known_format(asked)
         mine = list(files) if len(files) == 1 else [one for one in files if form.fits(one)]
         if not mine:
-            raise InputError(f"the source has no {form.title} file", "name the file, or its folder")
-        return form, _one_run(form, mine)
+            raise InputError(
+                f"nothing in the source looks like {form.title}", "name the file, or its folder"
+            )
+        return form, _one_run(form, mine, telling)
     found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
     fitting = {name: mine for name, mine in found.items() if mine}
     if not fitting:
@@ -102,16 +104,24 @@ def files_to_read(
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         what = f"{FORMATS[name].title} ({shortened(left[0].name)}{more})"
         telling.tell(f"not read: {what}; --format {name} reads it")
-    return FORMATS[first], _one_run(FORMATS[first], fitting[first])
+    return FORMATS[first], _one_run(FORMATS[first], fitting[first], telling)
 
 
-def _one_run(form: Format, files: list[Found]) -> list[Found]:
+def _below(folder: str, other: str) -> bool:
+    return folder.startswith(f"{other}/" if other else "")
+
+
+def _one_run(form: Format, files: list[Found], telling: Telling) -> list[Found]:
     """Return the files of the only run.
 
     Raises:
         InputError: there are several.
     """
     runs = sorted({one.folder if form.one_run == "folder" else one.name for one in files})
+    if form.one_run == "folder" and all(_below(run, runs[0]) for run in runs[1:]):
+        for run in runs[1:]:  # TensorBoard's writers keep hyperparameters there
+            telling.tell("the folder below the run's was not read", run)
+        return [one for one in files if one.folder == runs[0]]
     if form.one_run != "source" and len(runs) > 1:
         raise InputError(
             f"the source holds {len(runs)} runs: {listed([run or '.' for run in runs])}",

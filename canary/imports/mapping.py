@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from canary.errors import InputError
 from canary.imports.entries import Telling
 from canary.imports.preset import Preset
 from canary.imports.series import Series, listed
@@ -38,13 +37,7 @@ class Mapped:
 
 
 def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
-    """Return a run's rows.
-
-    Raises:
-        InputError: the source has no number at any step.
-    """
-    if not series.values:
-        raise InputError("the source has no metric with a number", "name what the training logged")
+    """Return a run's rows."""
     known = _known(series, preset)
     values = _renamed(series, known, telling)
     if preset is not None and preset.step_time_of == "the step before" and "step_time_s" in values:

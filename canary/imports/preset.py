@@ -80,6 +80,8 @@ class Console(Strict):
     """Finds each `key` and `value` in the group `pairs`."""
     prefix: str = ""
     """Put before each name."""
+    with_last: bool = False
+    """Where lines have no step: whether it belongs to the line before, such as an evaluation."""
 
     @model_validator(mode="after")
     def _compiles(self) -> Console:
@@ -87,7 +89,7 @@ class Console(Strict):
             try:
                 re.compile(pattern)
             except (re.error, RecursionError, OverflowError) as error:
-                raise ValueError(f"is no regular expression: {error}") from error
+                raise ValueError(f"is not a regular expression: {error}") from error
         return self
 
 
@@ -219,7 +221,7 @@ def load_preset(name: str) -> Preset:
         with open_regular(file, LARGEST) as stream:
             text = stream.read(LARGEST).decode("utf-8")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(f"cannot read the preset {shown}: {why}", "name a YAML file") from error
     values, origins = parse(text, shown)
     try:

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling
+from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import Before, Found, files_of
 from canary.imports.formats import Format, files_to_read
 from canary.imports.mapping import Mapped, mapped
 from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, load_preset, preset_file
 from canary.imports.readers.console import fitting
 from canary.imports.series import gather
+from canary.record.summary import MIN_STEPS
+
+MOST_SAID = 5
+"""Remarks in an error."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,25 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     form, files = files_to_read(found, asked.format, telling)
     since = 0.0 if before is None else before.moment
     why = "named"
+    fitted: Preset | None = None
     if preset is None and asked.preset is None and form.name == "console":
         preset, why = fitting(files[0]), "its patterns fit the most lines"
+        fitted = preset
     entries = _entries(form, files, telling, asked, preset, since)
     if not any(entry.values for entry in entries):
-        said = "; ".join(telling.sentences())
-        raise InputError(
-            f"{files[0].name} has no metric with a number{f': {said}' if said else ''}",
-            "name what the training logged",
-        )
+        raise _no_metric(files, telling)
     chosen = Chosen(preset, why) if preset is not None else _chosen(asked, entries)
+    if fitted is not None:
+        closer = _chosen(asked, entries)
+        is_kin = closer.preset is not None and closer.preset.extends == fitted.framework
+        chosen = closer if is_kin else chosen
     series = gather(entries, telling, chosen.preset)
+    if not series.values:
+        raise _no_metric(files, telling)
     rows = mapped(series, chosen.preset, telling)
+    if len(rows.rows) < MIN_STEPS:
+        few = "only one step" if len(rows.rows) == 1 else f"only {len(rows.rows)} steps"
+        telling.tell(f"{few}: a comparison needs {MIN_STEPS}")
     return Imported(
         form.name,
         tuple(one.name for one in files),
@@ -82,6 +93,14 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         chosen.why,
         rows,
         tuple(telling.sentences()),
+    )
+
+
+def _no_metric(files: list[Found], telling: Telling) -> InputError:
+    said = "; ".join(telling.sentences()[:MOST_SAID])
+    return InputError(
+        f"{shortened(files[0].name)} has no metric with a number{f': {said}' if said else ''}",
+        "name what the training logged",
     )
 
 

@@ -69,12 +69,13 @@ class Gathering:
         self._count = 0
         self._rows = 0
         self._process = 0
-        self._latest: dict[int, int] = {}
-        """Part -> the step of its newest entry."""
+        self._latest: dict[tuple[int, str], int] = {}
+        """Part and name -> the step of its newest value."""
         self._process_of: dict[int, int] = {}
         self._again: dict[int, int] = {}
         """Step -> values that were written again."""
-        self._early = 0
+        self._back: set[str] = set()
+        """Names of the entry that have a later step already."""
         self._unordered: set[int] = set()
 
     def take(self, entry: Entry) -> None:
@@ -98,15 +99,18 @@ class Gathering:
         """Return the process that wrote an entry: another file, or the same one that went back and
         writes a step again, is a new one."""
         known = self._process_of.get(entry.part)
-        before = self._latest.get(entry.part)
-        if before is not None and step < before:
+        latest = self._latest
+        back = [n for n in entry.values if latest.get((entry.part, n), -1) > step]
+        if any(name not in self._step_names for name in back):
             self._unordered.add(step)
-            rewrites = any(step in self._series.values.get(n, ()) for n in entry.values)
-            known = None if rewrites else known
+            if any(step in self._series.values.get(name, ()) for name in back):
+                known = None
         if known is None:
             known = self._process_of[entry.part] = self._process
             self._process += 1
-        self._latest[entry.part] = step
+        self._back = set(back)
+        for name in entry.values:
+            latest[entry.part, name] = step
         return known
 
     def _step_of(self, entry: Entry) -> int | None:
@@ -141,7 +145,9 @@ class Gathering:
                 )
             by_step = self._series.values[name] = {}
         if step in by_step:
-            self._again[step] = self._again.get(step, 0) + 1
+            # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
+            if name in self._back or self._others(by_step[step], value):
+                self._again[step] = self._again.get(step, 0) + 1
         else:
             self._count += 1
             if self._count > MOST_VALUES:
@@ -150,6 +156,13 @@ class Gathering:
                     "name a shorter run, or log less",
                 )
         by_step[step] = value
+
+    @staticmethod
+    def _others(was: float | None, now: float | None) -> bool:
+        """Whether two values differ; two NaN do not."""
+        return was != now and not (
+            was is not None and now is not None and was != was and now != now
+        )
 
     def finish(self) -> Series:
         """Return what was gathered, and tell what was repaired.

@@ -20,6 +20,8 @@ from canary.imports.readers.rows import entry_of
 
 SUFFIXES = (".log", ".txt", ".out", ".err")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+RAY = re.compile(r"^\((?:[^()]{1,200} )?pid=\d+(?:, ip=[\w.:]+)?\) ?")
+"""What Ray puts before a worker's line."""
 LIMIT_S, LIMIT_S_PER_MIB = 10.0, 2.0
 """CPU seconds for the patterns of a file, and more for each MiB of it."""
 LONGEST_MATCHED = 64 << 10
@@ -42,6 +44,8 @@ def fits(file: Found) -> bool:
 class _State:
     step: float | None = None
     """The step of the last header line."""
+    counted: int = 0
+    """Lines without any step so far."""
 
 
 def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
@@ -79,11 +83,12 @@ def fitting(file: Found) -> Preset | None:
         preset = shipped(name)
         if not preset.console or preset.extends:
             continue
-        found = 0
-        for number, entry in enumerate(_lines(file, preset, Telling(), 0, TRIED_LINES)):
-            found += bool(entry.values)
-            if number >= TRIED_LINES:
-                break
+        lines = 0
+        names: set[str] = set()
+        for entry in _lines(file, preset, Telling(), 0, TRIED_LINES):
+            lines += 1
+            names.update(entry.values)
+        found = lines * len(preset.names_in(map(preset.inner, names)))
         if found > best[0]:
             best = (found, preset)
     return best[1]
@@ -97,20 +102,31 @@ def _lines(
     for number, raw, _ in lines_of(file, telling, LARGEST_TEXT):
         if most is not None and number > most:
             return
-        text = COLOURS.sub("", raw.decode("utf-8", "replace").rstrip("\r\n"))
-        # A progress bar writes over its line: only what stands at its end is seen.
-        text = text.rpartition("\r")[2]
-        if len(text) > LONGEST_MATCHED:
-            telling.tell("a line was too long for the patterns", file.name, number)
-            continue
-        for pattern in patterns:
-            match = pattern.line.search(text)
-            if match is None:
+        # A progress bar writes over its line.
+        for piece in raw.decode("utf-8", "replace").strip("\r\n").split("\r"):
+            text = RAY.sub("", COLOURS.sub("", piece))
+            if len(text) > LONGEST_MATCHED:
+                telling.tell("a line was too long for the patterns", file.name, number)
                 continue
-            entry = pattern.entry(match, state, telling, file, number, part)
+            entry = _first_match(patterns, text, state, telling, file, number, part)
             if entry is not None and entry.values:
                 yield entry
-            break
+
+
+def _first_match(
+    patterns: Sequence[_Compiled],
+    text: str,
+    state: _State,
+    telling: Telling,
+    file: Found,
+    number: int,
+    part: int,
+) -> Entry | None:
+    for pattern in patterns:
+        match = pattern.line.search(text)
+        if match is not None:
+            return pattern.entry(match, state, telling, file, number, part)
+    return None
 
 
 @dataclass(frozen=True)
@@ -118,11 +134,12 @@ class _Compiled:
     line: re.Pattern[str]
     pair: re.Pattern[str] | None
     prefix: str
+    with_last: bool
 
     @classmethod
     def of(cls, console: Console) -> _Compiled:
         pair = None if console.pair is None else re.compile(console.pair)
-        return cls(re.compile(console.line), pair, console.prefix)
+        return cls(re.compile(console.line), pair, console.prefix, console.with_last)
 
     def entry(
         self,
@@ -151,6 +168,10 @@ class _Compiled:
         if not values:
             state.step = state.step if step is None else step
             return None
+        if step is None and state.step is None:
+            state.counted += not self.with_last
+            telling.tell("the lines have no step, so they are counted from 1", file.name)
+            step = state.counted
         return Entry(state.step if step is None else step, values, None, part)
 
 
@@ -158,7 +179,7 @@ def _of_json(text: str, telling: Telling, file: Found, number: int, part: int) -
     try:
         row: Any = Document().parse(text)
     except ValueError:
-        telling.tell("the object in the line is no JSON and was left out", file.name, number)
+        telling.tell("the object in the line is not JSON and was left out", file.name, number)
         return None
     if not isinstance(row, Mapping):
         return None

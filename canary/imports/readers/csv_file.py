@@ -45,11 +45,18 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
     try:
         header = next(reader, None)
         if header is None or not any(cell.strip() for cell in header):
-            raise InputError(f"{file.name} has no header", "its first line must name the columns")
+            what = "has no header" if content.strip() else "is empty"
+            raise InputError(f"{file.name} {what}", "its first line must name the columns")
         names = _names(header, file, telling)
         unfinished = not content.endswith((b"\n", b"\r"))
         last: tuple[int, list[str]] | None = None
         for row in reader:
+            if _is_header(row, names):
+                if last is not None:
+                    yield from _entry(names, last, file, part, telling)
+                    last = None
+                names = _changed(names, row, file, reader.line_num, telling)
+                continue
             if last is not None:
                 yield from _entry(names, last, file, part, telling)
             last = (reader.line_num, row) if any(cell.strip() for cell in row) else None
@@ -59,13 +66,13 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
                 telling.tell(what, file.name, last[0])
             else:
                 if unfinished:
-                    what = "the last line has no end, so its last value may be cut off"
+                    what = "the file does not end in a newline: check its newest value"
                     telling.tell(what, file.name, last[0])
                 yield from _entry(names, last, file, part, telling)
     except UnicodeDecodeError as error:
-        raise InputError(f"{file.name} is no UTF-8 text", "write it as UTF-8") from error
+        raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
     except csv.Error as error:
-        raise InputError(f"{file.name}:{reader.line_num} is no CSV: {error}") from error
+        raise InputError(f"{file.name}:{reader.line_num} is not CSV: {error}") from error
 
 
 def _delimiter(file: Found, content: bytes) -> str:
@@ -89,13 +96,29 @@ def _names(header: list[str], file: Found, telling: Telling) -> list[str]:
     return names
 
 
+def _is_header(row: list[str], names: list[str]) -> bool:
+    """Whether a row names columns: a resumed run often writes its header again."""
+    cells = [cell.strip() for cell in row if cell.strip()]
+    numbers = any(number_in(cell) is not None for cell in cells)
+    return bool(cells) and not numbers and len(set(cells) & set(names)) * 2 >= len(cells)
+
+
+def _changed(
+    names: list[str], row: list[str], file: Found, line: int, telling: Telling
+) -> list[str]:
+    """Return the names of a second header, which holds for the rows below it."""
+    new = _names(row, file, telling)
+    what = "the header stands again"
+    if new != names:
+        what += f", with {len(new)} columns instead of {len(names)}"
+    telling.tell(what, file.name, line)
+    return new
+
+
 def _entry(
     names: list[str], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
 ) -> Iterator[Entry]:
     line, cells = row
-    if [cell.strip() for cell in cells] == names:
-        telling.tell("the header stands again", file.name, line)
-        return
     if len(cells) != len(names):
         what = f"the row has {len(cells)} cells, the header {len(names)}: it was left out"
         telling.tell(what, file.name, line)

@@ -59,7 +59,7 @@ def document_in(file: Found, telling: Telling) -> Any:
     """Return a file's document; repeated keys are told.
 
     Raises:
-        InputError: it cannot be read, is half written, or is no JSON.
+        InputError: it cannot be read, is half written, or is not JSON.
     """
     parser = Document()
     content = file.content().removeprefix(b"\xef\xbb\xbf")
@@ -72,7 +72,7 @@ def document_in(file: Found, telling: Telling) -> Any:
         line = getattr(error, "lineno", None)
         place = file.name if line is None else f"{file.name}:{line}"
         raise InputError(
-            f"{place} is no JSON: {shortened(why)}", "it may be half written; write it again"
+            f"{place} is not JSON: {shortened(why)}", "it may be half written; write it again"
         ) from error
     if parser.repeated:
         what = "a key stands twice in one object: the last counts"
@@ -84,7 +84,7 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
     """Yield the rows of the files, in order.
 
     Raises:
-        InputError: a file is no JSON, or holds no metrics in a known shape.
+        InputError: a file is not JSON, or holds no metrics in a known shape.
     """
     for part, file in enumerate(files):
         document = document_in(file, telling)
@@ -109,7 +109,7 @@ def entries_of_rows(rows: list[Any], telling: Telling, file: Found, part: int) -
         if isinstance(row, Mapping):
             yield entry_of(row, telling, file.name, part=part)
         else:
-            telling.tell(f"item {number} of the list is no row and was left out", file.name)
+            telling.tell(f"item {number} of the list is not a row and was left out", file.name)
 
 
 def _of_steps(document: Any, telling: Telling, file: Found, part: int) -> Iterator[Entry]:
@@ -128,7 +128,7 @@ def _of_columns(document: Any, telling: Telling, file: Found, part: int) -> Iter
     columns = {name: values for name, values in document.items() if isinstance(values, list)}
     lengths = {len(values) for values in columns.values()}
     for name in document.keys() - columns.keys():
-        telling.tell(f"`{shortened(name)}` is no list of values and was left out", file.name)
+        telling.tell(f"`{shortened(name)}` is not a list of values and was left out", file.name)
     if len(lengths) > 1:
         telling.tell("the lists have different lengths: they are aligned at the first", file.name)
     for place in range(max(lengths, default=0)):

@@ -27,7 +27,7 @@ class Document:
         self.repeated = 0
 
     def parse(self, text: bytes | str) -> Any:
-        """Return the document. Raises ValueError if it is no JSON, or nests too deep."""
+        """Return the document. Raises ValueError if it is not JSON, or nests too deep."""
         try:
             return json.loads(text, parse_int=_whole, object_pairs_hook=self._mapping)
         except RecursionError as error:
@@ -65,8 +65,11 @@ def lines_of(
 
 def fits(file: Found) -> bool:
     """Whether a file looks like JSON lines: its first line is a whole object."""
-    first = file.start().lstrip(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    lines = file.start().removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 2)
+    first = lines[0]
     if not first.startswith(b"{"):
+        return False
+    if file.path.suffix == ".json" and not (len(lines) > 1 and lines[1].startswith(b"{")):
         return False
     try:
         return isinstance(Document().parse(first), dict)
@@ -89,7 +92,7 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
             except ValueError:
                 if whole:
                     broken += 1
-                    telling.tell("the line is no JSON and was left out", file.name, number)
+                    telling.tell("the line is not JSON and was left out", file.name, number)
                 else:
                     telling.tell(
                         "the last line is half written and was left out", file.name, number
@@ -98,7 +101,7 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
             if isinstance(row, dict):
                 yield entry_of(row, telling, file.name, number, part=part)
             else:
-                telling.tell("the line is no object and was left out", file.name, number)
+                telling.tell("the line is not an object and was left out", file.name, number)
         if document.repeated:
             telling.tell(
                 "a key stands twice in one object: the last counts",

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
@@ -15,11 +19,15 @@ from canary.imports.files import LARGEST_TEXT, Found
 from canary.imports.readers.jsonl import lines_of
 from canary.imports.readers.runs import StoredRun, picked
 from canary.imports.readers.sqlite_store import columns, is_store, opened
+from canary.record.jsonio import open_regular
 
 NEEDED = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
 LARGEST_FLOAT = 1.7976931348623157e308
 """MLflow stores an infinite value as this."""
 FOLDER = "metrics"
+STATUS = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
+"""Numbers in `meta.yaml`; an SQLite store has the words."""
+FINISHED = (3, "FINISHED")
 
 
 def fits(file: Found) -> bool:
@@ -56,13 +64,14 @@ def read(
 
 def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> Iterator[Entry]:
     with opened(file) as store:
-        known = store.execute("SELECT run_uuid, name, start_time FROM runs").fetchall()
+        known = store.execute("SELECT run_uuid, name, start_time, status FROM runs").fetchall()
         found = [
             StoredRun(str(key), str(name or key), (started or 0) / 1000)
-            for key, name, started in known
+            for key, name, started, _ in known
         ]
         # MLflow keeps milliseconds: a run that begins with the launch may seem a moment older.
         chosen = picked(found, run, since - 0.001, file.name, telling)
+        _tell_status(next(row[3] for row in known if str(row[0]) == chosen.id), telling, file.name)
         rows = store.execute(
             "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? "
             "ORDER BY rowid",
@@ -70,10 +79,16 @@ def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> I
         )
         for key, value, written, step, is_nan in rows:
             if not isinstance(value, int | float) or not isinstance(step, int | float):
-                telling.tell(f"`{shortened(key)}` has a value that is no number", file.name)
+                telling.tell(f"`{shortened(key)}` has a value that is not a number", file.name)
                 continue
             number = math.nan if is_nan else _widened(float(value))
             yield Entry(step, {str(key): number}, _seconds(written))
+
+
+def _tell_status(status: object, telling: Telling, file: str) -> None:
+    if status not in FINISHED:
+        shown = STATUS.get(status, status) if isinstance(status, int) else status
+        telling.tell(f"the run did not finish: its status is {shortened(shown)}", file)
 
 
 def _widened(value: float) -> float:
@@ -101,8 +116,19 @@ def _of_folders(
         ]
         runs.append(StoredRun(folder.rpartition("/")[2], folder, min(times, default=0.0)))
     chosen = picked(runs, run, since - 0.001, "the store", telling)
+    _tell_status(_meta(chosen.name).get("status"), telling, shortened(chosen.id))
     for file in by_run[chosen.name]:
         yield from _of_metric(file, chosen.name, telling)
+
+
+def _meta(folder: str) -> dict[str, Any]:
+    """Return what MLflow notes of a run; empty if it cannot be read."""
+    try:
+        with open_regular(Path(folder) / "meta.yaml", 1 << 20) as stream:
+            found = yaml.safe_load(stream.read(1 << 20))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _of_metric(file: Found, folder: str, telling: Telling) -> Iterator[Entry]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 from canary.errors import InputError
 from canary.imports.entries import shortened
 from canary.imports.files import LARGEST_BINARY, Found
+from canary.record.jsonio import open_regular
 
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
 MAGIC = b"SQLite format 3\0"
@@ -38,6 +42,22 @@ def columns(file: Found, table: str) -> set[str]:
 
 
 @contextlib.contextmanager
+def _place(file: Found) -> Iterator[str]:
+    """Yield the address of a store. One with a write-ahead log is copied: to read the log, SQLite
+    writes beside it."""
+    log = file.path.with_name(f"{file.base}-wal")
+    if not log.is_file() or log.is_symlink() or not log.stat().st_size:
+        yield f"file:{quote(str(file.path))}?mode=ro&immutable=1"
+        return
+    with tempfile.TemporaryDirectory(prefix="canary-import-") as scratch:
+        copy = Path(scratch) / "store.db"
+        for source, target in ((file.path, copy), (log, copy.with_name("store.db-wal"))):
+            with open_regular(source, LARGEST_BINARY) as stream, target.open("wb") as out:
+                shutil.copyfileobj(stream, out)
+        yield f"file:{quote(str(copy))}?mode=rw"
+
+
+@contextlib.contextmanager
 def opened(file: Found) -> Iterator[sqlite3.Connection]:
     """Yield a connection that only reads.
 
@@ -45,9 +65,6 @@ def opened(file: Found) -> Iterator[sqlite3.Connection]:
         InputError: the file is no store, or damaged.
     """
     file.open(LARGEST_BINARY).close()
-    wal = file.path.with_name(f"{file.base}-wal")
-    # Only a reader without `immutable` sees what is still in the write-ahead log.
-    fixed = "" if wal.exists() and wal.stat().st_size else "&immutable=1"
     spent = 0
 
     def tick() -> int:
@@ -56,8 +73,7 @@ def opened(file: Found) -> Iterator[sqlite3.Connection]:
         return int(spent > MOST_STEPS)
 
     try:
-        store = sqlite3.connect(f"file:{quote(str(file.path))}?mode=ro{fixed}", uri=True)
-        with contextlib.closing(store):
+        with _place(file) as place, contextlib.closing(sqlite3.connect(place, uri=True)) as store:
             store.execute("PRAGMA trusted_schema = OFF")
             store.execute("PRAGMA query_only = ON")
             store.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")

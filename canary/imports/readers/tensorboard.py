@@ -79,7 +79,7 @@ def _scalar(value: Any, telling: Telling, file: Found) -> float | None:
                 return float(array.reshape(-1)[0])
         except (TypeError, ValueError, MemoryError):
             pass
-        telling.tell(f"`{shortened(value.tag)}` is no number", file.name)
+        telling.tell(f"`{shortened(value.tag)}` is not a number", file.name)
         return None
     telling.tell(f"{kind or which or 'a value'} was not read", file.name)
     return None

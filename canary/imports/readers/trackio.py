@@ -57,10 +57,10 @@ def read(
             try:
                 row = parser.parse(metrics)
             except (TypeError, ValueError):
-                telling.tell("a row is no JSON and was left out", file.name)
+                telling.tell("a row is not JSON and was left out", file.name)
                 continue
             if not isinstance(row, dict):
-                telling.tell("a row is no object and was left out", file.name)
+                telling.tell("a row is not an object and was left out", file.name)
                 continue
             entry = entry_of(row, telling, file.name)
             values = {**entry.values}

