@@ -90,13 +90,13 @@ def files_of(source: Path, telling: Telling) -> list[Found]:
         state = source.stat()
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no file or folder at {printable(str(source))}", "name what the training left"
+            f"{printable(str(source))} does not exist", "name what the training left"
         ) from error
     if stat.S_ISREG(state.st_mode):
         return [Found(source.resolve(), source.name, state.st_size, state.st_mtime_ns)]
     if not stat.S_ISDIR(state.st_mode):
         raise InputError(
-            f"{printable(str(source))} is neither a file nor a folder", "name one of them"
+            f"{printable(str(source))} is not a regular file or a folder", "name one of them"
         )
     found = []
     for number, (entry, name) in enumerate(_walk(source.resolve(), telling)):

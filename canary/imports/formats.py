@@ -15,6 +15,7 @@ from canary.imports.readers import (
     json_file,
     jsonl,
     mlflow,
+    sqlite_store,
     tensorboard,
     trackio,
     trainer_state,
@@ -93,6 +94,8 @@ def files_to_read(
     found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
     fitting = {name: mine for name, mine in found.items() if mine}
     if not fitting:
+        for one in files:
+            sqlite_store.check(one)
         known = ", ".join(form.title for form in FORMATS.values())
         raise InputError(
             f"no known format in {listed([one.name for one in files])}",

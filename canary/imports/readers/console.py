@@ -22,7 +22,7 @@ SUFFIXES = (".log", ".txt", ".out", ".err")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 RAY = re.compile(r"^\((?:[^()]{1,200} )?pid=\d+(?:, ip=[\w.:]+)?\) ?")
 """What Ray puts before a worker's line."""
-LIMIT_S, LIMIT_S_PER_MIB = 10.0, 2.0
+LIMIT_S, LIMIT_S_PER_MIB = 5.0, 2.0
 """CPU seconds for the patterns of a file, and more for each MiB of it."""
 LONGEST_MATCHED = 64 << 10
 """Characters of a line that patterns are tried on."""

@@ -64,7 +64,9 @@ def lines_of(
 
 
 def fits(file: Found) -> bool:
-    """Whether a file looks like JSON lines: its first line is a whole object."""
+    """Whether a file looks like JSON lines: by its ending, or a whole object as its first line."""
+    if file.path.suffix in SUFFIXES:
+        return True
     lines = file.start().removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 2)
     first = lines[0]
     if not first.startswith(b"{"):
@@ -74,8 +76,7 @@ def fits(file: Found) -> bool:
     try:
         return isinstance(Document().parse(first), dict)
     except ValueError:
-        # Cut off within the first line, or broken there: its name then decides.
-        return file.path.suffix in SUFFIXES
+        return False
 
 
 def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:

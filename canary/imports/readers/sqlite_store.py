@@ -17,6 +17,10 @@ from canary.record.jsonio import open_regular
 
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
 MAGIC = b"SQLite format 3\0"
+VERSIONS, WAL = slice(18, 20), b"\2\2"
+"""The bytes of a store's header that say whether it is written through a log."""
+LOCKED_S = 2.0
+"""Seconds to wait for a program that writes."""
 MOST_STEPS = 50_000_000_000
 """Instructions of SQLite's machine: a hostile view or index cannot hang the reader."""
 EVERY = 1_000_000
@@ -41,11 +45,21 @@ def columns(file: Found, table: str) -> set[str]:
         return set()
 
 
+def check(file: Found) -> None:
+    """Raise InputError if a file is SQLite's but cannot be read."""
+    if is_store(file):
+        with opened(file) as store:
+            store.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+
+
 @contextlib.contextmanager
 def _place(file: Found) -> Iterator[str]:
-    """Yield the address of a store. One with a write-ahead log is copied: to read the log, SQLite
-    writes beside it."""
+    """Yield the address of a store. One with a write-ahead log is copied, and one that may have one
+    is opened as unchangeable: to look for the log, SQLite writes beside it."""
     log = file.path.with_name(f"{file.base}-wal")
+    if file.start()[VERSIONS] != WAL:
+        yield f"file:{quote(str(file.path))}?mode=ro"
+        return
     if not log.is_file() or log.is_symlink() or not log.stat().st_size:
         yield f"file:{quote(str(file.path))}?mode=ro&immutable=1"
         return
@@ -73,7 +87,10 @@ def opened(file: Found) -> Iterator[sqlite3.Connection]:
         return int(spent > MOST_STEPS)
 
     try:
-        with _place(file) as place, contextlib.closing(sqlite3.connect(place, uri=True)) as store:
+        with (
+            _place(file) as place,
+            contextlib.closing(sqlite3.connect(place, LOCKED_S, uri=True)) as store,
+        ):
             store.execute("PRAGMA trusted_schema = OFF")
             store.execute("PRAGMA query_only = ON")
             store.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")

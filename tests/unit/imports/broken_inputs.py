@@ -64,7 +64,7 @@ Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 def imported(run: Run, arguments: list[str], output: Path) -> Answer:
-    code, out, err = run(["import", *arguments, "-o", str(output)])
+    code, out, err = run(["import", "-o", str(output), *arguments])
     if code:
         return Answer(code, err)
     folder = Path(out.strip().splitlines()[-1])

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from canary.cli import main
 from tests.unit.imports.broken_inputs import (
     BROKEN,
     FALSE_ALARMS,
@@ -19,6 +18,7 @@ from tests.unit.imports.broken_inputs import (
     wrong_facts,
     wrong_with,
 )
+from tests.unit.imports.running import run as run
 
 CASES = expectations()["inputs"]
 CONTROLS = expectations()["controls"]
@@ -34,18 +34,6 @@ def cases(found: list[dict[str, Any]]) -> list[Any]:
         )
         for case in found
     ]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def called(arguments: list[str]) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        heard = capsys.readouterr()
-        code = ended.value.code
-        return code if isinstance(code, int) else 1, heard.out, heard.err
-
-    return called
 
 
 @pytest.mark.parametrize("case", cases(CASES))

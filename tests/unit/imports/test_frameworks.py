@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -19,6 +20,9 @@ LEFT_OUT = ("device_memory_bytes",)
 """NeMo-RL writes it against seconds."""
 PANEL = "grpo_console.log"
 """open-instruct's panel rounds to two decimals, so its preset does not read it."""
+needs_wandb = pytest.mark.skipif(
+    importlib.util.find_spec("wandb") is None, reason="wandb is not installed"
+)
 CASES = [
     pytest.param(folder, case, id=f"{folder.name}-{case['path']}")
     for folder in sorted((DATA / "presets").iterdir())
@@ -80,6 +84,26 @@ def test_format_and_preset_are_found_without_being_named(
     assert imported.format == case["format"]
     own = shipped(folder.name)
     assert imported.preset is None or imported.preset.framework in (own.framework, own.extends)
+
+
+STORES = [
+    pytest.param(
+        folder,
+        case,
+        id=folder.name,
+        marks=[needs_wandb] if case["format"] == "wandb" else [],
+    )
+    for folder in sorted((DATA / "stores").iterdir())
+    for case in json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize(("folder", "case"), STORES)
+def test_a_local_store_is_read_with_the_preset_found(folder: Path, case: dict[str, Any]) -> None:
+    imported = read_source(Asked(folder / case["path"]))
+    assert imported.preset is not None
+    assert imported.preset.framework == case["preset"]
+    assert wrong_in(case, imported) == []
 
 
 def test_a_panel_of_rounded_values_is_refused() -> None:
