@@ -66,8 +66,8 @@ def _value(row: Row, name: str) -> Any:
 
 
 def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:
-    """Return the curves of the named metrics that the rows have, the first of them if all together
-    have more than `MOST_VALUES` values."""
+    """Return the curves of the named metrics that the rows have, the first of them within
+    `MOST_VALUES`."""
     found: dict[str, Curve] = {}
     left = MOST_VALUES
     for name in dict.fromkeys(names):

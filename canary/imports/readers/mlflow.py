@@ -1,7 +1,7 @@
 """MLflow's local stores: an `mlruns` folder, or an SQLite file.
 
-Both are read as MLflow's documentation describes them, because its client needs a second to start
-and brings an SQLite file to its own version before it reads.
+Both are read as MLflow's documentation describes them. Its client needs a second to start, and
+changes an SQLite file to its own version before it reads.
 """
 
 from __future__ import annotations

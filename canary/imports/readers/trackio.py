@@ -1,7 +1,7 @@
 """trackio's local store: one SQLite file per project, with a JSON object per row.
 
-The tables are those of trackio 0.43. Its own functions read only the projects in its own folder,
-and change a store when they open it, so the table is read directly.
+The tables are those of trackio 0.43. Its own functions read only its own folder, and change a store
+when they open it. So the table is read directly.
 """
 
 from __future__ import annotations
