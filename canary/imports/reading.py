@@ -16,6 +16,7 @@ from canary.imports.readers.console import fitting
 from canary.imports.series import gather
 from canary.record.summary import MIN_STEPS
 
+WHERE_IT_WRITES = "let `import.source` name what the command writes"
 MOST_SAID = 5
 """Remarks in an error."""
 
@@ -60,6 +61,8 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     if asked.preset not in (None, NO_PRESET):
         preset = load_preset(asked.preset)
     telling = Telling()
+    if before is not None and not asked.source.exists():
+        raise InputError("the launch left nothing: there is no source", WHERE_IT_WRITES)
     found = files_of(asked.source, telling)
     if before is not None:
         found = _left_since(before, found, telling)
@@ -108,9 +111,7 @@ def _left_since(before: Before, found: list[Found], telling: Telling) -> list[Fo
     left = before.left_since(found, telling)
     if not left:
         what = f"; all {len(found):,} of its files are older" if found else ""
-        raise InputError(
-            f"the launch left nothing in the source{what}", "let `import.source` name its output"
-        )
+        raise InputError(f"the launch left nothing in the source{what}", WHERE_IT_WRITES)
     return left
 
 
