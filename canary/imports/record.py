@@ -30,12 +30,14 @@ UNMEASURED = {
 """Why values of an imported record are null."""
 
 
-def warmup_of(rows: Sequence[Row]) -> int:
-    """Return the last step that speeds leave out: of the first ten, or a fifth if that is less."""
+def warmup_of(rows: Sequence[Row], given: int | None = None) -> tuple[int, int]:
+    """Return how many first steps speeds leave out, and the last of them: `given`, or ten, or a
+    fifth if that is less. A resumed run begins at a later step than 1."""
     if not rows:
-        return 0
+        return given or 0, 0
     first, last = span(rows)
-    return max(0, first - 1 + min(WARMUP, (last - first + 1) // 5))
+    count = min(WARMUP, (last - first + 1) // 5) if given is None else given
+    return count, max(0, first - 1 + count)
 
 
 class ImportWriter(RecordWriter):
@@ -43,8 +45,9 @@ class ImportWriter(RecordWriter):
 
     def warmup(self, rows: Sequence[Row]) -> int:
         """Return the last step that speeds leave out."""
-        given = self.record.config["metrics_warmup_steps"] = warmup_of(rows)
-        return given
+        count, last = warmup_of(rows)
+        self.record.config["metrics_warmup_steps"] = count
+        return last
 
 
 def default_name(imported: Imported) -> str:

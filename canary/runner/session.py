@@ -119,9 +119,11 @@ class Session(RecordWriter):
     def warmup(self, rows: Sequence[Row]) -> int:
         """Return the warm-up steps. Without a given number they depend on the steps done so far."""
         given = self.config.metrics_warmup_steps
-        if given is None and self.record.source is not None:
-            given = self.record.config["metrics_warmup_steps"] = warmup_of(rows)
-        elif given is None:
+        if self.record.source is not None:
+            count, last = warmup_of(rows, given)
+            self.record.config["metrics_warmup_steps"] = count
+            return last
+        if given is None:
             done = max((row["step"] for row in rows), default=0)
             given = min(METRICS_WARMUP, done // 5)
             self.record.config["metrics_warmup_steps"] = given
