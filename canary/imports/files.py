@@ -25,6 +25,9 @@ LARGEST_BINARY = 2 << 30
 LARGEST_DOCUMENT = 128 << 20
 """Bytes of a file that is read as a whole."""
 LONGEST_LINE = 4 << 20
+LARGEST_HASHED = 256 << 20
+"""Bytes of a file that is compared with its state before a launch."""
+STORES = (".db", ".sqlite", ".sqlite3")
 SNIFFED = 64 << 10
 """Bytes that are read to find a file's format."""
 
@@ -155,11 +158,14 @@ class Before:
         left = []
         for one in found:
             size, changed_ns, digest = self.files.get(one.name, (0, 0, ""))
-            if one.name not in self.files:
-                left.append(one)
+            if one.name not in self.files or one.path.suffix in STORES:
+                left.append(one)  # of a store, only runs count that began since
             elif (one.size, one.changed_ns) == (size, changed_ns):
                 telling.tell("older than the launch, so it was not read", one.name)
-            elif one.size >= size and digest and _digest(one, size) == digest:
+            elif not digest:
+                what = "it was there before the launch and is too large to tell what is new"
+                telling.tell(what, one.name)
+            elif one.size >= size and _digest(one, size) == digest:
                 if one.size == size:
                     telling.tell("older than the launch, so it was not read", one.name)
                 else:
@@ -171,7 +177,9 @@ class Before:
 
 
 def _digest(one: Found, size: int) -> str:
-    """Return a hash of a file's first bytes."""
+    """Return a hash of a file's first bytes; empty if it is too large or cannot be read."""
+    if size > LARGEST_HASHED or one.path.suffix in STORES:
+        return ""
     digest = hashlib.sha256()
     try:
         with one.open(LARGEST_BINARY) as stream:

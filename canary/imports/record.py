@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.errors import MachineError
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.job import Result
@@ -147,8 +149,16 @@ def import_run(
     if machine is not None:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": machine}
     writer.add_launch("measured", LAUNCH)
-    fill(writer, imported)
-    rows = imported.mapped.rows
-    writer.close_launch(LAUNCH, Result(status="completed"), len(rows))
-    record = writer.finish(Result(status="completed"))
+    completed = Result(status="completed")
+    try:
+        fill(writer, imported)
+        writer.close_launch(LAUNCH, completed, len(imported.mapped.rows))
+        record = writer.finish(completed)
+    except OSError as error:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise MachineError(
+            f"cannot write the record under {output_dir}: {error.strerror or error}",
+            "choose another folder with -o, or free some space",
+        ) from error
+    shutil.rmtree(folder.scratch, ignore_errors=True)
     return record, folder.path, imported

@@ -12,10 +12,9 @@ from urllib.parse import quote
 
 from canary.errors import InputError
 from canary.imports.entries import shortened
-from canary.imports.files import LARGEST_BINARY, Found
+from canary.imports.files import LARGEST_BINARY, STORES, Found
 from canary.record.jsonio import open_regular
 
-SUFFIXES = (".db", ".sqlite", ".sqlite3")
 MAGIC = b"SQLite format 3\0"
 VERSIONS, WAL = slice(18, 20), b"\2\2"
 """The bytes of a store's header that say whether it is written through a log."""
@@ -28,7 +27,7 @@ EVERY = 1_000_000
 
 def is_store(file: Found) -> bool:
     """Whether a file is SQLite's, by its ending and its first bytes."""
-    return file.path.suffix in SUFFIXES and file.start().startswith(MAGIC)
+    return file.path.suffix in STORES and file.start().startswith(MAGIC)
 
 
 def columns(file: Found, table: str) -> set[str]:

@@ -84,6 +84,39 @@ def test_of_a_file_that_grew_only_the_new_part_counts() -> None:
     assert any("only what this launch wrote was read" in note for note in record.notes)
 
 
+def test_of_a_store_only_the_run_of_this_launch_counts(folder: Path) -> None:
+    (folder / "log.py").write_text(
+        "import sqlite3, sys, datetime\n"
+        "store = sqlite3.connect('left.db')\n"
+        "store.execute('CREATE TABLE IF NOT EXISTS metrics (id INTEGER PRIMARY KEY, '\n"
+        "    'run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)')\n"
+        "now = datetime.datetime.now(datetime.timezone.utc).isoformat()\n"
+        "for step in range(1, 21) if len(sys.argv) > 1 else ():\n"
+        "    row = (None, sys.argv[1], now, sys.argv[1], step, '{\"loss\": %s}' % sys.argv[2])\n"
+        "    store.execute('INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)', row)\n"
+        "store.commit()\n",
+        encoding="utf-8",
+    )
+    section = "{source: left.db, preset: none}"
+    first = ran(command="[python3, log.py, one, '2.0']", section=section)
+    assert set(first.stability.loss_values) == {2.0}
+    second = ran(command="[python3, log.py, two, '3.0']", section=section)
+    assert set(second.stability.loss_values) == {3.0}
+    stale = ran(command="[python3, log.py]", section=section)
+    assert stale.status == "failed"
+    assert stale.reason is not None
+    assert "no run that this launch started" in stale.reason
+
+
+def test_a_file_too_large_to_compare_with_its_past_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran()
+    monkeypatch.setattr("canary.imports.files.LARGEST_HASHED", 10)
+    record = ran(steps=30)
+    assert record.status == "failed"
+
+
 def test_nothing_left_is_a_failed_run() -> None:
     record = ran(command="[python3, -c, pass]")
     assert record.status == "failed"
