@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.preset import Preset
-from canary.record.jsonio import MOST_ITEMS
 
 STEP_NAMES = (
     "step",
@@ -30,8 +29,8 @@ STEP_NAMES = (
 )
 """Names of a row's step, if no preset says it and the format has none."""
 MOST_VALUES = 2_000_000
-MOST_STEPS = MOST_ITEMS
-"""A list of a record has one item per step."""
+MOST_STEPS = 50_000
+"""A record of more would be too large for the reporting job."""
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
 LARGEST_STEP = 2**53

@@ -28,6 +28,8 @@ with open("left.jsonl", "w") as file:
         data = {
             "actor/pg_loss": loss + 0.001 * ((step * 7 + number) % 5),
             "actor/grad_norm": 1.0,
+            "actor/entropy": None if step == 7 else 0.4,
+            "actor/lr": float("inf") if step == 8 else 1e-6,
             "critic/score/mean": step / 40,
             "timing_s/step": 2.0 + 0.01 * ((step * 3 + number) % 4),
             "<b>|`\\x1b[31m": 1.0,

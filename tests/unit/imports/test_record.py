@@ -12,9 +12,12 @@ import pytest
 
 from canary.baseline.comparability import machine_key, mismatch, usable
 from canary.compare.stats import compare_to_baseline
+from canary.errors import CanaryError, InputError
+from canary.gate.records import read_record
 from canary.imports.preset import choose, load_preset, shipped, shipped_names
 from canary.imports.reading import Asked
 from canary.imports.record import import_run
+from canary.imports.series import MOST_STEPS
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
@@ -213,10 +216,48 @@ def test_a_preset_of_the_users_own_extends_a_shipped_one(tmp_path: Path) -> None
     ],
 )
 def test_a_wrong_preset_is_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
-    from canary.errors import CanaryError
 
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(CanaryError, match=said) as error:
         load_preset(str(file))
     assert "\n" not in str(error.value)
+
+
+def test_the_longest_run_makes_a_record_that_the_reporting_job_reads(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    with file.open("w", encoding="utf-8") as stream:
+        for step in range(MOST_STEPS):
+            row = {"step": step, "loss": 1.0 / (step + 3), "grad_norm": 2.0 / (step + 7)}
+            stream.write(json.dumps(row | {"learning_rate": 1e-5 / (step + 1)}) + "\n")
+    _, folder, imported = import_run(Asked(file), tmp_path / "out")
+    assert read_record(folder / "metrics.json").perf.step_time.count == 0
+    assert len(imported.mapped.rows) == MOST_STEPS
+
+
+def test_a_longer_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.imports.series.MOST_STEPS", 10)
+    with pytest.raises(InputError, match="more than 10 steps"):
+        made(lines(tmp_path / "a.jsonl", [{"step": s, "loss": 1.0} for s in range(11)]))
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("MOST_VALUES", "more than 20 values"), ("MOST_NAMES", "more than 20 metrics")],
+)
+def test_too_many_values_or_names_are_refused(
+    limit: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"canary.imports.series.{limit}", 20)
+    rows = [{"step": s, **{f"m{n}": 1.0 for n in range(30)}} for s in range(6)]
+    with pytest.raises(InputError, match=said):
+        made(lines(tmp_path / "a.jsonl", rows))
+
+
+def test_more_metrics_than_a_record_holds_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.imports.mapping.MOST_METRICS", 3)
+    rows = [{"step": s, "loss": 1.0, **{f"m{n}": 1.0 for n in range(9)}} for s in range(6)]
+    record = made(lines(tmp_path / "a.jsonl", rows))
+    assert any("7 metrics were left out, a record has 3" in note for note in record.notes)
