@@ -28,8 +28,7 @@ def usable(record: RunRecord) -> str:
         return f"{where} {ending}: {how_it_ended(record)}"
     times = record.perf.step_time
     if is_imported(record) and untimed(record):
-        known = any(curve.steps for curve in record.curves.values())
-        return "" if known else f"{where} was imported and has no metric; import it again"
+        return _unusable_import(record)
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)
         return (
@@ -45,6 +44,16 @@ def usable(record: RunRecord) -> str:
                 return f"{where} has a launch with a step time of {seconds:g} s; run it again"
     if not all(map(_positive_or_none, (record.perf.max_mem_mb, record.perf.approx_tokens_per_sec))):
         return f"{where} has memory or speed that is not a positive number; run it again"
+    return ""
+
+
+def _unusable_import(record: RunRecord) -> str:
+    where = f"run {record.run_id}"
+    steps = max((launch.steps for launch in record.launches), default=0)
+    if steps < MIN_STEPS:
+        return f"{where} has too few steps: {steps} were recorded, {MIN_STEPS} needed"
+    if not _positive_or_none(record.perf.max_mem_mb):
+        return f"{where} has memory that is not a positive number; import it again"
     return ""
 
 
@@ -203,6 +212,8 @@ def machine_key(record: RunRecord) -> str:
         if gpus[0].get("mig"):
             name += "-mig"
     ranks = int(record.env.get("world_size") or 1)
+    if record.source is not None and not gpus and not record.env.get("cpu"):
+        return slug(f"{device.get('name') or 'unknown-machine'}_x{ranks}")
     return slug(f"{name}_x{ranks}_{asked_dtype(record.config)}")
 
 

@@ -15,6 +15,7 @@ from canary.cli.campaign import ab, calibrate, demo, ladder
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.golden import golden_app
+from canary.cli.imports import import_
 from canary.cli.init import init
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
@@ -72,6 +73,7 @@ app.command()(run)
 app.command(
     "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
 )(exec_)
+app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)
 app.command()(ab)

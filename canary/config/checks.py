@@ -77,6 +77,14 @@ def _listed(names: Sequence[str]) -> str:
 def _check_command(given: set[str], config: CanaryConfig, origins: Origins, source: str) -> None:
     """Refuse keys of the built-in trainers beside a command, and a command that cannot run."""
     if config.training_type != "exec":
+        if config.imports is not None:
+            raise ConfigError(
+                f"import in {origins.get('import', source)} is not used by training_type "
+                f"{config.training_type}",
+                "give the command that trains, or remove it",
+                file=source,
+                key="import",
+            )
         if config.command:
             raise ConfigError(
                 f"command in {origins.get('command', source)} is not used by training_type "
@@ -102,7 +110,7 @@ def _check_command(given: set[str], config: CanaryConfig, origins: Origins, sour
             file=source,
             key="command",
         )
-    why = why_unwatched(config.command)
+    why = None if config.imports is not None else why_unwatched(config.command)
     if why is not None:
         place = origins.get("command", source)
         raise ConfigError(f"command in {place}: {why[0]}", why[1], file=source, key="command")
@@ -136,6 +144,22 @@ def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]
         refuse("dataset_split", message, "its only split is train")
 
 
+def _check_import(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Refuse settings that need the canary inside the training, where it only reads its output."""
+    for key, plain in (
+        ("max_steps", None),
+        ("threads", None),
+        ("stop_on", None),
+        ("probe_steps", 0),
+        ("repeats", 1),
+    ):
+        if getattr(config, key) != plain:
+            hint = "remove it; the command decides" if plain is None else f"set it to {plain}"
+            refuse(key, "does not work with `import`: the command runs once, unwatched", hint)
+    if config.profiler.enabled:
+        refuse("profiler.enabled", "does not work with `import`", "remove it")
+
+
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
     """Refuse keys that need a measured launch without one, and models that cannot be saved."""
     if config.repeats == 0 and not config.probe_steps:
@@ -163,6 +187,8 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         place = origins.get(key, source)
         raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
 
+    if config.imports is not None:
+        _check_import(config, refuse)
     _check_launches(config, refuse)
     if config.load_in_4bit and config.load_in_8bit:
         refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one of them")

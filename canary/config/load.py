@@ -14,12 +14,13 @@ from canary.config.checks import check_together, check_used
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import check_keys
 from canary.config.schema import CanaryConfig, ProfilerConfig
-from canary.config.sections import PPOConfig, SpeedConfig
+from canary.config.sections import ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     BUILT_IN_STEPS,
     EXEC_DEFAULTS,
+    IMPORT_DEFAULTS,
     LORA_DEFAULTS,
     trainer_row,
     users_of,
@@ -39,6 +40,7 @@ METRICS_WARMUP = 10
 """Default of `metrics_warmup_steps` in a run of 50 steps or more."""
 
 SECTIONS: dict[str, type[BaseModel]] = {
+    "import": ImportConfig,
     "ppo": PPOConfig,
     "speed": SpeedConfig,
     "profiler": ProfilerConfig,
@@ -203,7 +205,8 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     if config.use_peft:
         defaults |= LORA_DEFAULTS
     if config.training_type == "exec":
-        unset = {key: value for key, value in EXEC_DEFAULTS.items() if key not in origins}
+        own = EXEC_DEFAULTS | (IMPORT_DEFAULTS if config.imports is not None else {})
+        unset = {key: value for key, value in own.items() if key not in origins}
         config = config.model_copy(update=unset)
         origins = {**origins, **dict.fromkeys(unset, "exec default")}
     else:

@@ -99,13 +99,15 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
         if section is not None and get_origin(inner) is not tuple:
             rows += _table_rows(section, f"{key}.")
             continue
-        default = field.get_default(call_default_factory=True)
+        default = "required"
+        if not field.is_required():
+            default = f"`{_scalar(field.get_default(call_default_factory=True))}`"
         users = users_of(f"{prefix}{key}") or users_of(prefix.removesuffix("."))
         if key.startswith("lora_"):
             users = ("with use_peft",)
         meaning = (field.description or "").replace("|", "\\|")
         rows.append(
-            f"| `{prefix}{key}` | {type_name(inner)} | `{_scalar(default)}` | "
+            f"| `{prefix}{key}` | {type_name(inner)} | {default} | "
             f"{', '.join(users) or 'all'} | {meaning} |"
         )
     return rows

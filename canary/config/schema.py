@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from canary.config.metric_gates import MetricGate
 from canary.config.output import OUTPUT_DIR
-from canary.config.sections import PPOConfig, Real, SpeedConfig, Strict
+from canary.config.sections import ImportConfig, PPOConfig, Real, SpeedConfig, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     DEFAULT_TRAINER,
@@ -54,8 +54,8 @@ class ProfilerConfig(Strict):
     with_stack: bool = Field(False, description="Record Python calls in the trace (slow).")
 
 
-class CanaryConfig(Strict):
-    """One canary. Fields that only some trainers use are null until `load_config` sets them."""
+class _Training(Strict):
+    """What trains, and its name."""
 
     name: str = Field(
         "canary",
@@ -75,6 +75,29 @@ class CanaryConfig(Strict):
         strict=False,
         description="For `exec`: the program that trains, and its arguments.",
     )
+
+
+if TYPE_CHECKING:
+
+    class _WithImport(_Training):
+        pass
+
+else:
+    # `import` is a word of Python, so no class body can declare it.
+    _WithImport = create_model(
+        "_WithImport",
+        __base__=_Training,
+        **{
+            "import": (
+                ImportConfig | None,
+                Field(None, description="For `exec`: make the record from what `command` leaves."),
+            )
+        },
+    )
+
+
+class CanaryConfig(_WithImport):
+    """One canary. Fields that only some trainers use are null until `load_config` sets them."""
 
     model_name: str = Field(
         "embedded/tiny",
@@ -253,6 +276,12 @@ class CanaryConfig(Strict):
         strict=False,
         description="Gates on any metric of the trainer, a list ([metrics.md](metrics.md)).",
     )
+
+    @property
+    def imports(self) -> ImportConfig | None:
+        """The section `import`."""
+        section: ImportConfig | None = getattr(self, "import")
+        return section
 
     @property
     def trainer(self) -> TrainerRow:

@@ -28,6 +28,26 @@ class Strict(BaseModel):
     )
 
 
+class ImportConfig(Strict):
+    """What a command leaves that another program recorded: the run's record is made from it."""
+
+    source: str = Field(
+        min_length=1,
+        description=(
+            "File or folder that the command fills, relative to the working folder; `-`: the "
+            "command's own output."
+        ),
+    )
+    format: str | None = Field(
+        None, min_length=1, description="Format of the source; null: found from the files."
+    )
+    preset: str | None = Field(
+        None,
+        min_length=1,
+        description="Names of the metrics: a framework or a YAML file; null: the best fit.",
+    )
+
+
 class PPOConfig(Strict):
     """Settings of PPO (Schulman et al. 2017, arXiv:1707.06347) on language models."""
 

@@ -340,6 +340,7 @@ EXEC_KEYS = (
     "tier",
     "training_type",
     "command",
+    "import",
     "max_steps",
     "device",
     "threads",
@@ -357,6 +358,9 @@ EXEC_KEYS = (
 
 EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
 """Defaults for a command: its choice of threads, and a week (in seconds)."""
+
+IMPORT_DEFAULTS: dict[str, Any] = {"probe_steps": 0}
+"""Further defaults for a command whose record is made from what it leaves."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
 

@@ -18,7 +18,15 @@ from canary.machine.git import Ended, run_git
 Reader = Callable[[str], bytes | None]
 """Returns a file's content at one commit, by its path in the repository; None if it is missing."""
 
-HELD = ("max_steps", "probe_steps", "metrics_warmup_steps", "repeats", "timeout", "tier")
+HELD = (
+    "max_steps",
+    "probe_steps",
+    "metrics_warmup_steps",
+    "repeats",
+    "timeout",
+    "tier",
+    "import",
+)
 """The pull request's run takes these keys from the base branch's config."""
 AT_LEAST = ("max_steps", "probe_steps")
 """A run with lower values would prove less."""
@@ -105,7 +113,12 @@ def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list
     values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
     if repeats:
         values["repeats"] = repeats
+    section = base.config.imports
+    # All its keys, because a setting is merged into the pull request's section.
+    values["import"] = None if section is None else json.dumps(section.model_dump())
     held = [f"{key}={value}" for key, value in values.items() if value is not None]
+    if section is None:
+        held.append("import=null")
     if base.config.metrics:
         # A record keeps the curves of its own gates: it needs those that will judge it.
         held.append(f"metrics={json.dumps([gate.written() for gate in base.config.metrics])}")

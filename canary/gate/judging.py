@@ -266,6 +266,8 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
     """Return why the runs prove less than the base branch requires; empty if they prove enough."""
     for record in records if base else ():
         assert base is not None
+        if other := _imported_otherwise(record, base):
+            return other
         for key in AT_LEAST:
             asked, took = getattr(base.config, key), record.config.get(key)
             if asked is None:
@@ -294,9 +296,28 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
             reason = record.unmeasured.get("exact", "it has no probe")
             return f"run {record.run_id} has no exact signals: {reason}"
         done = len(record.stability.loss_values)
+        if record.source is not None:  # its source may have no loss
+            done = max(done, *(launch.steps for launch in record.launches), 0)
         if record.status == "completed" and done < (base.config.max_steps or 1):
             return f"run {record.run_id} is marked completed after only {done} steps; train again"
     return ""
+
+
+def _imported_otherwise(record: RunRecord, base: LoadedConfig) -> str:
+    """Return an error if a completed run was not read from the source that the base branch names,
+    or was read although it names none."""
+    if record.status != "completed":
+        return ""
+    section = base.config.imports
+    asked = None if section is None else section.model_dump()
+    if (record.source is None) == (section is None) and record.config.get("import") == asked:
+        return ""
+    if section is None:
+        return f"run {record.run_id} was imported, the base branch's config has no `import`"
+    return (
+        f"run {record.run_id} was not read as `import` in the base branch's config says; "
+        "change it there first"
+    )
 
 
 def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:

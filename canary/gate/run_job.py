@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import folder_left, run_child
@@ -45,6 +47,8 @@ KEPT = (
 """Files of a run's folder that go into the records."""
 LONGEST_PROFILE = 8 << 20
 """Bytes of a profiler file; larger ones are dropped, so that all pairs fit into the records."""
+ROWS, LARGEST_ROWS = ("steps.jsonl", "probe_steps.jsonl"), 24 << 20
+"""Files of rows, and the bytes from which on they are dropped: no verdict needs them."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000
 UNFINISHED = "the training job stopped before this config was done"
@@ -155,8 +159,18 @@ def _overridden(base: LoadedConfig, head: LoadedConfig) -> list[str]:
     for key in HELD:
         was, now = getattr(base.config, key), getattr(head.config, key)
         if was != now and head.origins.get(key) != FROM_STEPS:
-            notes.append(f"{key}: this run used the base branch's {was}; {now} counts once merged")
+            used, later = (_words(value) for value in (was, now))
+            notes.append(
+                f"{key}: this run used the base branch's {used}; {later} counts once merged"
+            )
     return notes
+
+
+def _words(value: object) -> str:
+    """Return a key's value for a note."""
+    if isinstance(value, BaseModel):
+        return json.dumps(value.model_dump(exclude_none=True))
+    return "default" if value is None else str(value)
 
 
 def _run_alone(
@@ -220,12 +234,15 @@ def _run_ab(
 
 
 def keep(run: Path, into: Path) -> None:
-    """Copy a record's files: of a long log only the end, of large profiler files nothing."""
+    """Copy a record's files: of a long log only the end, of large files of rows or of the profiler
+    nothing."""
     target = into / run.name
     target.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
         source = run / name
         if not source.is_file() or source.is_symlink():
+            continue
+        if name in ROWS and source.stat().st_size > LARGEST_ROWS:
             continue
         profile = source.parent != run
         if profile and (source.parent.is_symlink() or source.stat().st_size > LONGEST_PROFILE):

@@ -13,7 +13,9 @@ WORST_FIRST = ("critical", "high", "medium", "low")
 
 def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
     """Return the record with the alerts of all ranks' measured rows, in order. An alert that
-    several ranks raised at one step counts once."""
+    several ranks raised at one step counts once. No detector watched an imported run."""
+    if record.source is not None:
+        return record
     found: dict[tuple[int, int, str], RowAlert] = {}
     for row in rows:
         for alert in row.get("alerts") or ():

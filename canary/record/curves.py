@@ -66,9 +66,18 @@ def _value(row: Row, name: str) -> Any:
 
 
 def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:
-    """Return the curves of the named metrics that the rows have."""
-    found = {name: curve_of(rows, name) for name in dict.fromkeys(names)}
-    return {name: curve for name, curve in found.items() if curve.steps}
+    """Return the curves of the named metrics that the rows have, the first of them within
+    `MOST_VALUES`."""
+    found: dict[str, Curve] = {}
+    left = MOST_VALUES
+    for name in dict.fromkeys(names):
+        curve = curve_of(rows, name)
+        left -= len(curve.steps)
+        if left < 0:
+            break
+        if curve.steps:
+            found[name] = curve
+    return found
 
 
 def gated_metrics(config: Mapping[str, Any]) -> list[str]:

@@ -78,8 +78,10 @@ def is_bad(row: Row, test: Any) -> bool:
 
 def stability(rows: Sequence[Row]) -> Stability:
     """Return counts and series over all steps of one launch, warm-up included."""
-    losses = [math.nan if row.get("loss") is None else float(number(row["loss"])) for row in rows]
-    if all(row.get("loss") is None for row in rows):
+    # A row without the key holds no training step: another program wrote its evaluation there.
+    given = [row.get("loss") for row in rows if "loss" in row]
+    losses = [math.nan if loss is None else float(number(loss)) for loss in given]
+    if all(loss is None for loss in given):
         losses = []  # a loop that reported no loss
     nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
     inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
@@ -92,6 +94,7 @@ def stability(rows: Sequence[Row]) -> Stability:
         grad_norm_values=[
             None if row.get("grad_norm") is None else float(number(row["grad_norm"]))
             for row in rows
+            if "grad_norm" in row or "loss" in row
         ],
         final_loss=losses[-1] if losses else None,
         loss_diverged=diverged(losses),
@@ -130,9 +133,10 @@ STEADY_SHARE = 0.95
 
 def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
     """Return mean seconds per step for each phase, with steps cut to its 95th percentile."""
-    if not rows:
+    split = [row["phases"] for row in rows if "phases" in row]
+    if not split:
         return {}
-    return {name: _steady_mean([row["phases"].get(name, 0.0) for row in rows]) for name in PHASES}
+    return {name: _steady_mean([phases.get(name, 0.0) for phases in split]) for name in PHASES}
 
 
 def _steady_mean(values: Sequence[float]) -> float:
@@ -156,8 +160,12 @@ def cpu_s_per_step(rows: Sequence[Row]) -> float | None:
 
 
 def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
-    """Return the rows whose times count: after warm-up, and not profiled."""
-    return [row for row in rows if row["step"] > warmup and not row.get("profiled")]
+    """Return the rows whose times count: after warm-up, timed, and not profiled."""
+    return [
+        row
+        for row in rows
+        if row["step"] > warmup and row.get("wall_s") is not None and not row.get("profiled")
+    ]
 
 
 def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
@@ -256,7 +264,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     unprofiled = [row for launch in by_launch.values() for row in without_profiler(launch)]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
-    if not steady and any(row["step"] > warmup for row in rows):
+    if not steady and any(row["step"] > warmup and row.get("profiled") for row in rows):
         unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
     record = record.model_copy(
         update={
@@ -266,7 +274,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "phases": phase_means(steady),
             "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
-            "curves": curves_of(first, gated_metrics(record.config)),
+            "curves": curves_of(first, [*gated_metrics(record.config), *_named(record)]),
             "tokens": _token_totals(first),
             "first_step": first[0]["step"] if first else record.first_step,
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
@@ -281,16 +289,22 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     return record.model_copy(update={"host": host_of(record, steady)})
 
 
+def _named(record: RunRecord) -> Iterable[str]:
+    """Return the metrics of an imported run that its preset names."""
+    return () if record.source is None else record.source.names
+
+
 def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
     """Return step times, rates, and the percentage of time spent waiting for data."""
     wall = sum(row["wall_s"] for row in steady)
-    data = sum(row["phases"].get("data", 0.0) for row in steady)
+    split = [row["phases"] for row in steady if "phases" in row]
+    data = sum(phases.get("data", 0.0) for phases in split)
     return {
         "step_time": distribution(row["wall_s"] for row in steady),
         "approx_tokens_per_sec": _rate(steady, "input_tokens"),
         "samples_per_sec": _rate(steady, "samples"),
         "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
-        "dataloader_wait_pct": 100 * data / wall if wall else None,
+        "dataloader_wait_pct": 100 * data / wall if wall and split else None,
     }
 
 

@@ -60,7 +60,7 @@ def outcome_text(record: RunRecord) -> str:
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
     shown = [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()]
     lines += _line("metrics", [*shown[:-1], f"{shown[-1]} (means after warm-up)"] if shown else [])
-    if time_.count and time_.mean > 0:
+    if time_.count and time_.mean > 0 and record.phases:
         shares = sorted(shown_phases(record.phases).items(), key=lambda item: -item[1])
         lines.append(f"  phases      {'  '.join(share_words(shares, time_.mean))}")
     if "by_rank" in record.ranks:
@@ -157,6 +157,8 @@ def profile_line(record: RunRecord) -> str:
 def exact_line(record: RunRecord) -> str:
     """Return the size of the exact signals, in one line."""
     exact = record.exact
+    if not exact and record.source is not None:
+        return record.unmeasured.get("exact", "recorded by another program")
     if not exact:
         return "no probe: learning and work cannot be compared exactly"
     work = exact.get("work", {})

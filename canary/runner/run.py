@@ -14,7 +14,7 @@ from pathlib import Path
 from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
-from canary.errors import InputError, MachineError, Stopped
+from canary.errors import ConfigError, InputError, MachineError, Stopped, UsageError
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
 from canary.protocol.heartbeat import Readings, reading_path
@@ -41,6 +41,7 @@ from canary.runner.exec.relaunch import (
 )
 from canary.runner.exec.start_command import Start, started_with
 from canary.runner.exec.streams import LogOnly, PassedOn, Streams
+from canary.runner.imported import Awaited, LauncherRunner
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
 from canary.runner.warm import warm_starts, without_warm_start
@@ -98,8 +99,8 @@ def run_canary(
         code = stopped.code if isinstance(stopped, Stopped) else None
         reason = "interrupted by Ctrl-C or SIGTERM"
         result = Result(status="interrupted", reason=reason, command_code=code)
-    except (MachineError, InputError) as error:
-        usage = isinstance(error, InputError)
+    except (MachineError, InputError, ConfigError) as error:
+        usage = isinstance(error, UsageError)
         result = Result("failed", error.message, error.hint, usage_error=usage)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -121,6 +122,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     deadline = began + config.timeout
     measured = Result(status="failed", reason="the config asks for no launch")
     files = UserFiles(session) if _tracks_files(config) else None
+    section = config.imports
+    awaited = None if section is None else Awaited.of(section, session.folder.log)
     with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
@@ -134,6 +137,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
                 with files.around(job) if files is not None else contextlib.nullcontext():
                     start = files.start if files is not None else None
                     result = _launch(session, job, deadline, watch, start)
+                if awaited is not None:
+                    result = awaited.into(session, result)
             except Refused as why:
                 not_run(session, kind, why)
                 return measured
@@ -224,7 +229,8 @@ def runner_for(
         environment = started_with(start, inherited)
         return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
     streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
-    return CommandRunner(folder.log, inherited, config.command, streams, on_start)
+    runner = CommandRunner if config.imports is None else LauncherRunner
+    return runner(folder.log, inherited, config.command, streams, on_start)
 
 
 @contextlib.contextmanager

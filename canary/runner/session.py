@@ -11,6 +11,7 @@ from pathlib import Path
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.imports.record import warmup_of
 from canary.protocol.heartbeat import Readings
 from canary.protocol.job import Kind, Listener, Result
 from canary.protocol.record_writer import RecordWriter
@@ -123,6 +124,10 @@ class Session(RecordWriter):
     def warmup(self, rows: Sequence[Row]) -> int:
         """Return the warm-up steps. Without a given number they depend on the steps done so far."""
         given = self.config.metrics_warmup_steps
+        if self.record.source is not None:
+            count, last = warmup_of(rows, given)
+            self.record.config["metrics_warmup_steps"] = count
+            return last
         if given is None:
             done = max((row["step"] for row in rows), default=0)
             given = min(METRICS_WARMUP, done // 5)

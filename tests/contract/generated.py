@@ -17,6 +17,7 @@ from typer.main import get_command
 from canary.cli import app
 from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.config.render import gates_table, markdown_table, trainers_table
+from canary.imports.view import preset_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.golden_examples import check_example, refresh_example, schemas_table
@@ -110,6 +111,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "trainers": (DOCS / "trainers.md", trainers_table),
     "gates table": (DOCS / "metrics.md", gates_table),
     "verbs": (DOCS / "cli.md", verbs),
+    "presets": (DOCS / "import.md", preset_table),
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))
         for section in CONFIG_SECTIONS

@@ -303,8 +303,10 @@ def timing_samples(
     refused: list[Check] = []
     for metric in ("step_time_median", "step_time_mean"):
         times = time_samples(metric, current, baseline)
-        if all(map(math.isfinite, (*times.current, *times.baseline))):
-            samples[metric] = times  # an imported run may have none
+        if times.current and times.baseline:
+            samples[metric] = times
+        elif metric in gates:
+            refused.append(_untimed(metric, current, baseline))
     if on_cpu((*current, *baseline)):
         found = cpu_samples("cpu_time", current, baseline, paired)
         if isinstance(found, Samples):
@@ -329,7 +331,8 @@ def _since(
     metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
 ) -> Samples | None:
     if metric != "cpu_time":
-        return time_samples(metric, current, anchor)
+        times = time_samples(metric, current, anchor)
+        return times if times.current and times.baseline else None
     found = cpu_samples(metric, current, anchor, paired=False)
     return found if isinstance(found, Samples) else None
 
@@ -337,6 +340,13 @@ def _since(
 def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
     """Return whether the noise model covers all of these gates."""
     return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
+
+
+def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+    reasons = (record.unmeasured.get("perf.step_time") for record in (*current, *baseline))
+    why = next(filter(None, reasons), "")
+    words = f"{CHECKS[metric].title} was not recorded on both sides"
+    return check_of(metric, "skip", f"{words} ({why})" if why else words)
 
 
 def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:

@@ -144,9 +144,9 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
     found = [float(value) for value in values if value is not None]
     if metric not in ("step_time_median", "step_time_mean"):
         return [seconds for seconds in found if seconds > 0]
-    if found:
-        return found
     whole = record.perf.step_time
+    if found or not whole.count:
+        return found
     return [whole.mean if metric == "step_time_mean" else whole.median]
 
 

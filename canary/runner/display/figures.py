@@ -14,6 +14,7 @@ PURPOSE: dict[Kind, str] = {
     "probe": "exact signals, not timed",
     "measured": "timed, light collection",
 }
+UNWATCHED = "not watched; what it leaves is read"
 MB, GB = 2**20, 2**30
 
 

@@ -120,6 +120,7 @@ class PlainLines:
         self._prefix = f"{label}: " if label else ""
         self._pace = Pace()
         self._last = 0.0
+        self._unwatched = False
 
     def _print(self, event: Event) -> None:
         inner = "  " if event.kind in ("alert", "step", "ended") else ""
@@ -129,6 +130,7 @@ class PlainLines:
         """Print what runs, and the folder of its record."""
         self._print(Event("run", figures.headline(config)))
         self._print(Event("run", f"record: {run_dir}"))
+        self._unwatched = config.imports is not None
 
     def warned(self, text: str) -> None:
         """Print a note before the first launch."""
@@ -139,7 +141,8 @@ class PlainLines:
         self._pace.begin(kind, steps)
         self._last = time.monotonic()
         length = "the whole training" if steps is None else f"{steps} steps"
-        self._print(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
+        purpose = figures.UNWATCHED if self._unwatched else figures.PURPOSE[kind]
+        self._print(Event("launch", f"{kind}: {length}, {purpose}"))
 
     def step_ended(self, kind: Kind, row: Row) -> None:
         """Print alerts at once, and a line every five seconds."""
@@ -164,7 +167,8 @@ class PlainLines:
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """Print how the launch ended."""
         seconds = time.monotonic() - self._pace.started
-        words = f"{result.status} after {self._pace.done} steps, {seconds:.1f} s"
+        far = "" if self._unwatched else f" after {self._pace.done} steps"
+        words = f"{result.status}{far}, {seconds:.1f} s"
         self._print(Event("ended", words))
 
     def waiting(self) -> None:

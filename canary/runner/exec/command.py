@@ -100,9 +100,7 @@ class CommandRunner(LocalRunner):
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
-        marks = marks_of(job)
-        marks.mkdir(exist_ok=True)
-        environment = attached_environment(self._environment, job, job_file, marks)
+        environment = self._surroundings(job, job_file)
         with contextlib.ExitStack() as stack:
             try:
                 yield stack.enter_context(
@@ -118,6 +116,12 @@ class CommandRunner(LocalRunner):
                     f"cannot start {self._command[0]}: {error.strerror}",
                     _other_program(self._command[0], error.errno),
                 ) from error
+
+    def _surroundings(self, job: Job, job_file: Path) -> dict[str, str]:
+        """Return the command's environment, with the canary attached."""
+        marks = marks_of(job)
+        marks.mkdir(exist_ok=True)
+        return attached_environment(self._environment, job, job_file, marks)
 
     def _follow(
         self,

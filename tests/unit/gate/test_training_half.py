@@ -203,6 +203,16 @@ def test_tokens_leave_the_environment_and_tokenizers_stay() -> None:
     assert environ == {"TOKENIZERS_PARALLELISM": "false", "PATH": "x"}
 
 
+def test_rows_that_are_too_large_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_job, "LARGEST_ROWS", 10)
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    (run_folder / "metrics.json").write_text("{}" * 20)
+    (run_folder / "steps.jsonl").write_text("{}\n" * 20)
+    keep(run_folder, tmp_path / "kept")
+    assert [file.name for file in (tmp_path / "kept" / "run").iterdir()] == ["metrics.json"]
+
+
 def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_path: Path) -> None:
     small, large, linked = (tmp_path / name for name in ("small", "large", "linked"))
     for made in (small, large):

@@ -1,0 +1,110 @@
+"""What a reader yields: the values that a program wrote at one moment, and what must be told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from canary.errors import printable
+
+NON_FINITE = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "+inf": math.inf,
+    "-inf": -math.inf,
+    "infinity": math.inf,
+    "+infinity": math.inf,
+    "-infinity": -math.inf,
+}
+"""Spellings of numbers that are not finite, in lower case."""
+MOST_TOLD = 100
+"""Different sentences that are kept."""
+LONGEST_SHOWN = 120
+
+
+class Entry(NamedTuple):
+    """Values that were written together."""
+
+    step: float | None
+    """The format's own step; None if the row may name it among its values."""
+    values: Mapping[str, float | None]
+    """By the source's name; None where the source has a null."""
+    time: float | None = None
+    """When it was written, in seconds since the epoch."""
+    part: int = 0
+    """The file it comes from: times of two files are of two processes."""
+
+
+def shortened(text: object) -> str:
+    """Return a stranger's text for a sentence: one line, at most 120 characters."""
+    shown = printable(str(text))
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
+
+
+@dataclass(frozen=True)
+class Told:
+    """A thing in the source that the user must know."""
+
+    what: str
+    file: str = ""
+    line: int | None = None
+    """The first line, counted from 1."""
+    count: int = 1
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        more = f" ({self.count:,} times)" if self.count > 1 else ""
+        return f"{shortened(place)}: {self.what}{more}" if place else f"{self.what}{more}"
+
+
+@dataclass
+class Telling:
+    """Collects what must be told. Equal sentences about one file are counted."""
+
+    _told: dict[tuple[str, str], Told] = field(default_factory=dict)
+    _more: int = 0
+
+    def tell(self, what: str, file: str = "", line: int | None = None, count: int = 1) -> None:
+        """Tell something, or count it if it was told before."""
+        known = self._told.get((file, what))
+        if known is not None:
+            self._told[file, what] = Told(what, file, known.line, known.count + count)
+        elif len(self._told) < MOST_TOLD:
+            self._told[file, what] = Told(what, file, line, count)
+        else:
+            self._more += 1
+
+    def sentences(self) -> list[str]:
+        """Return all that was told, in order."""
+        found = [told.sentence() for told in self._told.values()]
+        return [*found, f"{self._more:,} more remarks"] if self._more else found
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text is, or None. Python's `1_000` is not a number here."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def as_value(value: Any) -> float | None:
+    """Return a value of a document as a number. Raises TypeError if it is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        raise TypeError("a yes or no")
+    if isinstance(value, int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    if isinstance(value, str):
+        named = NON_FINITE.get(value.strip().lower())
+        if named is not None:
+            return named
+        raise TypeError("text")
+    raise TypeError("a list" if isinstance(value, list) else "no number")

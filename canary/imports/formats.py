@@ -1,0 +1,133 @@
+"""The formats that can be read, the richest first, and how a source's format is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from canary.errors import InputError, did_you_mean, nearest
+from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.files import Found
+from canary.imports.readers import (
+    console,
+    csv_file,
+    json_file,
+    jsonl,
+    mlflow,
+    sqlite_store,
+    tensorboard,
+    trackio,
+    trainer_state,
+    wandb,
+)
+from canary.imports.series import listed
+
+Read = Callable[..., Iterator[Entry]]
+"""Takes the files of one run and a `Telling`. Stores also take `run` and `since`, the console its
+`preset`."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format."""
+
+    name: str
+    title: str
+    fits: Callable[[Found], bool]
+    read: Read
+    one_run: Literal["folder", "file", "source"] = "folder"
+    """What holds one run: the files of a folder, a file, or the whole source."""
+    is_store: bool = False
+    """Whether one file may hold several runs."""
+
+
+FORMATS: dict[str, Format] = {
+    one.name: one
+    for one in (
+        Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read),
+        Format("wandb", "a W&B offline run", wandb.fits, wandb.read, "file"),
+        Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source", is_store=True),
+        Format("trackio", "a trackio store", trackio.fits, trackio.read, "file", is_store=True),
+        Format("jsonl", "JSON lines", jsonl.fits, jsonl.read, "file"),
+        Format(
+            "trainer_state",
+            "a Trainer's trainer_state.json",
+            trainer_state.fits,
+            trainer_state.read,
+            "source",
+        ),
+        Format("csv", "CSV or TSV", csv_file.fits, csv_file.read, "file"),
+        Format("json", "JSON with metrics", json_file.fits, json_file.read, "file"),
+        Format("console", "a console log", console.fits, console.read, "file"),
+    )
+}
+"""By name, the richest first: the order in which a folder of several formats is searched."""
+
+
+def known_format(name: str) -> Format:
+    """Return a format by its name. Raises InputError for another name."""
+    if name not in FORMATS:
+        near = did_you_mean(nearest(name, FORMATS), f"known are {', '.join(FORMATS)}")
+        raise InputError(f"no format {name!r}", near)
+    return FORMATS[name]
+
+
+def files_to_read(
+    files: Sequence[Found], asked: str | None, telling: Telling
+) -> tuple[Format, list[Found]]:
+    """Return the format of a source, and its files of one run.
+
+    Raises:
+        InputError: no file has a known format, or there are several runs.
+    """
+    if not files:
+        raise InputError("the source has no files", "name what the training left")
+    if asked is not None:
+        form = known_format(asked)
+        mine = list(files) if len(files) == 1 else [one for one in files if form.fits(one)]
+        if not mine:
+            raise InputError(
+                f"nothing in the source looks like {form.title}", "name the file, or its folder"
+            )
+        return form, _one_run(form, mine, telling)
+    found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
+    fitting = {name: mine for name, mine in found.items() if mine}
+    if not fitting:
+        for one in files:
+            sqlite_store.check(one)
+        known = ", ".join(form.title for form in FORMATS.values())
+        raise InputError(
+            f"no known format in {listed([one.name for one in files])}",
+            f"known are {known}; --format names one",
+        )
+    first, *others = fitting
+    for name in others:
+        left = fitting[name]
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        what = f"{FORMATS[name].title} ({shortened(left[0].name)}{more})"
+        telling.tell(f"not read: {what}; --format {name} reads it")
+    return FORMATS[first], _one_run(FORMATS[first], fitting[first], telling)
+
+
+def _below(folder: str, other: str) -> bool:
+    return folder.startswith(f"{other}/" if other else "")
+
+
+def _one_run(form: Format, files: list[Found], telling: Telling) -> list[Found]:
+    """Return the files of the only run.
+
+    Raises:
+        InputError: there are several.
+    """
+    runs = sorted({one.folder if form.one_run == "folder" else one.name for one in files})
+    if form.one_run == "folder" and all(_below(run, runs[0]) for run in runs[1:]):
+        for run in runs[1:]:  # TensorBoard's writers keep hyperparameters there
+            telling.tell("the folder below the run's was not read", run)
+        return [one for one in files if one.folder == runs[0]]
+    if form.one_run != "source" and len(runs) > 1:
+        raise InputError(
+            f"the source holds {len(runs)} runs: {listed([run or '.' for run in runs])}",
+            f"name one of these {form.one_run}s",
+        )
+    return files

@@ -1,0 +1,142 @@
+"""CSV and TSV files with a header."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from canary.errors import InputError
+from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
+from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, Found
+from canary.imports.readers.rows import TIME_NAMES, unix_time
+
+SUFFIXES = (".csv", ".tsv")
+MOST_COLUMNS = 10_000
+
+
+def fits(file: Found) -> bool:
+    """Whether a file has the ending of a table."""
+    return file.path.suffix.lower() in SUFFIXES
+
+
+def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
+    """Yield the rows of the files, in order. An empty cell has no value.
+
+    Raises:
+        InputError: a file has no header, is no text, or is too large.
+    """
+    for part, file in enumerate(files):
+        with file.open(LARGEST_TEXT) as raw:
+            if file.skip:
+                header = raw.readline(LONGEST_LINE)
+                raw.seek(file.skip)
+                stream = io.BytesIO(header + raw.read())
+            else:
+                stream = io.BytesIO(raw.read())
+        yield from _rows(stream, file, part, telling)
+
+
+def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Iterator[Entry]:
+    content = stream.getvalue()
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="strict", newline="")
+    csv.field_size_limit(LONGEST_LINE)
+    reader = csv.reader(text, delimiter=_delimiter(file, content))
+    try:
+        header = next(reader, None)
+        if header is None or not any(cell.strip() for cell in header):
+            what = "has no header" if content.strip() else "is empty"
+            raise InputError(f"{file.name} {what}", "its first line must name the columns")
+        names = _names(header, file, telling)
+        unfinished = not content.endswith((b"\n", b"\r"))
+        last: tuple[int, list[str]] | None = None
+        for row in reader:
+            if _is_header(row, names):
+                if last is not None:
+                    yield from _entry(names, last, file, part, telling)
+                    last = None
+                names = _changed(names, row, file, reader.line_num, telling)
+                continue
+            if last is not None:
+                yield from _entry(names, last, file, part, telling)
+            last = (reader.line_num, row) if any(cell.strip() for cell in row) else None
+        if last is not None:
+            if unfinished and len(last[1]) < len(names):
+                what = "the last line is half written and was left out"
+                telling.tell(what, file.name, last[0])
+            else:
+                if unfinished:
+                    what = "the file does not end in a newline: check its newest value"
+                    telling.tell(what, file.name, last[0])
+                yield from _entry(names, last, file, part, telling)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{file.name}:{reader.line_num} is not CSV: {error}") from error
+
+
+def _delimiter(file: Found, content: bytes) -> str:
+    """Return what separates the header's cells."""
+    if file.path.suffix.lower() == ".tsv":
+        return "\t"
+    header = content[:LONGEST_LINE].split(b"\n", 1)[0]
+    return max(",;\t", key=lambda sign: header.count(sign.encode()))
+
+
+def _names(header: list[str], file: Found, telling: Telling) -> list[str]:
+    if len(header) > MOST_COLUMNS:
+        raise InputError(f"{file.name} has more than {MOST_COLUMNS:,} columns")
+    names = [name.strip() for name in header]
+    if all(number_in(name) is not None for name in names if name):
+        raise InputError(
+            f"{file.name} has numbers as its header", "its first line must name the columns"
+        )
+    for name in sorted({name for name in names if names.count(name) > 1 and name}):
+        telling.tell(f"the column `{shortened(name)}` stands twice: the last counts", file.name, 1)
+    return names
+
+
+def _is_header(row: list[str], names: list[str]) -> bool:
+    """Whether a row names columns: a resumed run often writes its header again."""
+    cells = [cell.strip() for cell in row if cell.strip()]
+    numbers = any(number_in(cell) is not None for cell in cells)
+    return bool(cells) and not numbers and len(set(cells) & set(names)) * 2 >= len(cells)
+
+
+def _changed(
+    names: list[str], row: list[str], file: Found, line: int, telling: Telling
+) -> list[str]:
+    """Return the names of a second header, which holds for the rows below it."""
+    new = _names(row, file, telling)
+    what = "the header stands again"
+    if new != names:
+        what += f", with {len(new)} columns instead of {len(names)}"
+    telling.tell(what, file.name, line)
+    return new
+
+
+def _entry(
+    names: list[str], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
+) -> Iterator[Entry]:
+    line, cells = row
+    if len(cells) != len(names):
+        what = f"the row has {len(cells)} cells, the header {len(names)}: it was left out"
+        telling.tell(what, file.name, line)
+        return
+    values: dict[str, float | None] = {}
+    time = None
+    for name, cell in zip(names, cells, strict=True):
+        text = cell.strip()
+        if not text or not name:
+            continue
+        found = NON_FINITE.get(text.lower(), number_in(text))
+        if name in TIME_NAMES:
+            moment = unix_time(text if found is None else found)
+            if moment is not None:
+                time = moment
+                continue
+        if found is None:
+            telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
+        else:
+            values[name] = found
+    yield Entry(None, values, time, part)

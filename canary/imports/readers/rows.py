@@ -1,0 +1,63 @@
+"""What readers of rows share: a row's numbers, its time, and what is not a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from canary.imports.entries import Entry, Telling, as_value, shortened
+
+TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
+"""Fields that hold the time of a row, if the value can be one."""
+EARLIEST, LATEST = 946_684_800.0, 7_258_118_400.0
+"""The years 2000 to 2200, in seconds since the epoch: other numbers are no time of a row."""
+DEEPEST = 20
+"""Levels of objects in a row."""
+
+
+def unix_time(value: Any) -> float | None:
+    """Return a value as seconds since the epoch, if it is a moment: a number or ISO 8601."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if EARLIEST <= value <= LATEST else None
+
+
+def entry_of(
+    row: Mapping[str, Any],
+    telling: Telling,
+    file: str,
+    line: int | None = None,
+    *,
+    step: float | None = None,
+    part: int = 0,
+) -> Entry:
+    """Return a row's numbers. Objects in it are flattened: `{"a": {"b": 1}}` has `a/b`. Text,
+    lists and yes-or-no values are told."""
+    values: dict[str, float | None] = {}
+    time = None
+    waiting = [("", row, 0)]
+    while waiting:
+        prefix, level, depth = waiting.pop()
+        for key, value in level.items():
+            name = f"{prefix}{key}"
+            if isinstance(value, Mapping):
+                if depth >= DEEPEST:
+                    telling.tell(f"objects below {DEEPEST} levels were not read", file, line)
+                else:
+                    waiting.append((f"{name}/", value, depth + 1))
+                continue
+            if name in TIME_NAMES and (moment := unix_time(value)) is not None:
+                time = moment if time is None else time
+                continue
+            try:
+                values[name] = as_value(value)
+            except TypeError as error:
+                telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
+    return Entry(step, values, time, part)

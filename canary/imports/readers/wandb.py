@@ -1,0 +1,142 @@
+"""W&B's offline runs (`run-<id>.wandb`), read by wandb itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from canary.errors import InputError
+from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.files import LARGEST_BINARY, Found
+from canary.imports.readers.jsonl import Document
+from canary.imports.readers.missing import missing
+from canary.imports.readers.rows import entry_of
+
+SUFFIX = ".wandb"
+LIMIT_S = 300.0
+"""Seconds for wandb to print a run."""
+INTERNAL = ("_runtime", "_wandb", "_timestamp")
+"""Fields that W&B adds to each row."""
+
+
+def fits(file: Found) -> bool:
+    """Whether a file has W&B's ending."""
+    return file.path.suffix == SUFFIX
+
+
+def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
+    """Yield the history of the runs.
+
+    Raises:
+        InputError: wandb is not installed, or cannot read a file.
+    """
+    if importlib.util.find_spec("wandb") is None:
+        raise missing("W&B's offline runs", "wandb")
+    for part, file in enumerate(files):
+        file.open(LARGEST_BINARY).close()
+        if file.skip:
+            raise InputError(f"{file.name} was there before the launch, which appended to it")
+        rows = _by_store if _has_store() else _by_command
+        ended = False
+        for kind, row in rows(file, telling):
+            ended = ended or kind == "exit"
+            if kind == "history":
+                yield entry_of(_shown(row), telling, file.name, part=part)
+        if not ended:
+            what = "the run did not end: W&B's last record, its exit, is missing or damaged"
+            telling.tell(what, file.name)
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without what W&B adds for itself, and without the parts of media."""
+    media = {key.removesuffix("._type") for key in row if key.endswith("._type")}
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if key in media or key.rpartition(".")[0] in media:
+            found[key.rpartition(".")[0] or key] = "media"
+        elif isinstance(value, Mapping) and "_type" in value:
+            found[key] = "media"
+        elif key == "_timestamp" or not key.startswith(INTERNAL):
+            found[key] = value
+    return found
+
+
+def _has_store() -> bool:
+    """Whether this wandb (before 0.29) reads the files in Python."""
+    return importlib.util.find_spec("wandb.sdk.internal.datastore") is not None
+
+
+def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and row of each record; only rows of the history are filled."""
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal import datastore
+
+    store = datastore.DataStore()
+    parser = Document()
+    try:
+        store.open_for_scan(str(file.path))
+        while (data := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            kind = str(record.WhichOneof("record_type"))
+            yield kind, _row(record.history.item, parser) if kind == "history" else {}
+    except Exception as error:  # noqa: BLE001 - it fails with assertions and errors of protobuf
+        what = f"{type(error).__name__} {error}".strip()
+        telling.tell(f"wandb cannot read it to its end: {shortened(what)}", file.name)
+
+
+def _row(items: Any, parser: Document) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        name = "/".join(item.nested_key) if item.nested_key else item.key
+        try:
+            found[name] = parser.parse(item.value_json)
+        except ValueError:
+            found[name] = item.value_json
+    return found
+
+
+def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and row of each record that `wandb leet inspect --json` prints."""
+    words = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
+    environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
+    with tempfile.TemporaryFile() as printed:
+        try:
+            done = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.PIPE,
+                timeout=LIMIT_S,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise InputError(f"wandb needs more than {LIMIT_S:g} s for {file.name}") from error
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        _judge(done.returncode, said, file, telling)
+        printed.seek(0)
+        parser = Document()
+        for line in printed:
+            record = parser.parse(line)
+            if isinstance(record, dict):
+                item = (record.get("history") or {}).get("item")
+                yield str(record.get("type")), item if isinstance(item, dict) else {}
+
+
+def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:
+    """Tell what wandb said. Raises InputError if it could not read the file."""
+    last = shortened(said[-1].removeprefix("wandb leet inspect: ")) if said else f"exit code {code}"
+    if "No such command" in last:
+        raise InputError(
+            f"this version of wandb cannot read {file.name}", 'pip install "wandb>=0.30"'
+        )
+    if code:
+        raise InputError(f"wandb cannot read {file.name}: {last}", "name a file of an offline run")
+    if said:
+        telling.tell(last, file.name)

@@ -1,0 +1,164 @@
+"""The record of an imported run: a normal run folder with one measured launch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.errors import MachineError
+from canary.imports.mapping import LAUNCH, span
+from canary.imports.reading import Asked, Imported, read_source
+from canary.protocol.job import Result
+from canary.protocol.record_writer import RecordWriter
+from canary.protocol.rows import StepFile
+from canary.record.curves import MOST_VALUES, Source
+from canary.record.folder import RunFolder, new_run_id
+from canary.record.step_row import Row
+from canary.record.types import RunRecord
+
+WARMUP = 10
+NAMED_MACHINE = "named"
+"""The device type of a machine of which only the name is known."""
+ELSEWHERE = "recorded by another program"
+UNMEASURED = {
+    "exact": f"{ELSEWHERE}: no probe collected exact signals",
+    "phases": f"{ELSEWHERE}: it does not split the step into phases",
+    "perf.approx_tokens_per_sec": f"{ELSEWHERE}: tokens were not counted per step",
+    "perf.samples_per_sec": f"{ELSEWHERE}: samples were not counted per step",
+    "host": f"{ELSEWHERE}: its processes were not watched",
+}
+"""Why values of an imported record are null."""
+
+
+def warmup_of(rows: Sequence[Row], given: int | None = None) -> tuple[int, int]:
+    """Return how many first steps speeds leave out, and the last of them: `given`, or ten, or a
+    fifth if that is less. A resumed run begins at a later step than 1."""
+    if not rows:
+        return given or 0, 0
+    first, last = span(rows)
+    count = min(WARMUP, (last - first + 1) // 5) if given is None else given
+    return count, max(0, first - 1 + count)
+
+
+class ImportWriter(RecordWriter):
+    """Writes the record of a run that was recorded elsewhere."""
+
+    def warmup(self, rows: Sequence[Row]) -> int:
+        """Return the last step that speeds leave out."""
+        count, last = warmup_of(rows)
+        self.record.config["metrics_warmup_steps"] = count
+        return last
+
+
+def default_name(imported: Imported) -> str:
+    """Return a name that the runs of one framework share."""
+    return imported.format if imported.preset is None else imported.preset.framework
+
+
+def training_type(imported: Imported) -> str:
+    """Return what the record's config says of the trainer: runs of two frameworks differ in it."""
+    return "import" if imported.preset is None else imported.preset.framework
+
+
+def fill(writer: RecordWriter, imported: Imported) -> None:
+    """Put what was read into a record whose launch was added: rows, source, notes, reasons."""
+    stream = StepFile(writer.folder.steps)
+    for row in imported.mapped.rows:
+        stream.append(row)
+    stream.close()
+    record, found = writer.record, imported.mapped
+    record.config["training_type"] = training_type(imported)
+    if imported.preset_sha256 is not None:
+        record.config["preset_sha256"] = imported.preset_sha256
+    record.unmeasured.update(UNMEASURED)
+    if found.no_step_time:
+        record.unmeasured["perf.step_time"] = found.no_step_time
+    if not any("peak_bytes" in row for row in found.rows):
+        record.unmeasured["perf.max_mem_mb"] = f"{ELSEWHERE}: the source has no peak memory"
+    record.notes += [note for note in _notes(imported) if note not in record.notes]
+    writer.record = record.model_copy(
+        update={
+            "source": Source(
+                format=imported.format,
+                preset=None if imported.preset is None else imported.preset.framework,
+                files=list(imported.files[:100]),
+                names=found.names,
+            )
+        }
+    )
+
+
+def _notes(imported: Imported) -> list[str]:
+    found = imported.mapped
+    notes = [f"{ELSEWHERE}: {summary_of(imported)}", f"preset: {preset_words(imported)}"]
+    if found.step_time:
+        notes.append(f"step times are {found.step_time}")
+    if len(found.names) * len(found.rows) > MOST_VALUES:
+        notes.append(f"the record keeps {MOST_VALUES:,} values of its curves; steps.jsonl has all")
+    return [*notes, *imported.told]
+
+
+def summary_of(imported: Imported) -> str:
+    """Return format, files, steps and number of metrics."""
+    found = imported.mapped
+    first, last = span(found.rows)
+    count = len(imported.files)
+    files = imported.files[0] if count == 1 else f"{count} files"
+    metrics = len({name for row in found.rows for name in row.get("rl", {})})
+    metrics += sum(any(key in row for row in found.rows) for key in ("loss", "grad_norm"))
+    metrics += sum(any(key in row for row in found.rows) for key in ("learning_rate", "peak_bytes"))
+    return (
+        f"{imported.format}, {files}, {len(found.rows):,} rows of steps {first} to {last}, "
+        f"{metrics} metrics"
+    )
+
+
+def preset_words(imported: Imported) -> str:
+    """Return which preset was used, and why."""
+    if imported.preset is None:
+        return f"none: {imported.why_preset}; metrics keep the names of the source"
+    names = len(imported.mapped.names)
+    return f"{imported.preset.shown} ({imported.why_preset}); it names {names} metrics"
+
+
+def import_run(
+    asked: Asked, output_dir: Path, name: str | None = None, machine: str | None = None
+) -> tuple[RunRecord, Path, Imported]:
+    """Make the record of a run that was recorded elsewhere. Return it, its folder, what was read.
+
+    Raises:
+        InputError: nothing can be read, or it holds no metric.
+        ConfigError: the preset is wrong.
+        MachineError: the record cannot be written.
+    """
+    imported = read_source(asked)
+    name = name or default_name(imported)
+    now = datetime.now(UTC)
+    folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
+    config = {
+        "name": name,
+        "training_type": training_type(imported),
+        "import": {
+            "preset": None if imported.preset is None else imported.preset.framework,
+        },
+    }
+    writer = ImportWriter(folder, name, config)
+    writer.record.git = {"sha": None, "reason": f"{ELSEWHERE}: its commit is not known"}
+    if machine is not None:
+        writer.record.env["device"] = {"type": NAMED_MACHINE, "name": machine}
+    writer.add_launch("measured", LAUNCH)
+    completed = Result(status="completed")
+    try:
+        fill(writer, imported)
+        writer.close_launch(LAUNCH, completed, len(imported.mapped.rows))
+        record = writer.finish(completed)
+    except OSError as error:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise MachineError(
+            f"cannot write the record under {output_dir}: {error.strerror or error}",
+            "choose another folder with -o, or free some space",
+        ) from error
+    shutil.rmtree(folder.scratch, ignore_errors=True)
+    return record, folder.path, imported

@@ -1,0 +1,292 @@
+"""Gathers a source's entries by step: the last value written wins, and every repair is told."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from canary.errors import InputError
+from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.preset import Preset
+
+STEP_NAMES = (
+    "step",
+    "_step",
+    "global_step",
+    "train/global_step",
+    "trainer/global_step",
+    "training/global_step",
+    "current_steps",
+    "training_step",
+    "train/step",
+    "train_step",
+    "iteration",
+    "iter",
+)
+"""Names of a row's step, if no preset says it and the format has none."""
+MOST_VALUES = 2_000_000
+MOST_STEPS = 50_000
+"""A record of more would be too large for the reporting job."""
+MOST_NAMES = 10_000
+LONGEST_NAME = 300
+LARGEST_STEP = 2**53
+"""Beyond it a float skips whole numbers."""
+SHOWN = 5
+
+
+@dataclass
+class Series:
+    """A run's metrics by name and step."""
+
+    values: dict[str, dict[int, float | None]] = field(default_factory=dict)
+    """None: the source has a null at this step."""
+    times: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Step -> the process that wrote it, and when, in seconds since the epoch."""
+    numbered: bool = False
+    """Whether the rows had no step and were counted."""
+
+    def steps(self) -> list[int]:
+        """Return all steps in order."""
+        return sorted({step for by_step in self.values.values() for step in by_step})
+
+    def names(self) -> list[str]:
+        """Return all names."""
+        return list(self.values)
+
+
+class Gathering:
+    """Puts entries into a `Series`."""
+
+    def __init__(self, telling: Telling, step_names: Sequence[str], *, numbered: bool) -> None:
+        self._telling = telling
+        self._step_names = step_names
+        self._series = Series(numbered=numbered)
+        self._count = 0
+        self._rows = 0
+        self._process = 0
+        self._latest: dict[tuple[int, str], int] = {}
+        """Part and name -> the step of its newest value."""
+        self._process_of: dict[int, int] = {}
+        self._again: dict[int, int] = {}
+        """Step -> values that were written again."""
+        self._back: set[str] = set()
+        """Names of the entry that have a later step already."""
+        self._unordered: set[int] = set()
+
+    def take(self, entry: Entry) -> None:
+        """Take one entry.
+
+        Raises:
+            InputError: there are too many steps, names or values.
+        """
+        step = self._step_of(entry)
+        if step is None:
+            return
+        process = self._process_for(entry, step)
+        held = self._series.times.get(step)
+        if entry.time is not None and (held is None or held[0] != process):
+            self._series.times[step] = (process, entry.time)
+        for name, value in entry.values.items():
+            if name not in self._step_names:
+                self._keep(name, step, value)
+
+    def _process_for(self, entry: Entry, step: int) -> int:
+        """Return the process that wrote an entry: another file, or the same one that went back and
+        writes a step again, is a new one."""
+        known = self._process_of.get(entry.part)
+        latest = self._latest
+        back = [n for n in entry.values if latest.get((entry.part, n), -1) > step]
+        if any(name not in self._step_names for name in back):
+            self._unordered.add(step)
+            if any(step in self._series.values.get(name, ()) for name in back):
+                known = None
+        if known is None:
+            known = self._process_of[entry.part] = self._process
+            self._process += 1
+        self._back = set(back)
+        for name in entry.values:
+            latest[entry.part, name] = step
+        return known
+
+    def _step_of(self, entry: Entry) -> int | None:
+        self._rows += 1
+        if entry.step is not None:
+            given: float | None = entry.step
+        elif self._series.numbered:
+            return self._rows
+        else:
+            given = next(
+                (entry.values[name] for name in self._step_names if name in entry.values), None
+            )
+        if given is None:
+            self._telling.tell("a row without a step was left out")
+        elif not math.isfinite(given) or given != int(given) or not 0 <= given < LARGEST_STEP:
+            self._telling.tell(f"a row with the step {given:g} was left out")
+        else:
+            return int(given)
+        return None
+
+    def _keep(self, name: str, step: int, value: float | None) -> None:
+        by_step = self._series.values.get(name)
+        if by_step is None:
+            if len(name) > LONGEST_NAME:
+                what = f"a name of more than {LONGEST_NAME} characters was left out"
+                self._telling.tell(what)
+                return
+            if len(self._series.values) >= MOST_NAMES:
+                raise InputError(
+                    f"the source has more than {MOST_NAMES:,} metrics",
+                    "log values by step, not by name",
+                )
+            by_step = self._series.values[name] = {}
+        if step in by_step:
+            # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
+            if name in self._back or self._others(by_step[step], value):
+                self._again[step] = self._again.get(step, 0) + 1
+        else:
+            self._count += 1
+            if self._count > MOST_VALUES:
+                raise InputError(
+                    f"the source has more than {MOST_VALUES:,} values",
+                    "name a shorter run, or log less",
+                )
+        by_step[step] = value
+
+    @staticmethod
+    def _others(was: float | None, now: float | None) -> bool:
+        """Whether two values differ; two NaN do not."""
+        return was != now and not (
+            was is not None and now is not None and was != was and now != now
+        )
+
+    def finish(self) -> Series:
+        """Return what was gathered, and tell what was repaired.
+
+        Raises:
+            InputError: there is nothing to compare.
+        """
+        if self._again:
+            total, first, last = sum(self._again.values()), min(self._again), max(self._again)
+            where = f"step {first}" if first == last else f"steps {first} to {last}"
+            self._telling.tell(f"{total:,} values at {where} were written again: the last counts")
+        elif self._unordered:
+            self._telling.tell("the steps are not in order and were sorted")
+        if self._series.numbered:
+            self._telling.tell("the rows have no step, so they are counted from 1")
+        series = self._series
+        if len(series.steps()) > MOST_STEPS:
+            raise InputError(
+                f"the source has more than {MOST_STEPS:,} steps", "name a shorter run, or log less"
+            )
+        return series
+
+
+def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) -> Series:
+    """Gather a reader's entries by step.
+
+    Raises:
+        InputError: as the reader, or there are too many values.
+    """
+    held = list(_bounded(entries))
+    if preset is not None:
+        held = [_of_preset(entry, preset) for entry in held]
+    rows = [entry for entry in held if entry.step is None]
+    names = _step_names(rows, preset)
+    gathering = Gathering(telling, names, numbered=bool(rows) and not names)
+    for entry in held:
+        gathering.take(entry)
+    series = gathering.finish()
+    if preset is not None:
+        _leave_out_other_axes(series, preset, telling)
+        if preset.null_is_nan:
+            _as_nan(series, telling)
+    _tell_nulls(series, telling)
+    return series
+
+
+def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:
+    count = 0
+    for entry in entries:
+        count += len(entry.values)
+        if count > 2 * MOST_VALUES:
+            raise InputError(
+                f"the source has more than {2 * MOST_VALUES:,} values",
+                "name a shorter run, or log less",
+            )
+        yield entry
+
+
+def _of_preset(entry: Entry, preset: Preset) -> Entry:
+    """Return an entry with the names that a preset means."""
+    values = {preset.inner(name): value for name, value in entry.values.items()}
+    for kind in preset.row_kinds:
+        if kind.has in values:
+            values = {
+                f"{kind.prefix}{name}" if fnmatch.fnmatchcase(name, kind.names) else name: value
+                for name, value in values.items()
+            }
+    return entry._replace(values=values)
+
+
+def _step_names(rows: Sequence[Entry], preset: Preset | None) -> tuple[str, ...]:
+    """Return the names of the step among the values of rows: the preset's, else a usual one."""
+    present = {name for row in rows for name in row.values}
+    mine = () if preset is None else tuple(name for name in preset.step if name in present)
+    usual = (name for name in STEP_NAMES if name in present)
+    return mine or tuple(itertools.islice(usual, 1))
+
+
+def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> None:
+    for pattern in preset.other_axis:
+        matches = re.compile(fnmatch.translate(pattern)).match
+        other = [name for name in series.values if matches(name)]
+        for name in other:
+            del series.values[name]
+        if other:
+            telling.tell(
+                f"{len(other)} metrics ({pattern}) were left out: their step is not the training "
+                "step"
+            )
+
+
+def _as_nan(series: Series, telling: Telling) -> None:
+    turned = 0
+    for by_step in series.values.values():
+        for step, value in by_step.items():
+            if value is None:
+                by_step[step] = math.nan
+                turned += 1
+    if turned:
+        telling.tell(f"{turned:,} nulls were read as NaN: this framework writes NaN as null")
+
+
+def _tell_nulls(series: Series, telling: Telling) -> None:
+    """Drop nulls, and tell them and the numbers that are not finite."""
+    nulls: list[str] = []
+    wild: dict[str, int] = {}
+    for name, by_step in list(series.values.items()):
+        empty = [step for step, value in by_step.items() if value is None]
+        for step in empty:
+            del by_step[step]
+        if empty:
+            nulls.append(name)
+        if not by_step:
+            del series.values[name]
+        count = sum(value is not None and not math.isfinite(value) for value in by_step.values())
+        if count:
+            wild[name] = count
+    if nulls:
+        telling.tell(f"null in {listed(nulls)}: no value at these steps")
+    if wild:
+        total = sum(wild.values())
+        telling.tell(f"{total:,} values are NaN or infinite, in {listed(list(wild))}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
+    shown = ", ".join(shortened(name) for name in names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN:,} more" if len(names) > SHOWN else shown

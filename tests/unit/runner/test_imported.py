@@ -1,0 +1,211 @@
+"""`import:` in a config: the command runs once, unwatched, and only what it left is read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.config.load import load_config
+from canary.errors import ConfigError
+from canary.gate.base_config import held_settings
+from canary.imports.entries import Telling
+from canary.imports.files import Before, files_of
+from canary.record.types import RunRecord
+from canary.runner.display.progress import listener_for
+from canary.runner.run import run_canary
+
+TRAIN = """
+import json, os, sys
+steps, code, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+assert not any(name.startswith("_RLHF_CANARY") for name in os.environ)
+os.makedirs("left", exist_ok=True)
+with open("left/metrics.jsonl", mode) as file:
+    for step in range(1, steps + 1):
+        row = {"step": step, "loss": 1 / step, "grad_norm": 1.0, "learning_rate": 1e-5}
+        file.write(json.dumps(row) + "\\n")
+print("trained")
+sys.exit(code)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    return tmp_path
+
+
+def ran(steps: int = 20, code: int = 0, mode: str = "w", **other: Any) -> RunRecord:
+    words = other.pop("command", f"[python3, train.py, '{steps}', '{code}', {mode}]")
+    section = other.pop("section", "{source: left}")
+    Path("canary.yaml").write_text(
+        f"name: mine\ncommand: {words}\nimport: {section}\n"
+        + "".join(f"{key}: {value}\n" for key, value in other.items()),
+        encoding="utf-8",
+    )
+    with Path(os.devnull).open("w") as quiet:
+        record, _, _ = run_canary(
+            load_config("canary.yaml"), listener_for(quiet, True), Path("out")
+        )
+    return record
+
+
+def test_the_record_is_made_from_what_the_command_left() -> None:
+    record = ran()
+    assert record.status == "completed"
+    assert record.source is not None
+    assert record.config["training_type"] == "transformers"
+    assert len(record.stability.loss_values) == 20
+    assert record.env["device"]["type"] in ("cpu", "cuda")
+    assert [launch.kind for launch in record.launches] == ["measured"]
+
+
+def test_a_stale_file_never_passes() -> None:
+    ran()
+    record = ran(command="[python3, -c, pass]")
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert "left nothing in the source; all 1 of its files are older" in record.reason
+
+
+def test_a_touched_file_is_still_stale() -> None:
+    ran()
+    record = ran(command="[touch, left/metrics.jsonl]")
+    assert record.status == "failed"
+
+
+def test_of_a_file_that_grew_only_the_new_part_counts() -> None:
+    ran(steps=40)
+    record = ran(steps=10, mode="a")
+    assert len(record.stability.loss_values) == 10
+    assert any("only what this launch wrote was read" in note for note in record.notes)
+
+
+def test_of_a_store_only_the_run_of_this_launch_counts(folder: Path) -> None:
+    (folder / "log.py").write_text(
+        "import sqlite3, sys, datetime\n"
+        "store = sqlite3.connect('left.db')\n"
+        "store.execute('CREATE TABLE IF NOT EXISTS metrics (id INTEGER PRIMARY KEY, '\n"
+        "    'run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)')\n"
+        "now = datetime.datetime.now(datetime.timezone.utc).isoformat()\n"
+        "for step in range(1, 21) if len(sys.argv) > 1 else ():\n"
+        "    row = (None, sys.argv[1], now, sys.argv[1], step, '{\"loss\": %s}' % sys.argv[2])\n"
+        "    store.execute('INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)', row)\n"
+        "store.commit()\n",
+        encoding="utf-8",
+    )
+    section = "{source: left.db, preset: none}"
+    first = ran(command="[python3, log.py, one, '2.0']", section=section)
+    assert set(first.stability.loss_values) == {2.0}
+    second = ran(command="[python3, log.py, two, '3.0']", section=section)
+    assert set(second.stability.loss_values) == {3.0}
+    stale = ran(command="[python3, log.py]", section=section)
+    assert stale.status == "failed"
+    assert stale.reason is not None
+    assert "no run that this launch started" in stale.reason
+
+
+def test_a_file_too_large_to_compare_with_its_past_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran()
+    monkeypatch.setattr("canary.imports.files.LARGEST_HASHED", 10)
+    record = ran(steps=30)
+    assert record.status == "failed"
+
+
+def test_nothing_left_is_a_failed_run() -> None:
+    record = ran(command="[python3, -c, pass]")
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert "left nothing" in record.reason
+
+
+@pytest.mark.parametrize(
+    ("other", "status", "said"),
+    [
+        ({"code": 3}, "failed", "the command exited with code 3: trained"),
+        ({"command": "[sleep, '60']", "timeout": 1}, "timeout", "hit the timeout"),
+        ({"command": "[no-such-program]"}, "failed", "cannot start no-such-program"),
+    ],
+)
+def test_a_command_that_fails_makes_no_record_to_judge(
+    other: dict[str, Any], status: str, said: str
+) -> None:
+    record = ran(**other)
+    assert record.status == status
+    assert record.reason is not None
+    assert said in record.reason
+    assert record.source is None
+
+
+def test_the_commands_own_output_is_read_by_a_preset() -> None:
+    Path("loud.py").write_text(
+        "for step in range(1, 21):\n"
+        "    print(f\"{{'loss': {1 / step}, 'grad_norm': 1.0, 'learning_rate': 1e-05}}\")\n",
+        encoding="utf-8",
+    )
+    record = ran(command="[python3, loud.py]", section="{source: '-', preset: transformers}")
+    assert record.status == "completed", record.reason
+    assert record.stability.loss_values[3] == 0.25
+
+
+def test_a_preset_of_the_users_own_has_its_hash_in_the_record(folder: Path) -> None:
+    (folder / "mine.yaml").write_text("framework: mine\nmetrics: {loss: [loss]}\n", "utf-8")
+    record = ran(section="{source: left, preset: mine.yaml}")
+    assert record.config["training_type"] == "mine"
+    assert len(record.config["preset_sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    "key", ["max_steps: 5", "repeats: 3", "probe_steps: 4", "threads: 2", "stop_on: high"]
+)
+def test_keys_that_need_a_watched_training_are_refused(key: str) -> None:
+    Path("canary.yaml").write_text(
+        f"command: [python3, train.py]\nimport: {{source: left}}\n{key}\n", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match="does not work with `import`"):
+        load_config("canary.yaml")
+
+
+def test_import_needs_a_command() -> None:
+    Path("canary.yaml").write_text("training_type: sft\nimport: {source: left}\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"import.* is not used by training_type sft"):
+        load_config("canary.yaml")
+
+
+def loaded(text: str) -> Any:
+    Path("canary.yaml").write_text(f"command: [python3, train.py]\n{text}", encoding="utf-8")
+    return load_config("canary.yaml")
+
+
+def test_a_pull_request_reads_the_source_and_preset_of_the_base_branch() -> None:
+    base = loaded("import: {source: left}\n")
+    settings = held_settings(base)
+    Path("canary.yaml").write_text(
+        "command: [python3, train.py]\nimport: {source: mine, preset: mine.yaml, format: csv}\n",
+        encoding="utf-8",
+    )
+    head = load_config("canary.yaml", settings)
+    assert head.config.imports == base.config.imports
+
+
+def test_a_pull_request_cannot_turn_a_watched_command_into_an_import() -> None:
+    settings = held_settings(loaded(""))
+    Path("canary.yaml").write_text(
+        "command: [python3, train.py]\nimport: {source: mine}\n", encoding="utf-8"
+    )
+    assert load_config("canary.yaml", settings).config.imports is None
+
+
+def test_a_link_in_the_source_is_not_followed(folder: Path) -> None:
+    (folder / "source").mkdir()
+    (folder / "secret.jsonl").write_text('{"step": 1, "loss": 1}\n', encoding="utf-8")
+    (folder / "source" / "a.jsonl").symlink_to(folder / "secret.jsonl")
+    telling = Telling()
+    assert files_of(folder / "source", telling) == []
+    assert telling.sentences() == ["a.jsonl: a link was not followed"]
+    assert Before.of(folder / "source").files == {}
