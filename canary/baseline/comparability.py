@@ -49,6 +49,8 @@ def usable(record: RunRecord) -> str:
 
 def _unusable_import(record: RunRecord) -> str:
     where = f"run {record.run_id}"
+    if not (record.curves or record.rl or record.stability.loss_values):
+        return f"{where} was imported and has no metric; import it again"
     steps = max((launch.steps for launch in record.launches), default=0)
     if steps < MIN_STEPS:
         return f"{where} has too few steps: {steps} were recorded, {MIN_STEPS} needed"

@@ -280,15 +280,16 @@ def _compare(
         *invariant_checks(now, good),
         *exact.checks,
     ]
-    imported = [is_imported(record) for record in (*now, *good)]
-    mixed = len(set(imported)) > 1
+    mixed = len({is_imported(record) for record in (*now, *good)}) > 1
+    # Only the baseline decides: a run cannot leave the exact lane out by calling itself imported.
+    imported = all(map(is_imported, good))
     if not mixed:
         found = with_missing_checks(found, now, good, options.thresholds)
     checks = with_acceptance(found, exact.environment_changes)
     verdict = decide(
         checks,
         enough_history=not history or len(good) >= MIN_HISTORY,
-        imported=any(imported),
+        imported=imported,
     )
     accepted = accept if verdict == "changed" else None
     return Comparison(
@@ -301,7 +302,7 @@ def _compare(
             exact.environment_changes,
             history=len(good),
             accepted=accepted,
-            imported=any(imported),
+            imported=imported,
         ),
         checks=checks,
         first_difference=exact.first,
