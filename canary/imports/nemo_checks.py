@@ -15,13 +15,15 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from canary.config.metric_gates import MetricGate
-from canary.errors import ConfigError, printable
+from canary.errors import ConfigError, InputError, printable
+from canary.record.jsonio import content_of
 
 LARGEST = 1 << 20
 """Characters of a script; theirs have some thousands."""
@@ -90,6 +92,31 @@ def read_checks(text: str, values: Mapping[str, str] | None = None) -> Checks:
         except _Other as other:
             unread.append(Unread(line, printable(found[:LONGEST]), str(other)))
     return Checks(tuple(gates), tuple(unread), read)
+
+
+def read_script(script: Path) -> Checks:
+    """Read the checks of a file.
+
+    Raises:
+        InputError: it cannot be read, or has no check.
+        ConfigError: as `read_checks`.
+    """
+    try:
+        text = content_of(script, LARGEST).decode()
+    except FileNotFoundError as error:
+        raise InputError(f"no script at {script}", "name a test script of NeMo-RL") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{script} is not text in UTF-8") from error
+    except OSError as error:
+        raise InputError(f"cannot read {script}: {error.strerror}") from error
+    found = read_checks(text)
+    if not found.read:
+        first = next((f", line {one.line}: {one.reason}" for one in found.unread), "")
+        raise InputError(
+            f"{script} has no check that can be read{first}",
+            "name a script that calls check_metrics.py, or a list with a check per line",
+        )
+    return found
 
 
 def _numbers_in(text: str) -> dict[str, str]:

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import gates_in
-from canary.config.nemo_checks import LARGEST, MOST_CHECKS, as_yaml, read_checks
 from canary.config.source import parse
-from canary.errors import ConfigError
+from canary.errors import EXIT_USAGE, ConfigError
+from canary.imports.nemo_checks import LARGEST, MOST_CHECKS, as_yaml, read_checks
 from canary.record.curves import Curve
 from tests.unit.comparing import record
+from tests.unit.imports.broken_inputs import Run
+from tests.unit.imports.running import run as run
 
 Series = dict[int, float]
 
@@ -230,3 +232,34 @@ def test_the_yaml_of_gates_loads_to_the_same_gates() -> None:
 def test_the_yaml_without_a_gate_loads_too() -> None:
     values, _ = parse(as_yaml(read_checks("nothing here")), Path("gates.yaml"))
     assert gates_in(values["metrics"], "gates.yaml") == ()
+
+
+WITH_ONE_UNREAD = """\
+uv run tests/check_metrics.py $JSON_METRICS \\
+    'median(data["train/token_mult_prob_error"]) < 1.1' \\
+    'sorted(data["train/loss"]) < 1'
+"""
+
+
+def test_the_verb_prints_the_gates_and_says_what_it_could_not_read(
+    tmp_path: Path, run: Run
+) -> None:
+    (tmp_path / "grpo.sh").write_text(WITH_ONE_UNREAD)
+    code, out, said = run(["import", "--thresholds", str(tmp_path / "grpo.sh")])
+    assert code == 0
+    assert "1 of 2 checks read" in said
+    values, _ = parse(out, Path("gates.yaml"))
+    assert [gate.name for gate in gates_in(values["metrics"], "gates.yaml")] == [
+        "train/token_mult_prob_error"
+    ]
+    assert "# not read, line 3" in out
+
+
+@pytest.mark.parametrize("content", [b"", b"echo hello check_metrics\n# nothing", b"\xff\xfe\x00"])
+def test_a_script_without_checks_is_an_error(content: bytes, tmp_path: Path, run: Run) -> None:
+    script = tmp_path / "check_metrics.py.sh"
+    script.write_bytes(content)
+    for path in (script, tmp_path, tmp_path / "missing.sh"):
+        code, out, said = run(["import", "--thresholds", str(path)])
+        assert (code, out) == (EXIT_USAGE, "")
+        assert path.name in said
