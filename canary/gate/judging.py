@@ -304,8 +304,7 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
 
 
 def _imported_otherwise(record: RunRecord, base: LoadedConfig) -> str:
-    """Return an error if a completed run was not read from the source that the base branch names,
-    or was read although it names none."""
+    """Return an error if a completed run was not imported as the base branch says."""
     if record.status != "completed":
         return ""
     section = base.config.imports

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.errors import MachineError
+from canary.config.load import KEY_HINTS
+from canary.errors import MachineError, UsageError
+from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.job import Result
@@ -18,6 +21,7 @@ from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 WARMUP = 10
 NAMED_MACHINE = "named"
 """The device type of a machine of which only the name is known."""
@@ -129,10 +133,13 @@ def import_run(
     """Make the record of a run that was recorded elsewhere. Return it, its folder, what was read.
 
     Raises:
+        UsageError: the name cannot be part of a folder's name.
         InputError: nothing can be read, or it holds no metric.
         ConfigError: the preset is wrong.
         MachineError: the record cannot be written.
     """
+    if name is not None and not NAME.fullmatch(name):
+        raise UsageError(f"--name {name!r} is not a canary's name", KEY_HINTS["name"])
     imported = read_source(asked)
     name = name or default_name(imported)
     now = datetime.now(UTC)
@@ -147,7 +154,7 @@ def import_run(
     writer = ImportWriter(folder, name, config)
     writer.record.git = {"sha": None, "reason": f"{ELSEWHERE}: its commit is not known"}
     if machine is not None:
-        writer.record.env["device"] = {"type": NAMED_MACHINE, "name": machine}
+        writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
     writer.add_launch("measured", LAUNCH)
     completed = Result(status="completed")
     try:

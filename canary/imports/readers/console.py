@@ -77,7 +77,21 @@ def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None)
 
 
 def fitting(file: Found) -> Preset | None:
-    """Return the shipped preset whose patterns find numbers in the most lines, or None."""
+    """Return the shipped preset whose patterns find numbers in the most lines, or None.
+
+    Raises:
+        InputError: the patterns need too long.
+    """
+    try:
+        with _cpu_limit(2 * LIMIT_S):
+            return _fitting(file)
+    except TooSlow as error:
+        raise InputError(
+            f"the shipped patterns need too long for {file.name}", "name one: --preset NAME|FILE"
+        ) from error
+
+
+def _fitting(file: Found) -> Preset | None:
     best: tuple[int, Preset | None] = (0, None)
     for name in shipped_names():
         preset = shipped(name)
@@ -224,4 +238,4 @@ def _cpu_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, held)
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL if held is None else held)

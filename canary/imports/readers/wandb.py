@@ -67,7 +67,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_store() -> bool:
-    """Whether this wandb (before 0.29) reads the files in Python."""
+    """Whether this wandb (up to 0.29) reads the files in Python."""
     return importlib.util.find_spec("wandb.sdk.internal.datastore") is not None
 
 
@@ -132,9 +132,9 @@ def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, 
 def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:
     """Tell what wandb said. Raises InputError if it could not read the file."""
     last = shortened(said[-1].removeprefix("wandb leet inspect: ")) if said else f"exit code {code}"
-    if "No such command" in last:
+    if "No such " in last:
         raise InputError(
-            f"this version of wandb cannot read {file.name}", 'pip install "wandb>=0.30"'
+            f"this version of wandb (0.30) cannot read {file.name}", 'pip install "wandb>=0.31"'
         )
     if code:
         raise InputError(f"wandb cannot read {file.name}: {last}", "name a file of an offline run")

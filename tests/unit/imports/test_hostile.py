@@ -266,3 +266,15 @@ def test_the_source_is_unchanged(run: Run, tmp_path: Path) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["step:1 - " + " - a:1x" * 9_000, "'" * 60_000, "9" * 60_000])
+def test_a_log_that_is_slow_for_the_shipped_patterns_ends(
+    line: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "train.log").write_text(f"{line}\n" * 50, encoding="utf-8")
+    began = time.process_time()
+    answer = imported(run, [str(tmp_path / "train.log")], tmp_path / "out")
+    assert answer.code == 2
+    assert time.process_time() - began < 40

@@ -20,6 +20,8 @@ from canary.imports.record import import_run
 from canary.imports.series import MOST_STEPS
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
+from tests.unit.imports.broken_inputs import Run
+from tests.unit.imports.running import run as run
 
 VERL = {
     "actor/pg_loss": 0.1,
@@ -261,3 +263,54 @@ def test_more_metrics_than_a_record_holds_are_told(
     rows = [{"step": s, "loss": 1.0, **{f"m{n}": 1.0 for n in range(9)}} for s in range(6)]
     record = made(lines(tmp_path / "a.jsonl", rows))
     assert any("7 metrics were left out, a record has 3" in note for note in record.notes)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    file = tmp_path / "run-1.wandb"
+    file.write_bytes(b"x")
+    with pytest.raises(InputError, match="need the package wandb, which is not installed"):
+        import_run(Asked(file), tmp_path / "out")
+
+
+def test_the_verb_lists_and_prints_presets(run: Run) -> None:
+    code, out, _ = run(["import", "--presets"])
+    assert code == 0
+    assert len(out.splitlines()) == 18
+    code, out, _ = run(["import", "--show-preset", "verl"])
+    assert code == 0
+    assert "framework: verl" in out
+    code, _, err = run(["import", "--show-preset", "verll"])
+    assert code == 2
+    assert "did you mean 'verl'" in err
+
+
+def test_the_verb_prints_the_folder_and_what_was_read(run: Run, tmp_path: Path) -> None:
+    file = verl(tmp_path / "a.jsonl")
+    code, out, err = run(["import", str(file), "-o", str(tmp_path / "out"), "--name", "mine"])
+    assert code == 0
+    assert load_record(Path(out.strip())).name == "mine"
+    assert "30 rows of steps 1 to 30" in err
+    assert "verl 0.10.0.dev" in err
+    assert "no exact signals" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no source named"),
+        (["a.jsonl", "--format", "jsnl"], "did you mean 'jsonl'"),
+        (["a.jsonl", "--preset", "verll"], "did you mean 'verl'"),
+        (["a.jsonl", "--run", "x"], "--run is for stores"),
+        (["a.jsonl", "--name", "../x"], "name"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line(
+    words: list[str], said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verl(tmp_path / "a.jsonl")
+    code, _, err = run(["import", *words])
+    assert code == 2, err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
