@@ -60,6 +60,8 @@ WRITTEN = ("os.truncate", "os.chmod", "os.chown", "os.utime", "sqlite3.connect")
 MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
 EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open", "socket.bind"))
 NAMES = (str, bytes, os.PathLike)
+FOLDER_ONLY = getattr(os, "O_DIRECTORY", 0)
+"""The flag with which a file without a name is opened in a folder (`tempfile.TemporaryFile`)."""
 SQLITE = ("-journal", "-wal", "-shm")
 
 
@@ -114,7 +116,8 @@ class Notes:
     def _handle(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = args
-            if isinstance(flags, int) and flags & WRITES and isinstance(path, NAMES):
+            writes = isinstance(flags, int) and flags & WRITES and not flags & FOLDER_ONLY
+            if writes and isinstance(path, NAMES):
                 self._written(os.fspath(path))
         elif event == "sqlite3.connect":
             name = os.fsdecode(args[0]).removeprefix("file:").partition("?")[0]

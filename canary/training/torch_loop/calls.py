@@ -1,8 +1,8 @@
 """Sees the calls of chosen modules, without hooks: those would be saved with the module, and a
 global hook makes `torch.compile` print a warning.
 
-`nn.Module` calls the function `_compiled_call_impl` of an instance if it has one. Copies and files of
-a module do not hold it. Code that `torch.compile` traces through skips the watcher.
+`nn.Module` calls the function `_compiled_call_impl` of an instance if it has one. Copies and files
+of a module do not hold it. Code that `torch.compile` traces through skips the watcher.
 """
 
 from __future__ import annotations
