@@ -60,8 +60,6 @@ WRITTEN = ("os.truncate", "os.chmod", "os.chown", "os.utime", "sqlite3.connect")
 MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
 EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open", "socket.bind"))
 NAMES = (str, bytes, os.PathLike)
-FOLDER_ONLY = getattr(os, "O_DIRECTORY", 0)
-"""The flag with which a file without a name is opened in a folder (`tempfile.TemporaryFile`)."""
 SQLITE = ("-journal", "-wal", "-shm")
 
 
@@ -116,8 +114,7 @@ class Notes:
     def _handle(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = args
-            writes = isinstance(flags, int) and flags & WRITES and not flags & FOLDER_ONLY
-            if writes and isinstance(path, NAMES):
+            if isinstance(flags, int) and flags & WRITES and isinstance(path, NAMES):
                 self._written(os.fspath(path))
         elif event == "sqlite3.connect":
             name = os.fsdecode(args[0]).removeprefix("file:").partition("?")[0]
@@ -230,6 +227,8 @@ class Notes:
     def _written(self, path: str | bytes) -> None:
         # A write follows symlinks.
         target = os.path.realpath(located(path))
+        if os.path.isdir(target):
+            return  # `tempfile.TemporaryFile` opens a file without a name there
         if self._kept:
             self._copy_link(target)
         self._note(target, moves=False)
