@@ -227,6 +227,8 @@ class Notes:
     def _written(self, path: str | bytes) -> None:
         # A write follows symlinks.
         target = os.path.realpath(located(path))
+        if os.path.isdir(target):
+            return  # `tempfile.TemporaryFile` opens a file without a name there
         if self._kept:
             self._copy_link(target)
         self._note(target, moves=False)

@@ -172,3 +172,14 @@ def test_a_process_without_an_optimizer_loads_nothing_of_the_canary(tmp_path: Pa
     done = watched(tmp_path, PYTHON, "-c", code)
     assert done.out == "[]\n"
     assert bare(tmp_path, PYTHON, "-c", code).out == done.out
+
+
+def test_a_temporary_file_without_a_name_does_not_keep_its_folder(tmp_path: Path) -> None:
+    code = (
+        "import os, tempfile, torch\n"
+        "with tempfile.TemporaryFile() as stream: stream.write(b'1')\n"
+        "notes = os.environ['_RLHF_CANARY_FILES'].partition(':')[2]\n"
+        "print([name for name in os.listdir(notes) if name.startswith('linked')])\n"
+    )
+    options = ("--name", "own", "--set", "probe_steps=3")
+    assert watched(tmp_path, PYTHON, "-c", code, options=options).out == "[]\n"

@@ -75,9 +75,11 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
 ) -> None:
     whole = run(tmp_path, name).record()
     again = run(tmp_path, name).record()
+    assert set(whole.exact) >= WHOLE <= set(again.exact), (whole.notes, again.notes)
     assert compare_to_baseline(again, whole, gates=()).differences == ()
     for fault, (stage, signal) in FAULTS.values():
         broken = run(tmp_path, name, **fault).record()
+        assert set(broken.exact) >= WHOLE, broken.notes
         first = compare_to_baseline(broken, whole, gates=()).first_difference
         assert first is not None, fault
         assert first.stage == stage, (name, fault, first)
