@@ -87,7 +87,9 @@ def why_not_timed(records: Sequence[RunRecord]) -> str:
     can."""
     bare = next((record for record in records if is_imported(record) and untimed(record)), None)
     if bare is not None:
-        return f"run {bare.run_id} was imported without step times"
+        why = bare.unmeasured.get("perf.step_time")
+        words = f"run {bare.run_id} was imported without step times"
+        return f"{words} ({why})" if why else words
     known = [bool(record.env.get("device")) for record in records]
     if any(map(is_imported, records)) and len(set(known)) > 1:
         return f"the machine of run {records[known.index(False)].run_id} is not known"
@@ -164,11 +166,12 @@ def _other_source(baseline: RunRecord, current: RunRecord) -> str:
     """Return why records, at least one of them imported, cannot be compared; empty if they can.
 
     The machine of an imported run may be unknown; then its speed is not judged."""
-    was, now = (r.source.preset if r.source else None for r in (baseline, current))
-    if was and now and was != now:
+    presets = [r.source.preset for r in (baseline, current) if r.source is not None]
+    if len(set(presets)) > 1:
+        was, now = (f"as {one}" if one else "without a preset" for one in presets)
         return (
-            f"two frameworks: the baseline was imported as {was}, the current side as {now}; "
-            "compare runs of one framework"
+            f"two frameworks: the baseline was imported {was}, the current side {now}; compare "
+            "runs of one framework"
         )
     known = all(record.env.get("device") for record in (baseline, current))
     other = known and machine_of(baseline) != machine_of(current)
