@@ -24,10 +24,11 @@ test-all: test
 	$(PYTEST) -m "(train or slow) and not end_to_end" --durations=100 --durations-min=5
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
-# beside that of the last trl that has it.
+# beside that of the last trl that has it; and offline runs of W&B, which the tested set leaves out.
 stacks: $(VENV)/.dev
 	$(BIN)/nox -s stacks -- 0.19.1 1.16.0 --quick
 	$(BIN)/nox -s trl_ppo
+	$(BIN)/nox -s wandb
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -6,6 +6,7 @@ The outcomes must be those of docs/stacks.json; `nox -s stacks -- --write` write
 table in docs/stacks.md anew. `--quick` leaves out the trainers that CI tests elsewhere.
 
 `nox -s trl_ppo` holds an update of the canary's PPO against one of the last trl that has PPO.
+`nox -s wandb` imports W&B's offline runs with wandb, which the tested set leaves out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ OLDEST, NEWEST = "0.19.1", "1.16.0"
 STACKS = (OLDEST, "0.29.1", "1.0.0", "1.12.0", NEWEST)
 QUICK = ("sft", "dpo", "reward", "grpo", "ppo", "trl_ppo")
 LAST_PPO = "1.12.0"
+WANDB = "wandb==0.31.0"
 RESULTS = Path("build/stacks")
 
 
@@ -67,6 +69,24 @@ def trl_ppo(session: nox.Session) -> None:
         *(python, "-m", "pytest", "-q", "tests/integration/ppo/test_ppo_trl.py"),
         external=python != "python",
         env={"PYTHONPATH": folder, "CANARY_TRL_HAS_PPO": "1"},
+    )
+
+
+@nox.session
+def wandb(session: nox.Session) -> None:
+    """Offline runs of W&B, read by wandb itself."""
+    python = _tested_set_here()
+    if python is None:
+        session.skip("needs the tested set: run it with the Python of .venv")
+    folder = session.create_tmp()
+    session.run(
+        *("python", "-m", "pip", "install", "-q", "--upgrade", "-c", "constraints.txt"),
+        *("-t", folder, WANDB),
+    )
+    session.run(
+        *(python, "-m", "pytest", "-q", "-k", "wandb", "tests/unit/imports"),
+        external=True,
+        env={"PYTHONPATH": folder},
     )
 
 
