@@ -43,6 +43,8 @@ def percent_in(text: str) -> float | None:
 
 def _as_limit(value: Any) -> Any:
     value = as_number(value)
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, float | int | str):
         raise PydanticCustomError("gate", "must be a number, a percentage or `history`")
     if not isinstance(value, str):
@@ -53,6 +55,8 @@ def _as_limit(value: Any) -> Any:
 
 
 def _as_percent(value: Any) -> Any:
+    if value is None:
+        return None
     if not isinstance(value, str) or not percent_in(value):
         raise PydanticCustomError("gate", "must be a percentage above 0, such as 5%")
     return value.replace(" ", "")

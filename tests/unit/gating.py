@@ -45,7 +45,9 @@ def scattered(count: int, mean: float = 1.0, sd: float = 0.02, seed: int = 0) ->
     return [mean + sd * chance.gauss(0, 1) for _ in range(count)]
 
 
-def imported(run: RunRecord, *, timed: bool = True, **names: str) -> RunRecord:
+def imported(
+    run: RunRecord, names: dict[str, str] | None = None, *, timed: bool = True
+) -> RunRecord:
     """The record as if another program had recorded the run: without exact signals."""
     perf = run.perf if timed else run.perf.model_copy(update={"step_time": Distribution()})
     launches = [
@@ -56,7 +58,7 @@ def imported(run: RunRecord, *, timed: bool = True, **names: str) -> RunRecord:
     ]
     return run.model_copy(
         update={
-            "source": Source(format="tensorboard", preset="verl", names=names),
+            "source": Source(format="tensorboard", preset="verl", names=names or {}),
             "exact": Exact(),
             "perf": perf,
             "launches": launches,

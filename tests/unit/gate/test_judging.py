@@ -342,3 +342,15 @@ def test_the_base_branchs_steps_are_carried_over(tmp_path: Path) -> None:
     assert "max_steps=40" in held_settings(base)
     assert "repeats=5" in held_settings(base, repeats="5")
     assert "metrics_warmup_steps=8" in held_settings(base)
+
+
+def test_the_base_branchs_gates_say_which_curves_a_run_keeps(tmp_path: Path) -> None:
+    gates = [{"name": "reward", "limit": "5%"}, {"name": "a: 'b' #c", "worse": "both", "limit": 1}]
+    base = base_config(tmp_path, metrics=gates)
+    pull_requests = tmp_path / "head.yaml"
+    pull_requests.write_text("training_type: sft\nmetrics: [{name: loss, limit: 5%}]\n")
+    held = load_config(pull_requests, held_settings(base))
+    assert held.config.metrics == base.config.metrics
+    bare = base_config(tmp_path)
+    kept = load_config(pull_requests, held_settings(bare))
+    assert [gate.name for gate in kept.config.metrics] == ["loss"]

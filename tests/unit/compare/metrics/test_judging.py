@@ -263,13 +263,13 @@ def test_a_gate_that_is_undecided_makes_no_pass() -> None:
 
 def test_a_gate_finds_a_metric_by_the_name_in_its_source() -> None:
     names = {"reward": "critic/score/mean"}
-    stored, now = ([imported(run, **names) for run in side] for side in (HISTORY, runs([0.9], 100)))
+    stored, now = ([imported(run, names) for run in side] for side in (HISTORY, runs([0.9], 100)))
     for name in ("reward", "critic/score/mean"):
         assert answer(now, stored, name=name, limit="5%", worse="lower").status == "fail"
 
 
 def test_the_sides_may_have_it_under_different_names() -> None:
-    now = imported(runs([0.9], 100)[0], reward="score")
+    now = imported(runs([0.9], 100)[0], {"reward": "score"})
     assert answer([now], [imported(run) for run in HISTORY], limit="5%").status == "fail"
 
 

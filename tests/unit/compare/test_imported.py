@@ -1,0 +1,154 @@
+"""Imported records have no exact lane: what decides then, and what the first line says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.config.metric_gates import MetricGate
+from canary.record.curves import Source
+from canary.record.types import RunRecord
+from canary.report.render import render
+from tests.unit.comparing import altered, crashed, history, record
+from tests.unit.gating import gate, imported, scattered, with_curve
+
+GATE = gate("reward", limit="5%")
+NOT_RECORDED = "exact signals were not recorded"
+
+
+def rewarded(number: int, mean: float = 1.0) -> RunRecord:
+    return with_curve(record(number), [mean] * 20, "reward")
+
+
+def stored(*, timed: bool = True, as_import: bool = True) -> list[RunRecord]:
+    runs = [
+        with_curve(run, [mean] * 20, "reward")
+        for run, mean in zip(history(0.01, 10), scattered(10, 1.0, 0.01), strict=True)
+    ]
+    return [imported(run, timed=timed) for run in runs] if as_import else runs
+
+
+def compared(
+    current: RunRecord, baseline: list[RunRecord], *gates: MetricGate, **more: Any
+) -> Comparison:
+    found = compare_to_baseline(current, baseline, metrics=gates, **more)
+    for form in ("text", "markdown", "json"):
+        assert render(found, form)
+    return found
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_gate_that_passes_makes_a_pass_that_says_what_was_not_recorded(timed: bool) -> None:
+    found = compared(imported(rewarded(100), timed=timed), stored(timed=timed), GATE)
+    assert found.verdict == "pass"
+    assert found.passed
+    assert NOT_RECORDED in found.first_line
+    assert "1 gate of `metrics`" in found.first_line
+
+
+def test_a_gate_that_fails_is_a_regression() -> None:
+    found = compared(imported(rewarded(100, 0.8), timed=False), stored(timed=False), GATE)
+    assert found.verdict == "regression"
+
+
+def test_speed_alone_can_decide() -> None:
+    found = compared(imported(rewarded(100)), stored())
+    assert found.verdict == "pass"
+    assert "in speed alone" in found.first_line
+    slow = compared(imported(with_curve(record(100, 0.2), [1.0] * 20, "reward")), stored())
+    assert slow.verdict == "regression"
+
+
+def test_without_a_gate_and_without_speed_nothing_is_decided() -> None:
+    found = compared(imported(rewarded(100), timed=False), stored(timed=False))
+    assert found.verdict == "inconclusive"
+    assert not found.passed
+    assert "without step times" in found.first_line
+    assert NOT_RECORDED in found.first_line
+
+
+def test_a_gate_that_is_undecided_is_no_pass() -> None:
+    undecided = gate("reward", equivalent="1%")
+    found = compared(imported(rewarded(100)), stored(), GATE, undecided)
+    assert found.verdict == "inconclusive"
+    assert not found.passed
+
+
+@pytest.mark.parametrize("baseline_imported", [True, False])
+def test_one_imported_side_is_compared_in_what_both_have(baseline_imported: bool) -> None:
+    now = rewarded(100)
+    now = now if baseline_imported else imported(now)
+    before = stored(as_import=baseline_imported)
+    found = compared(now, before, GATE)
+    assert found.verdict == "pass"
+    assert any("only what both have is compared" in note for note in found.notes)
+    assert NOT_RECORDED in found.first_line
+    # The trainers have other names then, which says nothing.
+    renamed = altered(now, "config", "training_type", to="import")
+    assert compared(renamed, before, GATE).verdict == "pass"
+
+
+def test_speed_that_only_the_baseline_has_is_no_pass() -> None:
+    found = compared(imported(rewarded(100), timed=False), stored(timed=True), GATE)
+    assert found.verdict == "inconclusive"
+    assert not found.passed
+
+
+def test_another_machine_is_an_error_and_an_unknown_one_only_leaves_speed_out() -> None:
+    now = imported(rewarded(100))
+    device = {"type": "cuda", "name": "Other 40GB"}
+    other = now.model_copy(update={"env": now.env | {"device": device}})
+    assert compared(other, stored(), GATE).verdict == "error"
+    unknown = now.model_copy(update={"env": {}})
+    found = compared(unknown, stored(), GATE)
+    assert "is not known" in found.check("step_time_median").message
+    assert found.check("metrics.reward.mean").status == "pass"
+
+
+def test_two_frameworks_are_not_compared() -> None:
+    now = imported(rewarded(100))
+    source = Source(format="jsonl", preset="nemo_rl")
+    found = compared(now.model_copy(update={"source": source}), stored(), GATE)
+    assert found.verdict == "error"
+    assert "two frameworks" in found.first_line
+
+
+def test_an_imported_run_that_ended_early_is_no_pass() -> None:
+    found = compared(imported(crashed(rewarded(100))), stored(), GATE)
+    assert found.verdict == "error"
+
+
+def test_an_imported_run_without_any_metric_is_an_error() -> None:
+    found = compared(imported(record(100), timed=False), stored(timed=False), GATE)
+    assert found.verdict == "error"
+    assert "no metric" in found.first_line
+
+
+def test_a_first_imported_run_is_judged_by_numbers() -> None:
+    low = gate("reward", limit=2.0)
+    assert compared(imported(rewarded(100)), [], low, history=True).verdict == "regression"
+    assert compared(imported(rewarded(100)), [], GATE, history=True).verdict == "no-baseline"
+
+
+def test_nan_losses_of_an_imported_run_still_fail() -> None:
+    broken = altered(imported(rewarded(100)), "stability", "nan_steps", to=3)
+    assert compared(broken, stored(), GATE).verdict == "regression"
+
+
+def test_a_changed_setting_is_the_likely_cause_but_not_a_sure_one() -> None:
+    now = altered(imported(rewarded(100, 0.8)), "config", "learning_rate", to=0.5)
+    found = compared(now, stored(), GATE)
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "optimizer"
+    assert top.confidence <= 0.6
+
+
+def test_without_a_setting_the_advice_fits_an_imported_run() -> None:
+    found = compared(imported(rewarded(100, 0.8)), stored(), GATE)
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert "canary exec" in " ".join(top.suggested_actions)
