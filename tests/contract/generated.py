@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from canary.cli import app
 from canary.compare.stats import compare_to_baseline, load_metrics
-from canary.config.render import markdown_table, trainers_table
+from canary.config.render import gates_table, markdown_table, trainers_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.pages import DOCS, ROOT
@@ -104,6 +104,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),
+    "gates table": (DOCS / "metrics.md", gates_table),
     "verbs": (DOCS / "cli.md", verbs),
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))

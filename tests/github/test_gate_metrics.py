@@ -65,8 +65,8 @@ def test_a_pull_request_cannot_drop_or_loosen_its_gate(house: Gatehouse) -> None
 def test_a_pull_request_that_hides_the_curve_does_not_pass(house: Gatehouse) -> None:
     hidden = rewarded(house, 0.8).model_copy(update={"curves": {}})
     pull = house.pull()
-    assert house.judge(pull, hidden).outputs["verdict"] == "inconclusive"
-    assert house.status(pull.head_sha)[0] != "success"
+    assert house.judge(pull, hidden).outputs["verdict"] == "regression"
+    assert house.status(pull.head_sha)[0] == "failure"
 
 
 def test_a_run_that_claims_to_be_imported_does_not_evade_the_exact_lane(house: Gatehouse) -> None:

@@ -41,6 +41,14 @@ class Expected:
     drift: float = 0.0
     """Change of the expectation per run; 0 without a trend."""
 
+    farthest: tuple[float, float] = (0.0, 0.0)
+    """How far a stored run was below and above `centre`; 0 with a trend."""
+
+    def reach(self, sign: float) -> float:
+        """Return how far the farthest stored run was off in a direction (1: up, -1: down). Nothing
+        nearer is beyond what is known, if the runs have heavier tails than a normal's."""
+        return self.farthest[sign > 0]
+
     def error(self, runs: int) -> float:
         """Return the standard error of the difference to the mean of so many new runs."""
         return self.sd * math.sqrt(1 / runs + self.of_centre)
@@ -70,7 +78,8 @@ def expected(values: Sequence[float]) -> Expected:
             drift=slope,
         )
     sd = max(statistics.stdev(kept), floor)
-    return Expected(mean, sd, count - 1, 1 / count, count, left_out)
+    farthest = (mean - min(kept), max(kept) - mean)
+    return Expected(mean, sd, count - 1, 1 / count, count, left_out, farthest=farthest)
 
 
 def without_outlier(values: Sequence[float]) -> tuple[list[float], float | None]:

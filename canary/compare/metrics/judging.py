@@ -14,7 +14,7 @@ from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
 from canary.compare.metrics.equivalence import Sides
 from canary.compare.metrics.history import MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
-from canary.compare.metrics.statistic import Bounds, bounds_of, leaves_out_spikes
+from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
 from canary.compare.timing.student import t_quantile
@@ -69,7 +69,7 @@ def against_number(samples: Samples, limit: float) -> Check:
 
 def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple[CheckStatus, str]:
     """Return the status, `warn` if only lone steps are beyond the bounds, and words about them."""
-    if status != "fail" and not leaves_out_spikes(samples.gate):
+    if status != "fail":
         return status, ""
     spikes = samples.spikes(bounds)
     if not spikes:
@@ -190,10 +190,9 @@ def _by_interval(
         status = "pass" if found.upper() < room else "inconclusive"
     visible = 100 * found.detectable(alpha) / abs(before)
     words = f"{_change(samples, before)}, limit {limit:g}%"
-    if status in ("fail", "pass"):
-        failed = status == "fail"
+    if status == "fail":
         status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
-        words += aside or ", more than noise explains" * failed
+        words += aside or ", more than noise explains"
     elif status == "warn":
         words += ": more than noise explains, within the limit"
     elif status == "inconclusive":
@@ -247,7 +246,7 @@ def against_history(samples: Samples) -> Check | Pending:
     count = len(samples.baseline)
     if count < MIN_RUNS:
         few = f"{count} stored run{'' if count == 1 else 's'}"
-        words = f"{samples.title}: {few} show no spread, {MIN_RUNS} are needed"
+        words = f"{samples.title}: {few} cannot show a spread, {MIN_RUNS} are needed"
         return samples.check("inconclusive", words)
     known = expected(samples.baseline)
     error = known.error(len(samples.current))
@@ -264,11 +263,12 @@ def against_history(samples: Samples) -> Check | Pending:
 
 
 def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: float) -> Check:
-    after, room = statistics.fmean(samples.current), found.visible(alpha)
+    after, sign = statistics.fmean(samples.current), _sign(samples, known.centre)
+    room = max(found.visible(alpha), known.reach(sign))
     low, high = known.centre - room, known.centre + room
     bounds = _bounds(samples, known.centre, room)
-    status, aside = _with_spikes(samples, bounds, "fail" if found.lower(alpha) > 0 else "pass")
-    drift = known.drift * _sign(samples, known.centre)
+    status, aside = _with_spikes(samples, bounds, "fail" if found.change > room else "pass")
+    drift = known.drift * sign
     if status == "pass" and drift > 0 and samples.gate.worse != "both":
         status = "warn"
     percent = 100 / abs(known.centre) if known.centre else None

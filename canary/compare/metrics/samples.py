@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 
 from canary.compare.checks import metric_check
 from canary.compare.metrics.curves import curve_in, nearest_name, own_name, was_logged
-from canary.compare.metrics.statistic import (
-    Bounds,
-    Reading,
-    leaves_out_spikes,
-    lone_spikes,
-    reading,
-)
+from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading
 from canary.compare.report import Check, CheckStatus
 from canary.config.metric_gates import MetricGate
 from canary.record.curves import Curve
@@ -40,8 +34,6 @@ def title(gate: MetricGate) -> str:
     words = OF_STATISTIC[gate.statistic].format(gate.name)
     if gate.above is not None:
         words += f" at or above {gate.above:g}"
-    if gate.spikes and leaves_out_spikes(gate):
-        words += f" without {gate.spikes} spike{'' if gate.spikes == 1 else 's'}"
     if gate.step is not None:
         words += f" at step {gate.step}"
     if gate.last is not None:
@@ -80,8 +72,7 @@ class Samples:
         """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
         found: list[int] = []
         for one in self.readings:
-            value = one.value if one.extreme is None else one.extreme
-            if value is None or not bounds.breaks(value):
+            if one.value is None or not bounds.breaks(one.value):
                 continue
             alone = lone_spikes(one.points, self.gate, bounds)
             if not alone:
@@ -106,7 +97,10 @@ def samples_of(
 
     if len(found) < len(now):
         run = next(record.run_id for record, curve in now if curve is None)
-        return check("inconclusive", _missing(gate, run, current, baseline, bool(stored)))
+        words = _missing(gate, run, current, baseline, bool(stored))
+        # Whoever drops a gated metric does not get around its gate.
+        dropped = bool(stored) and not was_logged(current, gate.name)
+        return check("fail" if dropped else "inconclusive", words)
     readings = tuple(reading(curve, gate) for _, curve in found)
     for (record, _), one in zip(found, readings, strict=True):
         if one.broken:

@@ -27,8 +27,6 @@ class Reading:
     """Why there is no value, or which value is not finite."""
     broken: str = ""
     """The first value that is not finite, as text."""
-    extreme: float | None = None
-    """The largest or smallest value itself, if `value` leaves out as many spikes as are allowed."""
 
 
 def window(curve: Curve, gate: MetricGate) -> tuple[Point, ...]:
@@ -75,15 +73,7 @@ def reading(curve: Curve, gate: MetricGate) -> Reading:
             tuple((step, value / start) for step, value in some)
             for some in (points, points_that_count)
         )
-    if not leaves_out_spikes(gate):
-        return Reading(points, value_of(points_that_count, gate))
-    ordered = sorted((value for _, value in points), reverse=gate.statistic == "max")
-    return Reading(points, ordered[min(gate.spikes, len(ordered) - 1)], extreme=ordered[0])
-
-
-def leaves_out_spikes(gate: MetricGate) -> bool:
-    """Whether a gate judges the largest or smallest value that more steps than spikes reach."""
-    return (gate.statistic, gate.worse) in (("max", "higher"), ("min", "lower"))
+    return Reading(points, value_of(points_that_count, gate))
 
 
 def _start(curve: Curve, step: int) -> float | str:

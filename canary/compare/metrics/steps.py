@@ -1,8 +1,8 @@
 """Judge a metric step by step against the baseline's runs at the same steps. Pure.
 
-The steps are many questions at once. By Markov's bound on the number of false ones, `r` of `k`
-steps are beyond chance at level a if the r-th smallest p-value is at most a * r / k, however the
-steps depend on each other. `r` is one more than the allowed spikes.
+The steps are many questions at once. So the r-th smallest of k p-values counts at level a * r / k,
+where r is one more than the allowed spikes. That is Markov's bound on the number of false ones. It
+holds however the steps depend on each other.
 """
 
 from __future__ import annotations

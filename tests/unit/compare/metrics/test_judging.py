@@ -214,7 +214,7 @@ def test_other_steps_than_the_baselines_are_not_judged() -> None:
 def test_a_metric_that_only_the_baseline_has_never_passes() -> None:
     for keys in ({"limit": "5%"}, {"limit": 0.5}, {"limit": "history"}, {"equivalent": "5%"}):
         found = answer([record(100)], HISTORY, **keys)
-        assert found.status == "inconclusive"
+        assert found.status == "fail"
         assert "recorded on the baseline but not in run" in found.message
 
 
@@ -233,7 +233,7 @@ def test_a_run_that_logs_the_metric_without_a_curve_says_why() -> None:
 
 def test_one_of_several_current_runs_without_the_metric_is_enough() -> None:
     found = answer([*runs([1.0], 100), record(101)], HISTORY, limit="5%")
-    assert found.status == "inconclusive"
+    assert found.status == "fail"
 
 
 def test_a_curve_that_ends_before_the_baselines_does_not_pass() -> None:
