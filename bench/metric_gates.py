@@ -72,20 +72,27 @@ def record(series: Series, number: int, gates: Sequence[Mapping[str, Any]]) -> R
     return summarise(bare, rows, WARMUP)
 
 
-def judged(series: Series, before: Sequence[RunRecord]) -> Comparison:
-    """Compare a new run with its history."""
+def judged(new: Sequence[Series], before: Sequence[RunRecord]) -> Comparison:
+    """Compare new runs with their history."""
     gates = gates_in(GATES, "the benchmark")
-    return compare_to_baseline(record(series, RUNS, GATES), before, history=True, metrics=gates)
+    current = [record(series, RUNS + place, GATES) for place, series in enumerate(new)]
+    return compare_to_baseline(current, before, history=True, metrics=gates)
 
 
-def trial(seed: int, laboratory: str) -> dict[str, dict[str, str]]:
+def trial(
+    seed: int, laboratory: str, current: int, planted: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """Return the status of each gate, and the verdict, of a healthy run and of each fault."""
     before = [
         record(series, place, GATES)
         for place, series in enumerate(history(seed, RUNS, laboratory=laboratory))
     ]
-    runs = {"healthy": healthy(seed, RUNS, laboratory=laboratory)}
-    runs |= {name: faulty(seed, name, RUNS, laboratory=laboratory) for name in FAULTS}
+    numbers = range(RUNS, RUNS + current)
+    runs = {"healthy": [healthy(seed, number, laboratory=laboratory) for number in numbers]}
+    runs |= {
+        name: [faulty(seed, name, number, laboratory=laboratory) for number in numbers]
+        for name in planted
+    }
     found: dict[str, dict[str, str]] = {}
     for name, series in runs.items():
         comparison = judged(series, before)
@@ -109,16 +116,17 @@ def share(hits: int, count: int) -> str:
     return f"{hits}/{count} = {100 * hits / count:.1f}% ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def by_gate(trials: int, laboratory: str, workers: int) -> dict[str, Any]:
+def by_gate(
+    seeds: range, laboratory: str, workers: int, current: int, planted: Sequence[str]
+) -> dict[str, Any]:
     """Return how often each gate failed, by what was planted."""
+    ask = partial(trial, laboratory=laboratory, current=current, planted=planted)
     failed: dict[str, Counter[str]] = defaultdict(Counter)
     with multiprocessing.Pool(workers) as pool:
-        for found in pool.imap_unordered(
-            partial(trial, laboratory=laboratory), range(trials), chunksize=4
-        ):
-            for planted, statuses in found.items():
-                failed[planted].update(name for name, it in statuses.items() if it == "fail")
-                failed[planted].update(
+        for found in pool.imap_unordered(ask, seeds, chunksize=4):
+            for name_of_fault, statuses in found.items():
+                failed[name_of_fault].update(name for name, it in statuses.items() if it == "fail")
+                failed[name_of_fault].update(
                     f"warn {name}" for name, it in statuses.items() if it == "warn"
                 )
     return {planted: dict(counts) for planted, counts in failed.items()}
@@ -146,6 +154,9 @@ def main() -> None:
     """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=200, help="trials per laboratory")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--current", type=int, default=1, help="new runs per comparison")
+    parser.add_argument("--healthy", action="store_true", help="plant no faults")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--equivalence", action="store_true")
     parser.add_argument("--json", action="store_true", help="print the counts too")
@@ -154,7 +165,9 @@ def main() -> None:
         if given.equivalence:
             _equivalence(given.n, laboratory, given.workers)
             continue
-        found = by_gate(given.n, laboratory, given.workers)
+        seeds = range(given.first, given.first + given.n)
+        faults = () if given.healthy else tuple(FAULTS)
+        found = by_gate(seeds, laboratory, given.workers, given.current, faults)
         for planted, counts in found.items():
             named = ", ".join(
                 f"{name.removeprefix('metrics.')} {count}"

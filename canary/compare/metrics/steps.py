@@ -1,8 +1,8 @@
 """Judge a metric step by step against the baseline's runs at the same steps. Pure.
 
-The steps are many questions at once. So the r-th smallest of k p-values counts at level a * r / k,
-where r is one more than the allowed spikes. That is Markov's bound on the number of false ones. It
-holds however the steps depend on each other.
+The steps are many questions at once. So the r-th smallest of k p-values counts at level a * r / k.
+r is one more than the allowed spikes. That is Markov's bound on the number of false ones. It holds
+however the steps depend on each other.
 """
 
 from __future__ import annotations
