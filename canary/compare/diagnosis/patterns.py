@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.checks import CHECKS
-from canary.compare.report import Check, Comparison
+from canary.compare.checks import CHECKS, is_metric_gate
+from canary.compare.report import Check, Comparison, Group
 
 TIME = tuple(name for name, row in CHECKS.items() if row.clock)
 SPEED = {"step_time_median", "cpu_time"}
@@ -19,7 +19,8 @@ LEARNED = ("stability", "correctness")
 def patterns(found: Comparison) -> Iterator[str]:
     """Yield what got worse together, if anything did."""
     failed = {check.name: check for check in found.failed_checks}
-    slower, larger = _first(failed, TIME), _first(failed, MEMORY)
+    slower = _first(failed, TIME) or _gate(failed, "performance")
+    larger = _first(failed, MEMORY) or _gate(failed, "memory")
     learned = [check for check in failed.values() if check.group in LEARNED]
     if "nan_steps" in failed or "raw_loss_finite" in failed:
         yield "the loss is not a number at some step: ignore what follows that step"
@@ -38,6 +39,12 @@ def patterns(found: Comparison) -> Iterator[str]:
         yield f"learning changed; {_speed(found)}"
     elif failed:
         yield "learning is unchanged, but each step does more work"
+
+
+def _gate(failed: dict[str, Check], group: Group) -> Check | None:
+    """Return the first failed gate of `metrics` in a group."""
+    gates = (c for c in failed.values() if is_metric_gate(c.name) and c.group == group)
+    return next(gates, None)
 
 
 def _no_slower(found: Comparison) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from canary.compare.diagnosis.patterns import patterns
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import MetricGate
@@ -152,3 +153,11 @@ def test_without_a_setting_the_advice_fits_an_imported_run() -> None:
     top = found.diagnosis.top_suspect
     assert top is not None
     assert "canary exec" in " ".join(top.suggested_actions)
+
+
+def test_a_gate_on_time_is_told_as_a_slower_step() -> None:
+    name = "timing/step"
+    before = [imported(with_curve(record(n), [1.0 + n / 1e3] * 20, name)) for n in range(5)]
+    now = imported(with_curve(record(100), [1.5] * 20, name))
+    found = compared(now, before, gate(name, limit="5%", worse="higher"))
+    assert any("each step is slower" in words for words in patterns(found))
