@@ -198,10 +198,8 @@ def _how_sure(found: Comparison, view: View) -> str:
     if "timing" in lanes:
         slower = next(check for check in found.checks if check.failed and check.lane == "timing")
         said.append(f"Outside the noise: {slower.message}.")
-    elif gate := next(
-        (c for c in found.checks if c.failed and c.lane == "trend" and c.noise), None
-    ):
-        said.append(f"Outside the noise: {gate.message}.")
+    elif beyond := [check for check in found.checks if check.failed and check.noise]:
+        said.append(f"Outside the noise: {beyond[0].message}.")
     elif any(check.lane == "timing" for check in undecided):
         said.append("Speed: undecided, too noisy or too few runs.")
     elif any(check.lane == "timing" and check.status == "pass" for check in found.checks):
