@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from canary.compare.metrics.samples import Samples
+from canary.compare.metrics.statistic import usable
 
 AT_LEAST = 3
 """Values in a row; fewer are chance."""
@@ -23,10 +24,11 @@ def departure(samples: Samples) -> str:
     lower = samples.gate.worse == "lower"
     stretch: list[int] = []
     for step in sorted(set(now[0]).intersection(*now[1:])):
-        stored = [curve[step] for curve in before if math.isfinite(curve.get(step, math.nan))]
+        stored = [curve[step] for curve in before if usable(curve.get(step, math.nan))]
         if len(stored) < AT_LEAST:
             continue
-        value = statistics.fmean([curve[step] for curve in now])
+        values = [curve[step] for curve in now]
+        value = statistics.fmean(values) if all(map(usable, values)) else math.nan
         stretch = [*stretch, step] if _beyond(value, stored, lower=lower) else []
         if len(stretch) == AT_LEAST:
             runs = f"the baseline's {len(before)} runs"

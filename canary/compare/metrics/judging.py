@@ -9,10 +9,11 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
 from canary.compare.metrics.equivalence import Sides
-from canary.compare.metrics.history import MIN_RUNS, Expected, expected
+from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
 from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus
@@ -21,6 +22,8 @@ from canary.compare.timing.student import t_quantile
 
 MOST_RUNS = 1000
 OF_RUNS = "measured in these runs"
+SMALLEST = 1e-300
+"""Smallest spread, so that one can divide by it."""
 NEAR_ZERO = 1e-12
 """A baseline below this share of its largest value is zero: percentages of it mean nothing."""
 
@@ -124,7 +127,7 @@ def against_baseline(samples: Samples, percent: float) -> Check | Pending:
     spread = pooled(samples.current, samples.baseline)
     if len(samples.baseline) < MIN_RUNS or spread is None:
         return _by_estimate(samples, before, change, room, percent)
-    floor = 1e-9 * abs(before)
+    floor = max(FLOOR * abs(before), SMALLEST)
     spread = replace(spread, sd=max(spread.sd, floor))
     runs = (len(samples.current), len(samples.baseline))
     error = spread.sd * math.sqrt(1 / runs[0] + 1 / runs[1])
@@ -223,18 +226,29 @@ def _what_decides(found: Estimate, room: float, alpha: float) -> str:
     """Say how many more runs would decide if the estimate is right."""
     current, baseline = found.launches
 
-    def decides(more: tuple[int, int]) -> bool:
-        error = found.spread.sd * math.sqrt(1 / (current + more[0]) + 1 / (baseline + more[1]))
-        df = found.df + sum(more)
+    def decides(more: int, both: int) -> bool:
+        error = found.spread.sd * math.sqrt(1 / (current + more) + 1 / (baseline + both * more))
+        df = found.df + more + both * more
         passes = found.change + t_quantile(HI_LEVEL, df) * error < room
         real = found.change - t_quantile(1 - alpha, df) * error > 0
         return passes or (real and found.change >= room)
 
     for words, both in (("of the current side", 0), ("per side", 1)):
-        for count in range(1, MOST_RUNS):
-            if decides((count, both * count)):
-                return f"About {_runs(count)} {words} would decide"
+        count = _smallest(partial(decides, both=both))
+        if count is not None:
+            return f"About {_runs(count)} {words} would decide"
     return f"{MOST_RUNS:,} more runs per side would not decide"
+
+
+def _smallest(decides: Callable[[int], bool]) -> int | None:
+    """Return the smallest count that decides, if all larger ones do too; None above MOST_RUNS."""
+    if not decides(MOST_RUNS):
+        return None
+    low, high = 0, MOST_RUNS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
 
 
 def _runs(count: int) -> str:
@@ -254,7 +268,7 @@ def against_history(samples: Samples) -> Check | Pending:
     change = sign * (statistics.fmean(samples.current) - known.centre)
     spread = Spread(known.sd, known.df, f"spread of {known.runs} stored runs")
     sides = (len(samples.current), count)
-    found = Estimate(change, max(error, 1e-300), known.df, spread, sides, paired=False)
+    found = Estimate(change, max(error, SMALLEST), known.df, spread, sides, paired=False)
 
     def decide(alpha: float) -> Check:
         return _by_prediction(samples, found, known, _alpha(samples, alpha))

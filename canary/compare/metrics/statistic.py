@@ -49,6 +49,15 @@ def _step(curve: Curve, step: int | None) -> int | None:
     return step if step is None or step >= 0 else curve.steps[-1] + 1 + step
 
 
+LARGEST = 1e100
+"""A larger value is no measurement, and its square is no number."""
+
+
+def usable(value: float) -> bool:
+    """Return whether a value can be computed with."""
+    return abs(value) <= LARGEST
+
+
 def reading(curve: Curve, gate: MetricGate) -> Reading:
     """Return a gate's number of one curve. A value that is not finite hides in no statistic."""
     points = window(curve, gate)
@@ -62,18 +71,26 @@ def reading(curve: Curve, gate: MetricGate) -> Reading:
         points_that_count = points
     if not points_that_count:
         return Reading((), None, "no value in the steps that count")
-    bad = next((point for point in points_that_count if not math.isfinite(point[1])), None)
-    if bad is not None:
-        return Reading(points, None, f"not finite at step {bad[0]}", str(bad[1]))
-    if gate.of_step is not None:
-        start = _start(curve, gate.of_step)
-        if isinstance(start, str):
-            return Reading(points, None, start)
-        points, points_that_count = (
-            tuple((step, value / start) for step, value in some)
-            for some in (points, points_that_count)
-        )
-    return Reading(points, value_of(points_that_count, gate))
+    broken = _broken(points, points_that_count)
+    if broken is not None or gate.of_step is None:
+        return broken or Reading(points, value_of(points_that_count, gate))
+    start = _start(curve, gate.of_step)
+    if isinstance(start, str):
+        return Reading(points, None, start)
+    points, points_that_count = (
+        tuple((step, value / start) for step, value in some) for some in (points, points_that_count)
+    )
+    broken = _broken(points, points_that_count)
+    return broken or Reading(points, value_of(points_that_count, gate))
+
+
+def _broken(points: tuple[Point, ...], points_that_count: Sequence[Point]) -> Reading | None:
+    """Return the reading of points with a value that cannot be computed with; None without one."""
+    bad = next((point for point in points_that_count if not usable(point[1])), None)
+    if bad is None:
+        return None
+    what = "too large" if math.isfinite(bad[1]) else "not finite"
+    return Reading(points, None, f"{what} at step {bad[0]}", str(bad[1]))
 
 
 def _start(curve: Curve, step: int) -> float | str:
@@ -83,8 +100,8 @@ def _start(curve: Curve, step: int) -> float | str:
     found = next((value for at, value in points if at == wanted), None)
     if found is None:
         return f"it has no value at step {wanted}"
-    if not 0 < found < math.inf:
-        return f"its value at step {wanted} is {found:g}, which is not above 0"
+    if not 0 < found <= LARGEST:
+        return f"its value at step {wanted} is {found:g}, which no value can be divided by"
     return found
 
 

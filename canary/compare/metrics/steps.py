@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from canary.compare.metrics.history import FLOOR, MIN_RUNS
 from canary.compare.metrics.judging import OF_RUNS, Pending
 from canary.compare.metrics.samples import Samples
-from canary.compare.metrics.statistic import window
+from canary.compare.metrics.statistic import usable, window
 from canary.compare.report import Check, CheckStatus
 from canary.compare.timing.estimate import DETECTION_POWER
 from canary.compare.timing.student import t_quantile, t_upper_tail
@@ -71,7 +71,7 @@ def _steps(samples: Samples, percent: float | None) -> tuple[list[Step], float]:
     found = []
     for step in wanted:
         current = [curve[step] for curve in now if step in curve]
-        baseline = [b[step] for b in before if step in b and math.isfinite(b[step])]
+        baseline = [b[step] for b in before if step in b and usable(b[step])]
         if len(current) == len(now) and len(baseline) >= max(1, len(before) // 2):
             found.append((step, statistics.fmean(current), baseline))
     usual = statistics.median([abs(statistics.fmean(b)) for *_, b in found]) if found else 0.0
