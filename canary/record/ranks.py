@@ -60,13 +60,15 @@ class RankSteps:
         return {rank: rows for rank, rows in sorted(self._rows.items()) if rows}
 
 
-def _add(new: Iterable[Row], rows: list[Row]) -> None:
-    """Append rows. A launch that began its steps anew replaces its earlier rows."""
-    for row in new:
-        place = (row["launch"], row["step"])
-        while rows and (rows[-1]["launch"], rows[-1]["step"]) >= place:
-            rows.pop()
-        rows.append(row)
+def _add(new: Sequence[Row], rows: list[Row]) -> None:
+    """Append rows. A launch that began its steps anew replaces the rows that were read before."""
+    while new and rows and _place(rows[-1]) >= _place(new[0]):
+        rows.pop()
+    rows.extend(new)
+
+
+def _place(row: Row) -> tuple[float, float]:
+    return number(row.get("launch", 0)), number(row["step"])
 
 
 def busy_s(row: Row) -> float:

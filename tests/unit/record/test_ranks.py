@@ -126,6 +126,22 @@ def test_the_record_holds_speeds_of_the_whole_and_what_tells_ranks_apart() -> No
     assert found.stability.loss_values == [2.0, 2.0]
 
 
+def test_a_launch_that_begins_its_steps_anew_replaces_its_earlier_rows(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+
+    def write(*rows: dict[str, int]) -> None:
+        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+
+    done = {"launch": 0, "step": 1, "loss": 7}
+    helper = [{"launch": 1, "step": step, "loss": 100000} for step in (1, 2, 3)]
+    trained = [{"launch": 1, "step": step, "loss": 1} for step in (1, 2, 3, 4)]
+    rows = RankSteps(path)
+    write(done, *helper)
+    assert len(rows.read()[0]) == 4
+    write(done, *trained)
+    assert rows.read()[0] == [done, *trained]
+
+
 def test_rows_are_read_on_as_ranks_write_them_and_half_a_line_waits(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     path.write_text(json.dumps(row(1, 1.0, 0.0)) + "\n")
