@@ -60,6 +60,8 @@ class ExactSignals:
         self._micro: list[Micro] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
+        self.trained_in_turn: frozenset[int] = frozenset()
+        """Ids of parameters that train, though at times they ask for no gradient (GANs)."""
         # Here, before the canary wraps any of the trainer's methods.
         self.found: Exact = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
@@ -178,7 +180,11 @@ class ExactSignals:
         if model is None:
             return
         final = parameter_digests(model)
-        frozen = [name for name, value in model.named_parameters() if not value.requires_grad]
+        frozen = [
+            name
+            for name, value in model.named_parameters()
+            if not value.requires_grad and id(value) not in self.trained_in_turn
+        ]
         reference = self._reference_model()
         self.found["frozen"] = {
             "tensors": len(frozen),

@@ -30,6 +30,8 @@ UNSEEN = {
     "samples": ("perf.samples_per_sec", "no batch was seen"),
 }
 """What a loop may not show: the part of the record that is missing then, and why."""
+OF_GRADIENTS = ("stability.grad_norm_values", "exact.first_gradient", "exact.clipping")
+INSIDE_BACKWARD = "the optimizers step inside backward, so no moment has all gradients"
 
 
 class LoopKeeper(JobKeeper):
@@ -45,12 +47,17 @@ class LoopKeeper(JobKeeper):
         self.written = False
         self.seen: set[str] = set()
         """Which keys of `UNSEEN` the steps showed."""
+        self._inside_backward = False
 
     def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
         """Add settings that the first step showed."""
         self._training.learned(arguments, dtype)
         if not self.is_probe:
             self._training.begun(self._loop, self._loop.device)
+
+    def steps_inside_backward(self) -> None:
+        """The optimizers step inside backward."""
+        self._inside_backward = True
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Write the result, once."""
@@ -62,6 +69,8 @@ class LoopKeeper(JobKeeper):
         result = super()._result(collector)
         if collector.steps:
             missing = dict(why for name, why in UNSEEN.items() if name not in self.seen)
+            if self._inside_backward:
+                missing |= dict.fromkeys(OF_GRADIENTS, INSIDE_BACKWARD)
             return replace(result, unmeasured=result.unmeasured | missing)
         hint = "give the command that trains, or use canary.Recorder in your training loop"
         return replace(result, hint=hint)

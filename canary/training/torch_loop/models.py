@@ -20,8 +20,8 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def size_of(optimizer: torch.optim.Optimizer) -> int:
-    """Return how many numbers the optimizer trains."""
-    return sum(value.numel() for value in parameters_of(optimizer) if value.requires_grad)
+    """Return how many numbers the optimizer holds. In a GAN some ask for no gradient at times."""
+    return sum(value.numel() for value in parameters_of(optimizer))
 
 
 def outermost_modules(parameters: Sequence[torch.Tensor]) -> list[nn.Module]:

@@ -82,22 +82,30 @@ class PlainLoop(Loop):
 
 
 def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return a trainer's arguments, from what the optimizer was made with."""
-    defaults = optimizer.defaults
+    """Return a trainer's arguments, as the optimizer's groups have them: a list where they differ.
+    A schedule moves the learning rate of the groups, so that one is what the optimizer got."""
     found: dict[str, Any] = {"optim": type(optimizer).__name__}
     for name, argument in OPTIMIZER_ARGUMENTS.items():
-        value = defaults.get(name)
-        if isinstance(value, torch.Tensor):
-            value = float(value)
-        if isinstance(value, bool | int | float):
-            found[argument] = value
-    betas = defaults.get("betas")
+        values = [*dict.fromkeys(_in_force(optimizer, name))]
+        if values and all(isinstance(value, bool | int | float) for value in values):
+            found[argument] = values[0] if len(values) == 1 else values
+    betas = optimizer.param_groups[0].get("betas")
     if isinstance(betas, tuple | list):
         found |= {f"adam_beta{place}": beta for place, beta in enumerate(betas, 1)}
     seed = torch.initial_seed()
     if seed != UNSEEDED:
         found["seed"] = seed
     return found
+
+
+def _in_force(optimizer: torch.optim.Optimizer, name: str) -> list[Any]:
+    """Return an argument's value in each group."""
+    groups = optimizer.param_groups
+    if name == "lr":
+        scheduled = all("initial_lr" in group for group in groups)
+        groups, name = (groups, "initial_lr") if scheduled else ([optimizer.defaults], name)
+    values = [group[name] for group in groups if name in group]
+    return [float(value) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def autocast_dtype(device: torch.device) -> str | None:

@@ -52,6 +52,8 @@ class Recording:
         self.thread = threading.get_ident()
         held = parameters_of(primary) if self.model is None else self.model.parameters()
         self._held = {id(value) for value in held}
+        self._in_turn: set[int] = set()
+        """Optimizers of this model with a loss of their own: they step after the primary's step."""
         own = tuple(one for one in optimizers if self.trains(one))
         self._primary = weakref.ref(primary)
         self._expected = {id(one) for one in own}
@@ -69,6 +71,9 @@ class Recording:
         )
         self._keeper = LoopKeeper(job, launch)
         exact = self._keeper.begin(loop)
+        if exact is not None:
+            every = (id(value) for one in optimizers for value in parameters_of(one))
+            exact.trained_in_turn = frozenset(every)
         self.collector = LoopCollector(
             loop,
             self._keeper.keep,
@@ -80,6 +85,9 @@ class Recording:
         )
         self._note_choice(own, optimizers)
         self._device = loop.device
+        self._stepped_inside = self._updating = False
+        self._given: list[dict[str, Any]] = []
+        """The batches of the running step."""
         self._foreign: list[Scalar] = []
         self._entered: dict[str, Any] | None = None
         self._micro_batches = self._evaluations = 0
@@ -101,16 +109,20 @@ class Recording:
             )
 
     def trains(self, optimizer: Optimizer) -> bool:
-        """Return whether the optimizer trains the recorded model."""
+        """Return whether the optimizer trains the recorded model, for the recorded loss."""
+        if id(optimizer) in self._in_turn:
+            return False
         return any(id(value) in self._held for value in parameters_of(optimizer))
 
     def switch(self, phase: str) -> str:
         """Begin a phase; return the one that ended."""
         return self.collector.rows.clock.switch(phase)
 
-    def called(self, arguments: dict[str, Any]) -> None:
-        """The model is called with gradients; `arguments`: the integer tensors by name."""
-        self._new_activity()
+    def called(self, arguments: dict[str, Any], *, trains: bool) -> None:
+        """The model is called with gradients; `arguments`: the integer tensors by name. `trains`:
+        whether it is in training mode; without it, a backward shows that this was no evaluation."""
+        if trains:
+            self._new_activity()
         self.forward_seen = True
         self._entered = arguments
         if self._dtype is None:
@@ -131,6 +143,7 @@ class Recording:
             if not self._micro_batches:
                 self._learn_batch(tensors)
             self._micro_batches += 1
+            self._given.append(tensors)
             self.collector.batch(tensors)
 
     def _learn_batch(self, tensors: dict[str, Any]) -> None:
@@ -142,6 +155,10 @@ class Recording:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
         if self._evaluations <= 1:
             self.collector.backward_ended(scale)
+        if self._stepped_inside:
+            self._stepped_inside = False
+            self._expected = set(self._stepped)
+            self._close()
 
     def clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
         """Gradients were clipped; `norm` is theirs before."""
@@ -160,14 +177,38 @@ class Recording:
             self._end_loop()
         primary = self._primary()
         if self._stepped and (primary is None or id(primary) in self._stepped):
+            self._leave_out(self._expected - self._stepped)
             self._expected = set(self._stepped)
             self._close()
+        elif self._stepped and not self._updating:
+            self._leave_out(self._stepped)
+            self._foreign += self.collector.take_losses()
+            self.collector.drop_attempt()
+            for tensors in self._given:
+                self.collector.batch(tensors)
+            self._stepped = set()
 
-    def update_begins(self, optimizer: Optimizer) -> None:
-        """An optimizer of the model is about to step."""
-        if self.is_over:
+    def _leave_out(self, optimizers: set[int]) -> None:
+        """Leave out optimizers that step between backwards of the primary: their loss is another.
+        The first step shows it."""
+        if optimizers and not self.collector.steps:
+            self._in_turn |= optimizers
+            self._expected -= optimizers
+            self._keeper.notes.append(
+                f"steps and losses are those of the optimizer of {self.size} parameters; not "
+                f"recorded: {len(optimizers)} of this model with a backward of their own"
+            )
+
+    def update_begins(self, optimizer: Optimizer, *, inside: bool) -> None:
+        """An optimizer of the model is about to step. `inside`: within a backward, which goes on,
+        so that no moment has all gradients."""
+        if self.is_over and not inside:
             self._end_loop()
-        if id(optimizer) in self._stepped:
+        self._updating = True
+        if inside:
+            self._stepped_inside = True
+            self._keeper.steps_inside_backward()
+        elif id(optimizer) in self._stepped:
             self._expected = set(self._stepped)
             self._close()
         self._evaluations = 0
@@ -179,9 +220,10 @@ class Recording:
     def update_ended(self, optimizer: Optimizer) -> None:
         """An optimizer of the model has stepped."""
         self._evaluations = 0
+        self._updating = False
         self.collector.optimizer_ended()
         self._stepped.add(id(optimizer))
-        if self._expected <= self._stepped:
+        if not self._stepped_inside and self._expected <= self._stepped:
             self._close()
 
     def other_stepped(self) -> None:
@@ -196,6 +238,7 @@ class Recording:
 
     def _close(self) -> None:
         self._stepped = set()
+        self._given = []
         self.collector.give_losses(self._foreign)
         self._foreign = []
         if not self.collector.steps:

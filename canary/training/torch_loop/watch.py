@@ -213,8 +213,8 @@ class LoopWatch:
             self._batches.not_trained()
         elif self._unsettled:
             self._decide(module)
-        if self._run is not None and module.training:
-            self._run.called(entering(module, args, kwargs))
+        if self._run is not None:
+            self._run.called(entering(module, args, kwargs), trains=module.training)
 
     def _elsewhere(self) -> bool:
         """Return whether this is another thread than the one that trains."""
@@ -266,12 +266,14 @@ class LoopWatch:
         run = self._run
         if run is None or not run.trains(optimizer):
             return None
-        run.update_begins(optimizer)
+        run.update_begins(optimizer, inside=self._in_backward)
         given, place = closure_of(args, kwargs)
-        if given is None:
+        if given is None and not self._in_backward:
             run.collector.optimizer_begins(optimizer)
             return None
         run.collector.optimizer_called()
+        if given is None:
+            return None
 
         @functools.wraps(given)
         def closure(*closure_args: Any, **closure_kwargs: Any) -> Any:

@@ -10,7 +10,13 @@ import pytest
 from canary.compare.stats import compare_to_baseline
 from canary.record.jsonio import read_rows
 from tests.integration.exec.user_scripts import PYTHON, Ended, bare, watched
-from tests.integration.loops.torch_scripts import RANKS, SCRIPTS, write_script
+from tests.integration.loops.torch_scripts import (
+    GAN_OF_ONE_MODEL,
+    INSIDE_BACKWARD,
+    RANKS,
+    SCRIPTS,
+    write_script,
+)
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -84,6 +90,34 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
         assert first is not None, fault
         assert first.stage == stage, (name, fault, first)
         assert signal in (None, first.signal)
+
+
+@pytest.mark.parametrize("width", [64, 8])
+def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path, width: int) -> None:
+    write_script(tmp_path, GAN_OF_ONE_MODEL.replace("WIDTH", str(width)))
+    alone = bare(tmp_path, PYTHON, "train.py")
+    whole = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    assert (whole.code, whole.out) == (0, alone.out), whole.err
+    record = whole.record()
+    assert record.stability.loss_values == losses_of(alone)
+    assert set(record.exact) >= WHOLE - {"batches"}, record.notes
+    assert all(record.exact["trajectory"]["grad_norms"])
+    assert record.exact["frozen"]["changed"] == []
+    assert any("backward of their own" in note for note in record.notes)
+
+
+def test_optimizers_that_step_inside_backward_leave_no_gradient_to_read(tmp_path: Path) -> None:
+    write_script(tmp_path, INSIDE_BACKWARD)
+    alone = bare(tmp_path, PYTHON, "train.py")
+    whole = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    assert (whole.code, whole.out) == (0, alone.out), whole.err
+    record = whole.record()
+    assert record.stability.loss_values == losses_of(alone)
+    assert set(record.exact) >= WHOLE - {"first_gradient", "clipping"}, record.notes
+    assert record.exact["first_update"]["tensors_unchanged"] == []
+    assert "first_gradient" not in record.exact
+    assert "inside backward" in record.unmeasured["exact.first_gradient"]
+    assert set(record.stability.grad_norm_values) == {None}
 
 
 @pytest.mark.parametrize("name", RANKS)

@@ -315,6 +315,61 @@ SHARDED = DDP.replace(
     "model = Net()\nfully_shard(model, mesh=init_device_mesh('cpu', (2,)))",
 ).replace("ended(model.module)", "print('losses', json.dumps(losses)); print('weights')")
 
+GAN_OF_ONE_MODEL = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.maker = nn.Sequential(nn.Linear(8, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 16))
+        self.judge = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
+both = Both()
+makers = torch.optim.Adam(both.maker.parameters(), lr=RATE)
+judges = torch.optim.Adam(both.judge.parameters(), lr=RATE)
+made, judged = [], []
+for step, (real, _) in enumerate(loader()):
+    if step == STEPS:
+        break
+    both.judge.requires_grad_(False)
+    loss = F.softplus(-both.judge(both.maker(torch.randn(8, 8)))).mean() * SCALE
+    loss.backward()
+    makers.step()
+    makers.zero_grad()
+    made.append(loss.item())
+    both.judge.requires_grad_(True)
+    fake = both.maker(torch.randn(8, 8)).detach()
+    loss = F.softplus(both.judge(fake)).mean() + F.softplus(-both.judge(real / VOCABULARY)).mean()
+    loss.backward()
+    judges.step()
+    judges.zero_grad()
+    judged.append(loss.item())
+losses = made if WIDTH > 32 else judged
+ended(both)
+"""
+"""Two optimizers step in turn, each after a backward of its own; the larger one is recorded."""
+
+INSIDE_BACKWARD = """
+model = Net()
+own = {value: torch.optim.AdamW([value], lr=RATE) for value in model.parameters()}
+
+def update(value):
+    own[value].step()
+    own[value].zero_grad()
+
+for value in model.parameters():
+    value.register_post_accumulate_grad_hook(update)
+for step, (ids, targets) in enumerate(loader()):
+    if step == STEPS:
+        break
+    _, loss = model(ids, targets)
+    loss = loss * SCALE
+    loss.backward()
+    losses.append(loss.item())
+ended(model)
+"""
+"""An optimizer per parameter steps in backward, which frees each gradient at once (torchtune)."""
+
+IN_EVALUATION_MODE = WITHOUT_LOADER.replace("model = Net()", "model = Net().eval()")
+"""As trl's older PPO trains: with gradients, in evaluation mode."""
+
 SCRIPTS = {
     "plain": PLAIN,
     "accumulated": ACCUMULATED,
@@ -326,6 +381,7 @@ SCRIPTS = {
         "checkpoint(self.inner, hidden", "checkpoint(self.inner, hidden.requires_grad_()"
     ),
     "without_loader": WITHOUT_LOADER,
+    "in_evaluation_mode": IN_EVALUATION_MODE,
     "two_optimizers": TWO_OPTIMIZERS,
     "helped": HELPED,
     "workers": WORKERS,
