@@ -54,6 +54,8 @@ class LoopWatch:
         self._begun = 0
         self._inside = self._in_backward = False
         self._updating: list[int] = []
+        self._entered: dict[str, Any] = {}
+        """Arguments of the last call before a loop begins with its backward."""
         self.updates = 0
         self._calls = ModuleCalls(self._around_call)
         self._batches = LoaderBatches()
@@ -213,8 +215,11 @@ class LoopWatch:
             self._batches.not_trained()
         elif self._unsettled:
             self._decide(module)
+        arguments = entering(module, args, kwargs)
         if self._run is not None:
-            self._run.called(entering(module, args, kwargs), trains=module.training)
+            self._run.called(arguments, trains=module.training)
+        elif self._unsettled:
+            self._entered = arguments
 
     def _elsewhere(self) -> bool:
         """Return whether this is another thread than the one that trains."""
@@ -240,6 +245,8 @@ class LoopWatch:
     def _backward_begins(self, given: Any) -> None:
         if self._run is None and self._unsettled:
             self._decide(None)
+            if self._run is not None:
+                self._run.called(self._entered, trains=False)
         run = self._run
         if run is None:
             return

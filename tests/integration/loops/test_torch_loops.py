@@ -68,7 +68,7 @@ def test_a_loop_is_recorded_whole_and_trains_as_if_alone(tmp_path: Path, name: s
     assert record.config["learning_rate"] in (1e-3, 1e-2, 1e-1)
     assert record.config["batch_size"] in (4, 8)
     assert record.exact["first_update"]["tensors_changed"] > 0
-    assert all(record.exact["batches"])
+    assert all(record.exact["batches"]), record.exact["batches"]
     assert whole.folder is not None
     for row in read_rows(whole.folder / "steps.jsonl"):
         assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)
