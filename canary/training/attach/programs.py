@@ -45,6 +45,11 @@ GIT_ASKS = (
     *("symbolic-ref HEAD", "symbolic-ref -q HEAD", "symbolic-ref --short HEAD"),
 )
 """Commands that write if they get more words; `config --get` and `remote get-url` take one more."""
+HASHES = ("sha512",)
+"""Commands of openssl that print the hash of a file; torch.compile asks for them."""
+ABILITIES = "torch._inductor.cpu_vec_isa"
+"""The module of torch that lets another Python load a library, to see what the CPU can do."""
+LIBRARY = re.compile(r"[\w./+=-]+\.so", re.ASCII)
 SYSTEM = ("/bin/", "/sbin/", "/usr/", "/opt/", "/snap/", "/nix/")
 NOWHERE = re.compile(r"[0-9]?>>?\s*(&[0-9]|/dev/null)|&>\s*/dev/null|<\s*/dev/null")
 """Redirections that do not write a file."""
@@ -127,12 +132,25 @@ def _unnoticed(words: list[str], environment: Mapping[str, str], command_line: A
             return [name] if text.strip() else []
         return [one for each in simple for one in _unnoticed([*each], environment, command_line)]
     harmless = name in HARMLESS or (name == "git" and _git_reads(words))
+    harmless = harmless or (name == "openssl" and words[1:2] in [[one] for one in HASHES])
     if harmless and _is_the_systems(words[0], environment) and not _compiles_here(words):
+        return []
+    if _asks_for_abilities(words):
         return []
     python = _python(words, environment, command_line.PYTHON)
     if python is None or VARIABLE not in environment or command_line.started(python)[0].deaf:
         return [name]
     return []
+
+
+def _asks_for_abilities(words: Sequence[str]) -> bool:
+    """Whether this is torch's own check of the CPU. It starts a Python that nothing watches."""
+    template = getattr(getattr(sys.modules.get(ABILITIES), "VecISA", None), "_avx_py_load", None)
+    if not isinstance(template, str) or [*words[:2]] != [sys.executable, "-c"] or len(words) != 3:
+        return False
+    before, _, after = template.partition("__lib_path__")
+    library = words[2].removeprefix(before).removesuffix(after)
+    return words[2] == f"{before}{library}{after}" and bool(LIBRARY.fullmatch(library))
 
 
 def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:

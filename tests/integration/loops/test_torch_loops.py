@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,30 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
         assert first is not None, fault
         assert first.stage == stage, (name, fault, first)
         assert signal in (None, first.signal)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
+def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path: Path) -> None:
+    """Inductor checks the CPU with programs of its own, once per cache."""
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    loop = SCRIPTS["plain"].replace("model = Net()", "model = torch.compile(Net())")
+    (tmp_path / "own").mkdir()
+    write_script(tmp_path / "own", loop)
+    whole = watched(tmp_path / "own", PYTHON, "train.py", options=PROBED, environment=cache)
+    assert whole.code == 0, whole.err
+    record = whole.record()
+    assert set(record.exact) >= WHOLE - {"work"}, (record.notes, record.unmeasured)
+
+
+def test_a_probe_that_is_ended_inside_a_loop_names_the_program(tmp_path: Path) -> None:
+    call = "subprocess.run([sys.executable, '-I', '-c', ''])"
+    loop = SCRIPTS["plain"].replace(
+        "    loss.backward()", f"    import subprocess; {call}\n    loss.backward()"
+    )
+    write_script(tmp_path, loop)
+    record = watched(tmp_path, PYTHON, "train.py", options=PROBED).record()
+    assert not record.exact
+    assert any("about to start python" in note for note in record.notes), record.notes
 
 
 @pytest.mark.parametrize("width", [64, 8])

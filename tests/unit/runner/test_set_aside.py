@@ -584,6 +584,7 @@ SPAWNED = (
         ("subprocess.run(['git', 'diff', '--output=copy'])", "git"),
         ("os.environ.clear(); subprocess.run(['/usr/bin/touch', 'copy'])", "touch"),
         ("subprocess.run(['./date'])", "date"),
+        ("subprocess.run(['openssl', 'rand', '-out', 'copy', '4'])", "openssl"),
         ("subprocess.run(['gcc', 'x.c', '-o', 'copy'])", "gcc"),
         (
             "subprocess.run([sys.executable, '-c', ''], env={**os.environ, 'PYTHONPATH': 'src'})",
