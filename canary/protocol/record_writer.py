@@ -94,6 +94,8 @@ class RecordWriter(ABC):
     def finish(self, result: Result) -> RunRecord:
         """Finish the record with the run's status and all rows on disk."""
         close_launches(self.record, result.status)
+        # From the start: rows read before may be those of a loop that the training left out.
+        self._rows = RankSteps(self.folder.steps)
         self._sum_up()
         reason, nan_at = result.reason, self.record.stability.nan_at
         if reason and nan_at and result.status == "failed":

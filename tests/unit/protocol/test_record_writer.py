@@ -1,0 +1,38 @@
+"""The record of a run takes its rows from the disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from canary.protocol.job import Result
+from canary.protocol.record_writer import RecordWriter
+from canary.record.folder import RunFolder
+from canary.record.step_row import Row
+
+
+class Writer(RecordWriter):
+    def warmup(self, rows: Sequence[Row]) -> int:
+        return 0
+
+
+def test_the_last_record_forgets_rows_that_the_training_took_back(tmp_path: Path) -> None:
+    """A loop that is left out may have rows as long as those that replace them, to the byte."""
+    folder = RunFolder.create(tmp_path, "20260101-000000-own-abcd")
+    writer = Writer(folder, "own", {})
+    writer.add_launch("measured", 0)
+
+    def write(*losses: float) -> None:
+        rows = [
+            {"launch": 0, "step": step, "loss": loss, "wall_s": 0.1, "phases": {}}
+            for step, loss in enumerate(losses, 1)
+        ]
+        folder.steps.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write(7.5)
+    writer.write()
+    write(1.5, 1.25)
+    writer.write()
+    record = writer.finish(Result("completed"))
+    assert record.stability.loss_values == [1.5, 1.25]
