@@ -8,8 +8,11 @@ from accelerate.utils import set_seed
 from torch.utils.data import DataLoader
 from transformers import GPT2Config, GPT2LMHeadModel, get_scheduler
 
+FAULT = os.environ.get("FAULT", "")
+ACCUMULATION = 1 if FAULT == "accumulation_lost" else 2
+
 set_seed(0)
-accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True)
+accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION, cpu=True)
 model = GPT2LMHeadModel(
     GPT2Config(
         vocab_size=64,
@@ -32,7 +35,7 @@ for batch in loader:
     with accelerator.accumulate(model):
         loss = model(input_ids=batch, labels=batch).loss
         accelerator.backward(loss)
-        if accelerator.sync_gradients:
+        if accelerator.sync_gradients and FAULT != "clip_lost":
             accelerator.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         scheduler.step()
