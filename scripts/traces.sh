@@ -42,9 +42,10 @@ runner_label() {
   printf 'rlhf-canary.runner=%s' "$(printf '%s:%s' "$(uname -n)" "$(realpath -m -- "$temporary")" | sha256sum | cut -c 1-16)"
 }
 
-# Ends containers by a filter of `docker ps`. True once docker itself says that there is none; waits a minute at most.
+removal_s=60
+# Ends containers by a filter of `docker ps`. True once docker itself says that there is none; waits removal_s at most.
 remove_containers() {
-  local left ends=$((SECONDS + 60))
+  local left ends=$((SECONDS + removal_s))
   while [ "$SECONDS" -lt "$ends" ]; do
     left=$(timeout --kill-after=2 10 docker ps --all --quiet --no-trunc --filter "$1" 2>/dev/null) || left=unknown
     [ -n "$left" ] || return 0
