@@ -10,9 +10,15 @@ from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
-LEARNS_THE_SAME = "Learns the same: batches, losses, gradients and updates are identical."
-NAMED_STAGES = frozenset(("batches", "first_loss", "first_gradient", "first_update", "trajectory"))
-"""The stages that the sentence names."""
+LEARNS_THE_SAME = "Learns the same"
+NAMED_STAGES = {
+    "batches": "batches",
+    "first_loss": "losses",
+    "trajectory": "losses",
+    "first_gradient": "gradients",
+    "first_update": "updates",
+}
+"""The stages that the sentence names, with its words."""
 MIN_HISTORY = 3
 
 
@@ -85,11 +91,12 @@ def first_line(
             f"No baseline yet: {history} of {MIN_HISTORY} runs are stored. Store "
             f"{MIN_HISTORY - history} more of the default branch."
         )
+    same = _learning_unchanged(checks, (*config, *environment))
     if verdict == "inconclusive":
         if imported and not any(check.status == "inconclusive" for check in checks):
             return _nothing_judged(checks)
-        return _inconclusive_line(checks)
-    return _pass_line(checks, imported)
+        return _inconclusive_line(checks, same)
+    return _pass_line(checks, same, imported)
 
 
 def ordered_failures(checks: Sequence[Check]) -> list[Check]:
@@ -142,11 +149,7 @@ def _changed_line(
     environment: Sequence[KeyChange],
     accepted: str | None,
 ) -> str:
-    causes = [change for change in (*config, *environment) if not change.cosmetic]
-    keys = ", ".join(change.key for change in causes[:3])
-    keys += f" and {len(causes) - 3} more" if len(causes) > 3 else ""
-    if len(causes) == 1:
-        keys = f"{keys} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
+    keys = _changed_keys((*config, *environment))
     lead, moved = _leading_change(checks)
     worse = [check for check in checks if check.status == "changed" and accepted_with(check)]
     words = f"{lead.name} differs: {lead.message}" if moved else lead.message
@@ -157,13 +160,21 @@ def _changed_line(
     return f"{start}: {words}.{also} Changed: {keys}."
 
 
-def _inconclusive_line(checks: Sequence[Check]) -> str:
+def _changed_keys(changes: Sequence[KeyChange]) -> str:
+    """Return the first changed keys that are not cosmetic; of one alone, its values too."""
+    causes = [change for change in changes if not change.cosmetic]
+    if len(causes) == 1:
+        return f"{causes[0].key} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
+    more = f" and {len(causes) - 3} more" if len(causes) > 3 else ""
+    return f"{', '.join(change.key for change in causes[:3])}{more}"
+
+
+def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
     undecided = [check for check in checks if check.status == "inconclusive"]
     # A training that does not repeat itself explains the rest, so it comes first.
     undecided.sort(key=lambda check: check.name != "repeatability")
     inputs = next((c for c in checks if c.status == "warn" and c.name in LEARNED_STAGES), None)
     tail = f" Warning: {inputs.name}: {inputs.message}." if inputs else ""
-    same = _learning_unchanged(checks)
     if undecided and same and all(check.lane == "timing" for check in undecided):
         return f"{same} Speed is not decided: {undecided[0].message}.{tail}"
     if undecided:
@@ -187,12 +198,26 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     )
 
 
-def _learning_unchanged(checks: Sequence[Check]) -> str:
-    """Return a sentence if every exact signal was compared and is equal; otherwise empty."""
-    judged = [check for check in checks if check.lane == "exact" and check.status != "skip"]
-    if any(check.status != "pass" or check.delta != 0 for check in judged):
+def _learning_unchanged(checks: Sequence[Check], changes: Sequence[KeyChange]) -> str:
+    """Return a sentence if losses, gradients and updates were compared and are equal; otherwise
+    empty. It names what is equal within rounding only, and the keys that changed."""
+    judged = [
+        check
+        for check in checks
+        if (check.lane, check.group) == ("exact", "correctness") and check.status != "skip"
+    ]
+    names = {check.name for check in judged}
+    if any(check.status != "pass" for check in judged) or not names >= {*NAMED_STAGES} - {"batches"}:
         return ""
-    return LEARNS_THE_SAME if {check.name for check in judged} >= NAMED_STAGES else ""
+    nouns = list(dict.fromkeys(word for name, word in NAMED_STAGES.items() if name in names))
+    rounded = [check for check in judged if check.delta]
+    equal = f"{', '.join(nouns[:-1])} and {nouns[-1]} are identical"
+    if rounded:
+        equal = rounded[0].message
+    elif "batches" not in names:
+        equal += " (batches were not compared)"
+    keys = _changed_keys(changes)
+    return f"{LEARNS_THE_SAME}: {equal}.{f' Changed: {keys}.' if keys else ''}"
 
 
 NOT_EXACT = "exact signals were not recorded, because a run was imported"
@@ -208,7 +233,7 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     )
 
 
-def _pass_line(checks: Sequence[Check], imported: bool = False) -> str:
+def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
@@ -220,8 +245,9 @@ def _pass_line(checks: Sequence[Check], imported: bool = False) -> str:
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
     plural = "" if len(warned) == 1 else "s"
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
-    same = _learning_unchanged(checks).rstrip(".")
+    same, _, changed = same.rstrip(".").partition(". ")
     healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"
+    tail += f". {changed}" if changed else ""
     if imported:
         gates = sum(is_metric_gate(check.name) for check in _judged_of_imported(checks))
         count = f"{gates} gate{'' if gates == 1 else 's'} of `metrics`" if gates else "speed alone"

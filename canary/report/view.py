@@ -190,6 +190,8 @@ def row_of(check: Check) -> CheckRow:
     if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
         if check.delta == 0 and check.lane in ("exact", "invariant"):
             change = "="
+        elif check.lane == "exact" and check.status == "pass" and check.group == "correctness":
+            change = "rounding"
         elif check.delta is not None and not math.isfinite(check.delta):
             change = "not finite"
         elif check.delta_pct is not None and abs(check.delta_pct) < 1e6:

@@ -30,7 +30,7 @@ from canary.compare.exact.recorded_stages import (
 from canary.compare.exact.repeatability import follows_a_seed, missing_seed
 from canary.compare.exact.signal_kinds import Sides
 from canary.compare.exact.signals import SIGNALS
-from canary.compare.exact.tolerances import RepeatDifferences
+from canary.compare.exact.tolerances import BITS, RepeatDifferences, Tolerance, arithmetic_of
 from canary.compare.exact.work import work_checks
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -59,9 +59,13 @@ class ExactResult:
         return self.differences[0] if self.differences else None
 
 
-def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Return the differences in learning by stage; for a rollout trainer, then by step."""
-    sides = Sides(baseline, current)
+def learned_differences(
+    baseline: RunRecord, current: RunRecord, allowed: Tolerance | None = None
+) -> list[Difference]:
+    """Return the differences in learning by stage; for a rollout trainer, then by step.
+
+    `allowed`: tolerances other than those of the current record's dtype."""
+    sides = Sides(baseline, current, allowed)
     found = [one for signal in SIGNALS for one in signal.compare(signal, sides)]
     by_step = is_rollout(current)
     return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
@@ -239,6 +243,7 @@ def _learned_checks(
     """Return one check per stage. Inputs that differ while learning does not only warn."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
     equal = equal_outcomes(before, after)
+    rounded = {} if outcome else _rounded(before, after)
     checks = []
     for stage, words in compared_stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
@@ -246,6 +251,7 @@ def _learned_checks(
             checks.append(
                 not_recorded(stage, before, after)
                 or _unsteady(stage, everything, known)
+                or rounded.get(stage)
                 or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
             )
             continue
@@ -268,6 +274,24 @@ def _learned_checks(
             )
         )
     return checks
+
+
+def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
+    """Return checks of the stages whose values are equal within rounding, but not to the bit."""
+    found: dict[str, Check] = {}
+    for one in learned_differences(before, after, BITS):
+        size = one.relative
+        if one.stage in found or one.stage not in OUTCOME_STAGES or size is None:
+            continue
+        place = f" from step {one.step} on" if one.step else ""
+        words = (
+            f"{LEARNED_STAGES[one.stage]}: equal within rounding of {arithmetic_of(after)}; "
+            f"{one.signal.replace('_', ' ')} differs{place} by up to {size:.1e}"
+        )
+        found[one.stage] = Check(
+            one.stage, "correctness", "exact", "pass", words, delta=size
+        )
+    return found
 
 
 def _shown(value: object) -> float | int | str | None:

@@ -25,11 +25,13 @@ class Sides:
 
     baseline: RunRecord
     current: RunRecord
+    allowed: Tolerance | None = None
+    """Instead of that of the current record's dtype."""
 
     @property
     def tolerance(self) -> Tolerance:
         """Return how far rounding alone may move a signal."""
-        return tolerance_for(self.current)
+        return self.allowed or tolerance_for(self.current)
 
     def read(self, read: Callable[[Exact], T]) -> tuple[T, T]:
         """Apply `read` to the exact signals of both sides."""

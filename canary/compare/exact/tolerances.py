@@ -41,11 +41,15 @@ class Tolerance:
 
     def rollout_at_step(self, step: int) -> float:
         """Return the tolerance of a step's rollout values; it grows like the loss's."""
-        return self.rollout * self.at_step(step) / self.trajectory
+        return self.rollout * _growth(step)
 
     def at_step(self, step: int) -> float:
         """Return the tolerance of a step's loss: constant at first, then growing with step^2."""
-        return self.trajectory * max(1.0, step / TIGHT_STEPS) ** 2
+        return self.trajectory * _growth(step)
+
+
+def _growth(step: int) -> float:
+    return max(1.0, step / TIGHT_STEPS) ** 2
 
 
 TOLERANCES: dict[str, Tolerance] = {
@@ -55,6 +59,10 @@ TOLERANCES: dict[str, Tolerance] = {
     "float16": Tolerance(5e-4, gradient=1e-2, update=1e-3, trajectory=5e-3, rollout=5e-3),
 }
 """The first value is for the first loss."""
+
+
+BITS = Tolerance(0.0, gradient=0.0, update=0.0, trajectory=0.0, rollout=0.0)
+"""Shows what rounding moves too."""
 
 
 def arithmetic_of(record: RunRecord) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from canary.compare.checks import CHECKS
 from canary.compare.report import Check
 from canary.record.types import RunRecord
 
@@ -54,11 +55,11 @@ class Crowding:
             explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check
-        return replace(check, status="inconclusive", message=self._sentence(), unjudged="crowded")
+        return replace(check, status="inconclusive", message=self._sentence(check), unjudged="crowded")
 
-    def _sentence(self) -> str:
+    def _sentence(self, check: Check) -> str:
         return (
-            "not judged because of other work on the machine: the training waited for a core "
+            f"{CHECKS[check.name].title} is not judged because of other work on the machine: the training waited for a core "
             f"{100 * self.current:.0f}% of the time, {100 * self.baseline:.0f}% in the baseline. "
             "Run both again, or alternate them with canary ab"
         )
