@@ -10,9 +10,18 @@ from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
-LEARNS_THE_SAME = "Learns the same: batches, losses, gradients and updates are identical."
-NAMED_STAGES = frozenset(("batches", "first_loss", "first_gradient", "first_update", "trajectory"))
-"""The stages that the sentence names."""
+NAMED_STAGES = {
+    "batches": "batches",
+    "first_loss": "losses",
+    "first_gradient": "gradients",
+    "first_update": "updates",
+    "trajectory": "losses",
+}
+"""The stages that "Learns the same" names, and their words."""
+MAY_LACK = frozenset(("batches", "first_gradient"))
+"""Of these a plain loop may not show one: equal losses and updates still need equal ones."""
+WRITTEN = frozenset(("files_written", "bytes_written"))
+"""Counts that vary between equal trainings: a log holds times, a cache is filled once."""
 MIN_HISTORY = 3
 
 
@@ -190,9 +199,19 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
 def _learning_unchanged(checks: Sequence[Check]) -> str:
     """Return a sentence if every exact signal was compared and is equal; otherwise empty."""
     judged = [check for check in checks if check.lane == "exact" and check.status != "skip"]
-    if any(check.status != "pass" or check.delta != 0 for check in judged):
+    if any(check.status != "pass" for check in judged):
         return ""
-    return LEARNS_THE_SAME if {check.name for check in judged} >= NAMED_STAGES else ""
+    if any(check.delta != 0 for check in judged if check.name not in WRITTEN):
+        return ""
+    found = {check.name for check in judged}
+    missing = [stage for stage in NAMED_STAGES if stage not in found]
+    unrecorded = MAY_LACK & {check.name for check in checks if check.unjudged == "unrecorded"}
+    if len(missing) > 1 or not unrecorded.issuperset(missing):
+        return ""
+    words = dict.fromkeys(word for stage, word in NAMED_STAGES.items() if stage in found)
+    *others, last = words
+    lacks = "".join(f"; {NAMED_STAGES[stage]} were not recorded" for stage in missing)
+    return f"Learns the same: {', '.join(others)} and {last} are identical{lacks}."
 
 
 NOT_EXACT = "exact signals were not recorded, because a run was imported"
