@@ -121,7 +121,7 @@ def _rows_per_step(
 
 
 def _rows_in(step: Mapping[Place, str]) -> int:
-    """Return how many rows a step has: of several tensors per row the one with most."""
+    """Count a step's rows. Its tensor with most rows decides."""
     return max(Counter(name for _, name, _ in step).values(), default=0)
 
 

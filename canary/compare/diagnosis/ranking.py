@@ -204,8 +204,8 @@ def _alerts(facts: Facts) -> Iterator[Evidence]:
 
 
 def _unknown(facts: Facts, confidence: float, words: str) -> Suspect:
-    """Return the suspect of no mechanism. It names the user's changed functions: one of them may be
-    the cause, whatever it did."""
+    """Return the suspect of no mechanism, with the user's changed functions: the cause may be in
+    one."""
     return Suspect(
         UNKNOWN,
         round(min(1.0, confidence), 3),

@@ -21,6 +21,7 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.exact import OwnCode
 from canary.report.render import render
 from tests.unit.comparing import example, records
 from tests.unit.diagnosing import (
@@ -108,7 +109,7 @@ def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
     assert two[0].confidence > 0.6
 
 
-FORWARD = {"name": "model.Net.forward", "file": "model.py", "line": 7}
+FORWARD: OwnCode = {"name": "model.Net.forward", "file": "model.py", "line": 7}
 
 
 def cut(*, use_peft: bool) -> Diagnosis:
@@ -116,8 +117,9 @@ def cut(*, use_peft: bool) -> Diagnosis:
     before, after = sides()
     for side, digest in ((before, "a"), (after, "b")):
         roles = ("loop calls model.forward", "Net.forward")
-        code = {role: FORWARD | {"sha256": digest * 64} for role in roles}
-        side.exact["evidence"]["code"] = code
+        side.exact["evidence"]["code"] = {
+            role: {**FORWARD, "sha256": digest * 64} for role in roles
+        }
         side.config["use_peft"] = use_peft
     operators = dict(after.exact["work"]["operators"])
     operators["aten.mm.default"] -= 8
