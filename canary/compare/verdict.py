@@ -10,15 +10,16 @@ from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
-LEARNS_THE_SAME = "Learns the same"
 NAMED_STAGES = {
     "batches": "batches",
     "first_loss": "losses",
-    "trajectory": "losses",
     "first_gradient": "gradients",
     "first_update": "updates",
+    "trajectory": "losses",
 }
-"""The stages that the sentence names, with its words."""
+"""The stages that "Learns the same" names, and their words."""
+MAY_LACK = frozenset(("batches", "first_gradient"))
+"""Of these a plain loop may not show one: equal losses and updates still need equal ones."""
 MIN_HISTORY = 3
 
 
@@ -199,25 +200,26 @@ def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
 
 
 def _learning_unchanged(checks: Sequence[Check], changes: Sequence[KeyChange]) -> str:
-    """Return a sentence if losses, gradients and updates were compared and are equal; otherwise
-    empty. It names what is equal within rounding only, and the keys that changed."""
-    judged = [
-        check
+    """Return a sentence if what is learned was compared and is equal; otherwise empty.
+
+    It names what is equal only within rounding, what was not recorded, and changed keys."""
+    judged = {
+        check.name: check
         for check in checks
         if (check.lane, check.group) == ("exact", "correctness") and check.status != "skip"
-    ]
-    names = {check.name for check in judged}
-    if any(check.status != "pass" for check in judged) or not names >= {*NAMED_STAGES} - {"batches"}:
+    }
+    if any(check.status != "pass" for check in judged.values()):
         return ""
-    nouns = list(dict.fromkeys(word for name, word in NAMED_STAGES.items() if name in names))
-    rounded = [check for check in judged if check.delta]
-    equal = f"{', '.join(nouns[:-1])} and {nouns[-1]} are identical"
-    if rounded:
-        equal = rounded[0].message
-    elif "batches" not in names:
-        equal += " (batches were not compared)"
+    missing = [stage for stage in NAMED_STAGES if stage not in judged]
+    unrecorded = MAY_LACK & {check.name for check in checks if check.unjudged == "unrecorded"}
+    if len(missing) > 1 or not unrecorded.issuperset(missing):
+        return ""
+    *others, last = dict.fromkeys(word for stage, word in NAMED_STAGES.items() if stage in judged)
+    equal = f"{', '.join(others)} and {last} are identical"
+    rounded = next((check.message for check in judged.values() if check.delta), "")
+    lacks = "".join(f"; {NAMED_STAGES[stage]} were not recorded" for stage in missing)
     keys = _changed_keys(changes)
-    return f"{LEARNS_THE_SAME}: {equal}.{f' Changed: {keys}.' if keys else ''}"
+    return f"Learns the same: {rounded or equal}{lacks}.{f' Changed: {keys}.' if keys else ''}"
 
 
 NOT_EXACT = "exact signals were not recorded, because a run was imported"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from canary.compare.diagnosis.evidence import Finding, evidence_of, evidence_of_check
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.diagnosis.updates import gradient_cut
 
 TRAINABLE = ("trainable_parameters", "trainable_tensors", "trainable_names_sha256")
 ACTIONS = (
@@ -107,9 +108,11 @@ def _gradients(facts: Facts) -> Iterator[Finding]:
         return
     missing = facts.difference("first_gradient", "tensors_without_gradient")
     if missing is not None:
+        # Without an adapter, a graph that is cut leaves parameters of the model without a gradient.
+        cut = not facts.now.config.get("use_peft") and gradient_cut(facts)
         yield Finding(
             C.ADAPTER,
-            0.85,
+            0.4 if cut else 0.85,
             "trainable parameters receive no gradient",
             (evidence_of(missing),),
             ("look for detach(), no_grad() and modules that the forward pass no longer reaches",),

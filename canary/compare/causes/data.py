@@ -81,6 +81,8 @@ def _what(facts: Facts) -> tuple[str, float]:
         return "masks or labels differ for the same sequences", 0.88
     if batches.same_set_in_steps:
         return "the same sequences are in different places of each batch", 0.95
+    if batches.rows_per_step is not None and not facts.rollout:
+        return _of_other_size(facts, batches.rows_per_step), 0.95
     if batches.same_multiset:
         return "the same sequences are reordered: check seed, sampler and shuffling", 0.93
     if (ends := eos_alone(facts)) is not None:
@@ -101,6 +103,27 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.same_texts:
         return "the same text has different tokens", 0.4
     return "the training steps get different sequences", 0.85
+
+
+SIZES = (
+    "gradient_accumulation_steps",
+    "per_device_train_batch_size",
+    "batch_size",
+    "world_size",
+    "nproc",
+)
+"""Settings that set the rows of a step."""
+
+
+def _of_other_size(facts: Facts, rows: tuple[int, int]) -> str:
+    """Describe steps with another number of rows, with the setting that says so."""
+    was, now = rows
+    much = "fewer" if now < was else f"{now / was:.3g} times as many"
+    settings = [change for change in facts.settings if change.name in SIZES]
+    settings.sort(key=lambda change: change.baseline is None)  # an option may not be set
+    of = f" ({settings[0].sentence()})" if settings else ""
+    other = "" if facts.batches.shared >= SOME else ". The sequences differ too"
+    return f"each step has {much} rows: {was:,} -> {now:,}{of}{other}"
 
 
 def eos_alone(facts: Facts) -> tuple[int, int] | None:

@@ -43,6 +43,8 @@ class BatchChange:
     longer: bool = False
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
+    rows_per_step: tuple[int, int] | None = None
+    """(baseline, current), if each side has one number of rows in all steps and they differ."""
     unmasked: int = 0
     """Online RL: extra tokens that step 1 trains on, if only the mask of the samples changed."""
 
@@ -77,6 +79,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         shorter=lengths[1] < lengths[0],
         longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,
+        rows_per_step=_rows_per_step(*rows),
         unmasked=_unmasked(before, after) if differing[:1] == [0] else 0,
     )
 
@@ -105,6 +108,21 @@ def _in_place(before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Pla
         for place, value in was.items()
     )
     return kept / total if total else 0.0
+
+
+def _rows_per_step(
+    before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]
+) -> tuple[int, int] | None:
+    """Return the rows of a step on both sides. The last step may have fewer: an epoch ends."""
+    counts = [[_rows_in(step) for step in side[:-1] or side] for side in (before, after)]
+    if any(len(set(side)) != 1 for side in counts) or counts[0][0] == counts[1][0]:
+        return None
+    return counts[0][0], counts[1][0]
+
+
+def _rows_in(step: Mapping[Place, str]) -> int:
+    """Count a step's rows. Its tensor with most rows decides."""
+    return max(Counter(name for _, name, _ in step).values(), default=0)
 
 
 def _shared(before: Counter[str], after: Counter[str]) -> float:

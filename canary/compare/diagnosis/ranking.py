@@ -127,14 +127,15 @@ def _of_one_effect(
         key=lambda s: (last[s.category], -s.confidence),
     )
     if not named:
-        return (_unknown(unexplained, "no recorded signal explains it"),)
+        return (_unknown(facts, unexplained, "no recorded signal explains it"),)
     if named[0].confidence < unexplained:
-        return (_unknown(unexplained, "the evidence is too weak to name a cause"), *named)
+        words = "the evidence is too weak to name a cause"
+        return (_unknown(facts, unexplained, words), *named)
     rival = next((s for s in named[1:] if last[s.category] == last[named[0].category]), None)
     if rival is not None and named[0].confidence < TIE_FACTOR * rival.confidence:
         both = named[0].confidence + rival.confidence
         words = f"{named[0].category} or {rival.category}: no recorded signal distinguishes them"
-        return (_unknown(both / 2, words), *named)
+        return (_unknown(facts, both / 2, words), *named)
     return tuple(named)
 
 
@@ -173,13 +174,22 @@ def _other_changes(facts: Facts) -> list[Evidence]:
     changes = [c for c in facts.report.environment_changes if not c.cosmetic]
     found = list(environment_evidence(changes))
     found += [change.evidence() for change in facts.settings if change.in_config][:4]
-    found += [change.evidence() for change in facts.code][:3]
+    found += _changed_code(facts)
     found += list(_alerts(facts))[:3]
     files = [file.path for file in facts.source.files]
     if files:
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
         found.append(Evidence("git", f"the change touches {', '.join(files[:5])}{more}"))
     return found
+
+
+def _changed_code(facts: Facts) -> list[Evidence]:
+    """Return the user's changed functions, once each: one function may have several roles."""
+    functions: dict[str, Evidence] = {}
+    for change in facts.code:
+        function = change.current or change.baseline or {}
+        functions.setdefault(f"{function.get('name')} {function.get('file')}", change.evidence())
+    return [*functions.values()][:3]
 
 
 def _alerts(facts: Facts) -> Iterator[Evidence]:
@@ -193,12 +203,14 @@ def _alerts(facts: Facts) -> Iterator[Evidence]:
                 yield Evidence("signal", words)
 
 
-def _unknown(confidence: float, words: str) -> Suspect:
+def _unknown(facts: Facts, confidence: float, words: str) -> Suspect:
+    """Return the suspect of no mechanism, with the user's changed functions: the cause may be in
+    one."""
     return Suspect(
         UNKNOWN,
         round(min(1.0, confidence), 3),
         _sentence(words),
-        (),
+        tuple(_changed_code(facts)),
         (
             "canary profile CURRENT --against BASELINE compares the operators",
             "canary ab --pairs 8 distinguishes a slower step from a noisy machine",

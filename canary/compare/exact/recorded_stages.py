@@ -70,7 +70,8 @@ def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | Non
         reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (probe_steps)"
         return Check(stage, "correctness", "exact", "inconclusive", reason)
     if not was and not now:
-        return Check(stage, "correctness", "exact", "skip", f"{words}: recorded on neither side")
+        reason = f"{words}: recorded on neither side"
+        return Check(stage, "correctness", "exact", "skip", reason, unjudged="unrecorded")
     side = "baseline" if was else "current side"
     return Check(
         stage, "correctness", "exact", "inconclusive", f"{words}: recorded only on the {side}"

@@ -50,11 +50,20 @@ class Loop:
             "training_type": settings.pop("training_type", "custom"),
             "model_name": settings.pop("model_name", None) or self._name_of_model(),
             "dtype": settings.pop("dtype", None) or self._dtype(),
-            "use_peft": settings.pop("use_peft", hasattr(self.model, "peft_config")),
+            "use_peft": settings.pop("use_peft", self._has_adapter()),
             "world_size": int(os.environ.get("WORLD_SIZE", "1")),
             "arguments": settings,
             "packages": package_versions(),
         }
+
+    def _has_adapter(self) -> bool:
+        """Return whether peft put an adapter on the model, or the model's library a LoRA of its
+        own: it trains parameters that are named as peft and torchtune do, and not all others."""
+        if self.model is None or hasattr(self.model, "peft_config"):
+            return self.model is not None
+        named = [*self.model.named_parameters()]
+        trained = [name for name, value in named if value.requires_grad]
+        return len(named) > len(trained) and any("lora_" in name for name in trained)
 
     def _name_of_model(self) -> str | None:
         """Return the model's id on the hub, else its class: a local path does not identify it."""

@@ -151,6 +151,34 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     assert found.exit_code(strict=True) == 3
 
 
+def without(stage: str, number: int) -> RunRecord:
+    return altered(record(number), "exact", stage, to=[] if stage == "batches" else {})
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (
+            "first_gradient",
+            "Learns the same: batches, losses and updates are identical; gradients were not "
+            "recorded. Speed is not decided: ",
+        ),
+        (
+            "batches",
+            "Learns the same: losses, gradients and updates are identical; batches were not "
+            "recorded. Speed is not decided: ",
+        ),
+        ("first_update", "Inconclusive: "),
+    ],
+)
+def test_a_loop_that_does_not_show_a_stage_may_learn_the_same(stage: str, words: str) -> None:
+    """Optimizers that step inside backward show no gradient."""
+    found = compare_to_baseline(without(stage, 9), without(stage, 0))
+    assert found.first_line.startswith(words), found.first_line
+    one_side = compare_to_baseline(without(stage, 9), record(0))
+    assert one_side.first_line.startswith("Inconclusive: ")
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -25,6 +25,7 @@ from canary.record.phases import PHASES
 from canary.record.profile import Window
 from canary.training.collectors.batches import rows_of
 from canary.training.collectors.named import hashable, named
+from canary.training.recorder.loop import Loop
 
 LOOP = """
 import sys
@@ -52,6 +53,20 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_canary_loads_no_torch() -> None:
     code = "import sys, canary; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_lora_without_peft_counts_as_an_adapter() -> None:
+    """As torchtune's: parameters of its own names train, and the others are frozen."""
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    model.lora_a = torch.nn.Linear(2, 2)
+    assert Loop("loop", model=model).describe()["use_peft"] is True
+    model.weight.requires_grad_(True)
+    assert Loop("loop", model=model).describe()["use_peft"] is False
+    model.weight.requires_grad_(False)
+    model.lora_a.requires_grad_(False)
+    assert Loop("loop", model=model).describe()["use_peft"] is False
+    assert Loop("loop", model=None).describe()["use_peft"] is False
 
 
 @pytest.mark.slow

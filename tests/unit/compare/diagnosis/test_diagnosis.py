@@ -21,9 +21,19 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.exact import OwnCode
 from canary.report.render import render
 from tests.unit.comparing import example, records
-from tests.unit.diagnosing import CASES, LOSSES, TRAJECTORY, changed, diagnosed, sides
+from tests.unit.diagnosing import (
+    CASES,
+    GRADIENT,
+    LOSSES,
+    TOTAL,
+    TRAJECTORY,
+    changed,
+    diagnosed,
+    sides,
+)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -97,6 +107,43 @@ def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
     assert "Kernel or host" in equal[0].description
     two = ranked([weak, Finding(RegressionCategory.HOST, 0.6, "more of it")], facts)
     assert two[0].confidence > 0.6
+
+
+FORWARD: OwnCode = {"name": "model.Net.forward", "file": "model.py", "line": 7}
+
+
+def cut(*, use_peft: bool) -> Diagnosis:
+    """A changed forward cuts the graph: parameters get no gradient, and less is computed."""
+    before, after = sides()
+    for side, digest in ((before, "a"), (after, "b")):
+        roles = ("loop calls model.forward", "Net.forward")
+        side.exact["evidence"]["code"] = {
+            role: {**FORWARD, "sha256": digest * 64} for role in roles
+        }
+        side.config["use_peft"] = use_peft
+    operators = dict(after.exact["work"]["operators"])
+    operators["aten.mm.default"] -= 8
+    after = changed(
+        after,
+        ((*GRADIENT, "total"), 0.5 * TOTAL),
+        ((*GRADIENT, "tensors_without_gradient"), ["one", "two"]),
+        (("exact", "work", "operators"), operators),
+    )
+    return compare_to_baseline(after, before, gates=()).diagnosis
+
+
+def test_a_changed_function_is_named_once_where_no_cause_wins() -> None:
+    first = cut(use_peft=True).suspects[0]
+    assert first.category is RegressionCategory.UNKNOWN
+    told = [item.message for item in first.evidence if item.kind == "code"]
+    assert told == ["loop calls model.forward: the code of model.Net.forward (model.py:7) changed"]
+
+
+def test_a_graph_that_is_cut_is_no_adapters_in_a_model_without_one() -> None:
+    first = cut(use_peft=False).suspects[0]
+    assert first.category is RegressionCategory.OBJECTIVE
+    assert "part of the graph is cut" in first.description
+    assert "model.Net.forward (model.py:7) changed" in str([*map(str, first.evidence)])
 
 
 def _facts(found: Comparison) -> Any:

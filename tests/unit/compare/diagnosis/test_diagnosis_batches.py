@@ -10,6 +10,7 @@ import torch
 
 from canary.compare.diagnosis.suspects import Suspect
 from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
 from canary.training.collectors.batches import describe_batch
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
@@ -60,6 +61,37 @@ def test_tuples_in_another_order_are_said_to_be() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     top = against(batches, batches[::-1])
     assert "sequences are reordered: check seed, sampler" in top.description
+
+
+def accumulated(times: int) -> RunRecord:
+    """A record of five steps whose loop accumulates so many micro-batches of four rows."""
+    made = changed(sides()[times > 1], *(OTHER_LOSS if times > 1 else ()))
+    made.exact["batches"] = [
+        [describe_batch(pair_of(times * step + place), None) for place in range(times)]
+        for step in range(5)
+    ]
+    made.config["gradient_accumulation_steps"] = times
+    return made
+
+
+def test_steps_of_more_rows_are_said_to_be_with_their_setting() -> None:
+    one, four = accumulated(1), accumulated(4)
+    setting = "gradient_accumulation_steps"
+    for before, now, words in (
+        (one, four, f"Each step has 4 times as many rows: 4 -> 16 ({setting} 1 -> 4)."),
+        (four, one, f"Each step has fewer rows: 16 -> 4 ({setting} 4 -> 1)."),
+    ):
+        top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
+        assert top is not None
+        assert (top.category, top.description) == ("data", words)
+
+
+def test_rows_per_step_that_vary_are_not_said_to_have_grown() -> None:
+    before, now = accumulated(1), accumulated(4)
+    now.exact["batches"][1].pop()
+    top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert "times as many" not in top.description
 
 
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
