@@ -288,9 +288,7 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
             f"{LEARNED_STAGES[one.stage]}: equal within rounding of {arithmetic_of(after)}; "
             f"{one.signal.replace('_', ' ')} differs{place} by up to {size:.1e}"
         )
-        found[one.stage] = Check(
-            one.stage, "correctness", "exact", "pass", words, delta=size
-        )
+        found[one.stage] = Check(one.stage, "correctness", "exact", "pass", words, delta=size)
     return found
 
 

@@ -55,7 +55,9 @@ class Crowding:
             explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check
-        return replace(check, status="inconclusive", message=self._sentence(check), unjudged="crowded")
+        return replace(
+            check, status="inconclusive", message=self._sentence(check), unjudged="crowded"
+        )
 
     def _sentence(self, check: Check) -> str:
         return (

@@ -151,6 +151,32 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     assert found.exit_code(strict=True) == 3
 
 
+def in_bfloat16(number: int, loss: float = 0.0, **config: object) -> RunRecord:
+    """With measured losses that grow apart from step 3 on, by so much."""
+    whole = altered(record(number), "config", "dtype", to="bfloat16")
+    for key, value in config.items():
+        whole = altered(whole, "config", key, to=value)
+    losses = plain(whole)["trajectory"]["losses"]
+    moved = [value * (1 + loss) if step > 2 else value for step, value in enumerate(losses, 1)]
+    return altered(whole, "exact", "trajectory", "losses", to=moved)
+
+
+def test_what_is_equal_within_rounding_only_is_not_called_identical() -> None:
+    found = compare_to_baseline(in_bfloat16(9, loss=0.002), in_bfloat16(0))
+    assert found.check("trajectory").status == "pass"
+    assert found.first_line.startswith(
+        "Learns the same: the losses of the following steps: equal within rounding of bfloat16; loss "
+        "differs from step 3 on by up to 2.0e-03. Speed is not decided: "
+    ), found.first_line
+    assert "identical" not in found.first_line
+
+
+def test_a_changed_key_that_changes_nothing_learned_is_named_in_the_first_line() -> None:
+    found = compare_to_baseline(other_config(record(9)), record(0))
+    said = "identical. Changed: learning_rate 0.0005 -> 0.001. Speed is not decided: "
+    assert said in found.first_line, found.first_line
+
+
 def without(stage: str, number: int) -> RunRecord:
     return altered(record(number), "exact", stage, to=[] if stage == "batches" else {})
 
