@@ -61,8 +61,9 @@ class Crowding:
 
     def _sentence(self, check: Check) -> str:
         return (
-            f"{CHECKS[check.name].title} is not judged because of other work on the machine: the training waited for a core "
-            f"{100 * self.current:.0f}% of the time, {100 * self.baseline:.0f}% in the baseline. "
+            f"{CHECKS[check.name].title} is not judged because of other work on the machine: "
+            f"the training waited for a core {100 * self.current:.0f}% of the time, "
+            f"{100 * self.baseline:.0f}% in the baseline. "
             "Run both again, or alternate them with canary ab"
         )
 

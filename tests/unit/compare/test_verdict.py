@@ -165,8 +165,8 @@ def test_what_is_equal_within_rounding_only_is_not_called_identical() -> None:
     found = compare_to_baseline(in_bfloat16(9, loss=0.002), in_bfloat16(0))
     assert found.check("trajectory").status == "pass"
     assert found.first_line.startswith(
-        "Learns the same: the losses of the following steps: equal within rounding of bfloat16; loss "
-        "differs from step 3 on by up to 2.0e-03. Speed is not decided: "
+        "Learns the same: the losses of the following steps: equal within rounding of bfloat16; "
+        "loss differs from step 3 on by up to 2.0e-03. Speed is not decided: "
     ), found.first_line
     assert "identical" not in found.first_line
 
