@@ -112,4 +112,4 @@ def exec_(
             typer.echo(message, err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
-    raise typer.Exit(code)
+    sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C
