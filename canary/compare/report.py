@@ -14,10 +14,10 @@ CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
-Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable"]
+Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable", "stalled"]
 """`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
 scatter more than the noise model says. `untimed`: a side ran only its probe. `inapplicable`: the
-check is for other trainings."""
+check is for other trainings. `stalled`: one stalled step alone makes it too slow."""
 
 Shown = float | int | str | None
 
