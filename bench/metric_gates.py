@@ -66,6 +66,7 @@ def record(series: Series, number: int, gates: Sequence[Mapping[str, Any]]) -> R
         name="simulated",
         timestamp=f"2026-01-{1 + number // 24:02d}T{number % 24:02d}:00:00+00:00",
         status="completed",
+        env={"device": {"type": "named", "name": "simulated"}},
         config={"training_type": "import", "metrics": list(gates)},
         source=Source(format="jsonl", preset="verl"),
         launches=[Launch(index=1, kind="measured", status="completed")],
