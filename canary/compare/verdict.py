@@ -240,7 +240,7 @@ def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> st
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
     warned = [check for check in checks if check.status == "warn"]
-    worse = [check for check in warned if check.lane == "timing"]
+    worse = [check for check in warned if check.lane == "timing" and check.unjudged != "stalled"]
     if worse:
         others = len(warned) - 1
         more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.baseline.comparability import UNKNOWN_MACHINE
 from canary.config.load import KEY_HINTS
 from canary.errors import MachineError, UsageError
 from canary.imports.entries import shortened
@@ -153,7 +154,9 @@ def import_run(
     }
     writer = ImportWriter(folder, name, config)
     writer.record.git = {"sha": None, "reason": f"{ELSEWHERE}: its commit is not known"}
-    if machine is not None:
+    if machine is None:
+        writer.record.unmeasured["env.device"] = f"{ELSEWHERE}: the machine {UNKNOWN_MACHINE}"
+    else:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
     writer.add_launch("measured", LAUNCH)
     completed = Result(status="completed")

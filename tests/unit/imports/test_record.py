@@ -145,7 +145,11 @@ def test_named_machines_have_histories_of_their_own(tmp_path: Path) -> None:
     assert "two machines" in mismatch(here, there)
     assert mismatch(here, unknown) == ""
     assert "is not known" in why_not_timed([here, unknown])
-    assert mismatch(unknown, made(verl(tmp_path / "d.jsonl"))) == ""
+    another = made(verl(tmp_path / "d.jsonl"))
+    assert mismatch(unknown, another) == ""
+    assert "only by gates you wrote" in why_not_timed([unknown, another])
+    assert "only by gates you wrote" in unknown.unmeasured["env.device"]
+    assert "env.device" not in here.unmeasured
 
 
 def test_a_value_of_the_step_before_moves_there(tmp_path: Path) -> None:
