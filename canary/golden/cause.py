@@ -30,6 +30,8 @@ class Cause:
     before: str | None = None
     """The commit of the golden values."""
     after: str | None = None
+    uncommitted: str = ""
+    """Whose code had uncommitted changes, so that its commit does not say what ran."""
     commits: tuple[str, ...] = ()
     """`sha subject` of the newest commits between, at most MOST_COMMITS."""
     commit_count: int | None = None
@@ -62,14 +64,19 @@ class Cause:
 
     def since(self) -> str:
         """Return between which commits the values moved."""
+        changed = f"{self.uncommitted} had uncommitted changes" if self.uncommitted else ""
         if self.before is None or self.after is None:
-            return "commits: not known on both sides"
+            sides = {"the run": self.after, "the golden values": self.before}
+            missing = " and ".join(side for side, sha in sides.items() if sha is None)
+            return f"commit: not known of {missing}{'; ' + changed if changed else ''}"
         if self.before == self.after:
-            return f"commit: {self.after[:9]} on both sides"
+            differ = f", but {changed}, so the code may differ" if changed else ""
+            return f"commit: {self.after[:9]} on both sides{differ}"
         count = self.commit_count
         size = "" if count is None else f" ({count} commit{'' if count == 1 else 's'}"
-        size += f", {len(self.files)} files)" if size else ""
-        return f"since commit {self.before[:9]}, now {self.after[:9]}{size}"
+        size += f", {len(self.files)} file{'' if len(self.files) == 1 else 's'})" if size else ""
+        since = f"since commit {self.before[:9]}, now {self.after[:9]}{size}"
+        return f"{since}; {changed}" if changed else since
 
 
 def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Cause:
@@ -82,6 +89,7 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
     if before is None:
         return Cause(
             after=sha,
+            uncommitted=_uncommitted(None, after),
             unknown="the golden file does not say of which run its values are: name that run "
             "with --baseline to see the cause",
         )
@@ -98,6 +106,7 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
     return Cause(
         was,
         sha,
+        _uncommitted(before, after),
         commits,
         count,
         tuple(file.path for file in source.files),
@@ -107,6 +116,13 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
         tuple(_suspect(one) for one in found.diagnosis.suspects[:MOST_SUSPECTS]),
         found.first_difference.sentence() if found.first_difference else "",
     )
+
+
+def _uncommitted(before: RunRecord | None, after: RunRecord) -> str:
+    was = before is not None and bool(before.git.get("dirty"))
+    if after.git.get("dirty"):
+        return "both runs" if was else "the run"
+    return "the run of the golden values" if was else ""
 
 
 def _suspect(suspect: Any) -> str:
