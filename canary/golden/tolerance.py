@@ -78,7 +78,7 @@ class Tolerance:
     def words(self, distance: float) -> str:
         """Return a distance with its unit."""
         if self.kind == "ulp":
-            return f"{distance:,.6g} ulp"
+            return ulp_words(distance)
         return f"{distance:.3g}%" if self.kind == "percent" else f"{distance:.3g}"
 
     def drift(self, differences: Sequence[float]) -> float | None:
@@ -90,6 +90,13 @@ class Tolerance:
 
 
 EXACT = Tolerance()
+WHOLE_FROM = 1_000
+"""Ulps from which fractions are not shown."""
+
+
+def ulp_words(distance: float) -> str:
+    """Return a distance in ulp with its unit; a large one as a whole number."""
+    return f"{distance:,.0f} ulp" if distance >= WHOLE_FROM else f"{distance:.6g} ulp"
 
 
 def place(value: float, dtype: str = DEFAULT_DTYPE) -> float:

@@ -23,7 +23,8 @@ def golden_file(root: Path) -> Path:
 def test_the_canarys_file_holds_values_tolerances_history_and_record(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     said = write(folder, golden_file(tmp_path), "canary", [], {"loss": Tolerance("ulp", 3)})
-    assert said.endswith("loss (5), grad_norm (5) steps of run-1")
+    written = f"wrote {golden_file(tmp_path)} (canary format) from run-1"
+    assert said == f"{written}: loss at 5 steps, grad_norm at 5 steps"
     golden = read_golden(golden_file(tmp_path))
     assert str(golden.metrics["loss"].tolerance) == "3ulp"
     assert golden.metrics["loss"].series.values == LOSSES
