@@ -173,9 +173,9 @@ class Checked:
         """The answer in one or two words."""
         if self.equal:
             return "equal"
-        if self.replayed is not None and self.replayed.clears_code:
-            return self.replayed.verdict
-        return "differs"
+        if self.replayed is None or self.replayed.verdict == "deterministic":
+            return "differs"
+        return self.replayed.verdict
 
     @property
     def equal(self) -> bool:
@@ -193,13 +193,14 @@ class Checked:
         metrics = counted_metrics(len(self.metrics))
         if self.equal:
             return f"Golden: {self.run_id} gives the {metrics} of {self.file} again."
-        if self.replayed is not None and self.replayed.clears_code:
-            return (
-                f"Golden: the difference from {self.file} blames no code: {self.replayed.sentence}."
-            )
         apart = [one.tag for one in self.metrics if not one.equal]
         verb = "differs" if len(apart) == 1 else "differ"
-        return f"Golden: {', '.join(apart)} {verb} from {self.file} in {self.run_id}."
+        words = f"Golden: {', '.join(apart)} {verb} from {self.file} in {self.run_id}"
+        if self.replayed is None or self.replayed.verdict == "deterministic":
+            return f"{words}."
+        if self.replayed.clears_code:
+            return f"{words}. That says nothing about the code: {self.replayed.sentence}."
+        return f"{words}. A replay did not repeat it: {self.replayed.sentence}."
 
     @property
     def first_step(self) -> int | None:
