@@ -43,6 +43,8 @@ class Cause:
     suspects: tuple[str, ...] = ()
     """The likely causes, the likeliest first, with the strongest evidence."""
     first_difference: str = ""
+    unrecorded: str = ""
+    """What a run does not say, so that it cannot be compared; empty: it says all."""
     unknown: str = ""
     """Why the cause could not be looked for."""
 
@@ -58,7 +60,9 @@ class Cause:
         if self.first_difference:
             found.append(f"first difference of the probes: {self.first_difference}")
         found.append(self.since())
-        if not (self.packages or self.config or self.environment or self.unknown):
+        if self.unrecorded:
+            found.append(self.unrecorded)
+        elif not (self.packages or self.config or self.environment or self.unknown):
             found.append("packages and config are those of the golden values")
         return [*found, *([self.unknown] if self.unknown else [])]
 
@@ -95,6 +99,10 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
         )
     if before.run_id == after.run_id:
         return Cause(sha, sha, unknown="the golden values are of this run")
+    unrecorded = _unrecorded(before, after)
+    if (before.source is None) != (after.source is None):
+        # What an import does not record would look like a change.
+        return Cause(before.git.get("sha"), sha, _uncommitted(before, after), unrecorded=unrecorded)
     source = source_between(repository, before, after)
     found = compare_to_baseline(
         [without_times(after)], [without_times(before)], Thresholds(), source=source
@@ -115,7 +123,27 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
         tuple(_words(change) for change in changes if change not in of_packages),
         tuple(_suspect(one) for one in found.diagnosis.suspects[:MOST_SUSPECTS]),
         found.first_difference.sentence() if found.first_difference else "",
+        unrecorded,
     )
+
+
+def _unrecorded(before: RunRecord, after: RunRecord) -> str:
+    """Return what cannot be compared, and of whom it is not known."""
+    sides = {"the run": after, "the golden values": before}
+    imported = [side for side, record in sides.items() if record.source is not None]
+    without = [side for side, record in sides.items() if not record.env.get("packages")]
+    if len(imported) == 1:
+        return (
+            f"packages and config: not comparable, because {imported[0]} {_was(imported)} imported"
+        )
+    if not without:
+        return ""
+    why = f", which {_was(without)} imported" if without == imported else ""
+    return f"packages: not known of {' and '.join(without)}{why}"
+
+
+def _was(sides: list[str]) -> str:
+    return "was" if sides == ["the run"] else "were"
 
 
 def _uncommitted(before: RunRecord | None, after: RunRecord) -> str:
