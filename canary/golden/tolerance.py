@@ -159,7 +159,7 @@ def _size(text: str) -> float | None:
     return size if math.isfinite(size) and size >= 0 else None
 
 
-def tolerances_of(texts: Sequence[str], option: str = "--tolerance") -> dict[str, Tolerance]:
+def tolerances_of(texts: Sequence[str]) -> dict[str, Tolerance]:
     """Read `NAME=TOLERANCE` options.
 
     Raises:
@@ -169,8 +169,24 @@ def tolerances_of(texts: Sequence[str], option: str = "--tolerance") -> dict[str
     for text in texts:
         name, equals, size = _named(text)
         if not equals or not name:
-            raise UsageError(f"{option} {text!r} names no metric", f"write {option} loss=5%")
+            raise UsageError(f"--tolerance {text!r} names no metric", "write --tolerance loss=5%")
         found[name] = parse_tolerance(size)
+    return found
+
+
+def limits_of(texts: Sequence[str]) -> dict[str, Tolerance]:
+    """Read `NAME=PERCENT` options.
+
+    Raises:
+        UsageError: an option has no name, or no percentage.
+    """
+    found = {}
+    for text in texts:
+        name, equals, size = (part.strip() for part in text.rpartition("="))
+        limit = _each(size) if equals and name else None
+        if limit is None or limit.kind != "percent":
+            raise UsageError(f"--limit {text!r} is no percentage", "write --limit loss=2%")
+        found[name] = limit
     return found
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from canary.errors import InputError, UsageError
+from canary.errors import InputError, UsageError, nearest
 from canary.golden.check import compare_metric, counted_steps
 from canary.golden.formats.schema import Schema, statistic_of
 from canary.golden.measured import MeasuredRun, measured_run, require_metric
@@ -77,7 +77,9 @@ def golden_of(
             f"the {schema.name} format keeps no tolerances", "give --tolerance to `golden check`"
         )
     if unknown := [name for name in given if name not in names]:
-        raise UsageError(f"--tolerance names {unknown[0]!r}, which is not written")
+        near = nearest(unknown[0], names)
+        hint = f"did you mean {near!r}?" if near else f"written are {', '.join(names)}"
+        raise UsageError(f"--tolerance names {unknown[0]!r}, which is not written", hint)
     metrics = {}
     for name, tag in names.items():
         tolerance = given.get(name) or schema.tolerance(tag, name)

@@ -199,7 +199,7 @@ def test_the_page_names_the_runs_with_uncommitted_changes(tmp_path: Path) -> Non
 
 
 def test_a_refresh_cannot_loosen_the_tolerance_of_its_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot loosen"):
+    with pytest.raises(UsageError, match="does not change the tolerances"):
         refreshed(
             golden_file(tmp_path),
             *repeats(tmp_path, MOVED),
