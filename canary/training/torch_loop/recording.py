@@ -20,7 +20,7 @@ from canary.training.launch import TrainingLaunch
 from canary.training.recorder.probe import LoopCollector, Scalar
 from canary.training.torch_loop.batches import as_tokens, fed_sha256
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, parameters_of, size_of
+from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
@@ -153,6 +153,15 @@ class Recording:
         if self.collector.steps == 0:
             sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
             self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
+            self._note_columns(tensors)
+
+    def _note_columns(self, tensors: dict[str, Any]) -> None:
+        reader = None if self.model is None else time_first(self.model)
+        if reader and any(getattr(value, "ndim", 0) == 2 for value in tensors.values()):
+            self._keeper.notes.append(
+                "batch size and samples are counted in the first dimension of a batch; the model's "
+                f"{reader} has batch_first=False, so that dimension may be time"
+            )
 
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
