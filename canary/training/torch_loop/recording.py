@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from canary.protocol.job import Job
+from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.probe import LoopCollector, Scalar
-from canary.training.torch_loop.batches import as_tokens
+from canary.training.torch_loop.batches import as_tokens, fed_sha256
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, parameters_of, size_of
+from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
@@ -59,7 +59,7 @@ class Recording:
         self._expected = {id(one) for one in own}
         self._stepped: set[int] = set()
         loop = PlainLoop(
-            name="torch loop",
+            name=TORCH_LOOP,
             model=self.model,
             optimizers=own,
             settings=settings_of(primary),
@@ -124,7 +124,7 @@ class Recording:
         if trains:
             self._new_activity()
         self.forward_seen = True
-        self._entered = arguments
+        self._entered = arguments or self._entered
         if self._dtype is None:
             self._dtype = autocast_dtype(self._device)
 
@@ -136,10 +136,13 @@ class Recording:
         for loss in losses:
             self.collector.loss(loss)
         entered, self._entered = self._entered, None
+        from_loader = bool(batches)
         if not batches and entered:
             batches = [entered]
         for batch in batches:
             tensors = as_tokens(batch, embeds=self._embeds)
+            if from_loader and entered and self.collector.exact is not None:
+                tensors.fed_sha256 = fed_sha256(tensors, entered)
             if not self._micro_batches:
                 self._learn_batch(tensors)
             self._micro_batches += 1
@@ -150,6 +153,15 @@ class Recording:
         if self.collector.steps == 0:
             sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
             self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
+            self._note_columns(tensors)
+
+    def _note_columns(self, tensors: dict[str, Any]) -> None:
+        reader = None if self.model is None else time_first(self.model)
+        if reader and any(getattr(value, "ndim", 0) == 2 for value in tensors.values()):
+            self._keeper.notes.append(
+                "batch size and samples are counted in the first dimension of a batch; the model's "
+                f"{reader} has batch_first=False, so that dimension may be time"
+            )
 
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""

@@ -76,6 +76,14 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
         ((PYTHON, "-c", "print(1)"), "no Python process of it imported torch"),
         ((PYTHON, "-c", "import torch"), "made no torch optimizer"),
         (
+            (
+                PYTHON,
+                "-c",
+                "import torch\nfor _ in 'abc': torch.ones(1).requires_grad_().backward()",
+            ),
+            "backward ran 3 times, but no torch optimizer was made",
+        ),
+        (
             (PYTHON, "-c", "import torch; torch.optim.SGD([torch.ones(1)])"),
             "called neither backward nor the optimizer's step",
         ),
