@@ -12,7 +12,7 @@ from canary.cli.options import Form, NoProgress, Output, Verbose, run_path
 from canary.cli.terminal import stoppable
 
 golden_app = typer.Typer(
-    help="Write, check and refresh golden files, with the values that a training must give again.",
+    help="Write, check and refresh golden files. They hold the values of a training.",
     no_args_is_help=True,
 )
 
