@@ -26,6 +26,8 @@ class LoaderBatches:
     def __init__(self) -> None:
         self._waiting: dict[int, deque[tuple[Any, dict[Any, Any]]]] = {}
         self._last: int | None = None
+        self._doubted: dict[int, int] = {}
+        """How many of a loader's waiting batches may be for an evaluation."""
 
     def yielded(self, iterator: Any, batch: Any) -> None:
         """A loader yielded a batch."""
@@ -34,13 +36,26 @@ class LoaderBatches:
         # A loop may take entries out of a batch: `labels = batch.pop("labels")`.
         queue.append((batch, dict(batch) if isinstance(batch, MutableMapping) else {}))
 
-    def not_trained(self) -> None:
-        """The model was called without gradients: the last loader is not for training."""
-        if self._last is not None:
-            self._waiting.pop(self._last, None)
+    def doubted(self) -> None:
+        """The model was called without gradients, or in evaluation mode: the last loader may be for
+        an evaluation. A policy is called so for its old probabilities too."""
+        if self._last in self._waiting:
+            self._doubted[self._last] = len(self._waiting[self._last])
+
+    def _settle(self) -> None:
+        """A backward uses doubted batches only if no others wait: those of the last loader."""
+        waiting = {key: len(queue) for key, queue in self._waiting.items()}
+        sure = any(count > self._doubted.get(key, 0) for key, count in waiting.items())
+        for key, count in self._doubted.items():
+            queue = self._waiting.get(key)
+            if queue and (sure or key != self._last):
+                for _ in range(min(count, len(queue))):
+                    queue.popleft()
+        self._doubted = {}
 
     def take(self) -> list[Any]:
         """Return the batches of this backward: the oldest of each loader."""
+        self._settle()
         taken = [queue.popleft() for queue in self._waiting.values() if queue]
         self._waiting = {key: queue for key, queue in self._waiting.items() if queue}
         return [{**whole, **batch} if whole else batch for batch, whole in taken]
@@ -93,10 +108,13 @@ def fed_sha256(batch: Mapping[str, Any], entered: Mapping[str, Any]) -> str | No
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
+PAIR = {side: f"{side}_input_ids" for side in ("chosen", "rejected")}
+
+
 def as_tokens(batch: Any, *, embeds: bool) -> Named:
     """Return a batch by name. Token sequences without a known name get the names `input_ids` and
     `labels`: if the model `embeds`, the first integer tensor of two dimensions, and the next one of
-    the same shape."""
+    the same shape. A pair of `chosen` and `rejected` has no labels."""
     found = named(batch)
     if parts(found) or not embeds:
         return found
@@ -105,6 +123,8 @@ def as_tokens(batch: Any, *, embeds: bool) -> Named:
         for name, value in found.items()
         if isinstance(value, torch.Tensor) and value.dim() == 2 and value.dtype in TOKEN_TYPES
     }
+    if tokens.keys() >= {*PAIR}:
+        return Named({PAIR.get(name, name): value for name, value in found.items()})
     ids = next((name for name in tokens if name != "labels"), None)
     if ids is None:
         return found

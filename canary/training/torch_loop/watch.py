@@ -196,7 +196,7 @@ class LoopWatch:
         if self._off or self._inside or self._in_backward or self._elsewhere():
             return called(*args, **kwargs)
         if not torch.is_grad_enabled():
-            self._batches.not_trained()
+            self._batches.doubted()
             return called(*args, **kwargs)
         self._safely(self._model_called, module, args, kwargs)
         run = self._run
@@ -212,7 +212,7 @@ class LoopWatch:
 
     def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not module.training:
-            self._batches.not_trained()
+            self._batches.doubted()
         elif self._unsettled:
             self._decide(module)
         arguments = entering(module, args, kwargs)

@@ -49,8 +49,28 @@ def test_batches_of_an_evaluation_are_not_trained_on() -> None:
     batches, train, test = LoaderBatches(), object(), object()
     batches.yielded(train, "kept")
     batches.yielded(test, "evaluated")
-    batches.not_trained()
+    batches.doubted()
     assert batches.take() == ["kept"]
+    batches.yielded(test, "evaluated")
+    batches.doubted()
+    batches.yielded(train, "trained in evaluation mode")
+    batches.doubted()
+    assert batches.take() == ["trained in evaluation mode"]
+
+
+def test_a_batch_of_which_old_probabilities_are_computed_first_is_trained_on() -> None:
+    batches, train = LoaderBatches(), object()
+    for batch in ("first", "second"):
+        batches.yielded(train, batch)
+        batches.doubted()
+        assert batches.take() == [batch]
+
+
+def test_pairs_under_their_plain_names_are_no_labels() -> None:
+    found = as_tokens({"chosen": IDS, "rejected": LABELS}, embeds=True)
+    assert [*found] == ["chosen_input_ids", "rejected_input_ids"]
+    assert describe_batch(found, None)["input_tokens"] == 24
+    assert "label_tokens" not in describe_batch(found, None)
 
 
 def test_integer_tensors_enter_a_model_by_name_and_others_do_not() -> None:
