@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.record.curves import UNKNOWN_MACHINE
 from canary.record.summary import MIN_STEPS, more_steps
 from canary.record.types import RunRecord
 
@@ -75,10 +76,6 @@ def how_it_ended(record: RunRecord) -> str:
 def is_imported(record: RunRecord) -> bool:
     """Return whether another program recorded the run; such a record has no exact signals."""
     return record.source is not None
-
-
-UNKNOWN_MACHINE = "is not known, so speed is compared only by gates you wrote"
-"""Two records that do not name their machine are not of one machine for that."""
 
 
 def untimed(record: RunRecord) -> bool:

@@ -231,7 +231,7 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     why = f" ({skipped.message})" if skipped else ""
     return (
         f"Inconclusive: no gate of `metrics` and no speed was judged{why}, and {NOT_EXACT}. Add "
-        "gates to `metrics` in the config."
+        "gates to `metrics` in the config, or in a file for --threshold-file."
     )
 
 

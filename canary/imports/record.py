@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.baseline.comparability import UNKNOWN_MACHINE
 from canary.config.load import KEY_HINTS
 from canary.errors import MachineError, UsageError
 from canary.imports.entries import shortened
@@ -17,7 +16,7 @@ from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.job import Result
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.rows import StepFile
-from canary.record.curves import MOST_VALUES, Source
+from canary.record.curves import MOST_VALUES, UNKNOWN_MACHINE, Source
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row
 from canary.record.types import RunRecord

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from canary.baseline.comparability import UNKNOWN_MACHINE
 from canary.errors import printable
 from canary.imports.preset import preset_file, shipped, shipped_names
 from canary.imports.reading import Imported
 from canary.imports.record import preset_words, summary_of
 from canary.imports.series import listed
+from canary.record.curves import UNKNOWN_MACHINE
 from canary.record.types import RunRecord
 
 MOST_LINES = 20
