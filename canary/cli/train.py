@@ -75,7 +75,9 @@ def exec_(
     max_steps: Annotated[
         int | None,
         typer.Option(
-            "--max-steps", metavar="N", help="Stop after N optimizer steps; the model is not saved."
+            "--max-steps",
+            metavar="N",
+            help="Stop after N optimizer steps; a Trainer saves no model then.",
         ),
     ] = None,
     output_dir: OutputDir = None,

@@ -168,7 +168,7 @@ def exact_line(record: RunRecord) -> str:
     """Return the size of the exact signals, in one line."""
     exact = record.exact
     if not exact and record.source is not None:
-        return record.unmeasured.get("exact", "recorded by another program")
+        return record.unmeasured.get("exact", "the run was imported")
     if not exact:
         return "no probe: learning and work cannot be compared exactly"
     work = exact.get("work", {})
