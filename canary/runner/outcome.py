@@ -45,7 +45,7 @@ def outcome_text(record: RunRecord) -> str:
     lines = [f"completed in {record.duration_seconds:.1f} s"]
     if time_.count:
         lines.append(
-            f"  step time   {1000 * time_.mean:.1f} ms mean, {1000 * time_.p50:.1f} p50, "
+            f"  step time   {1000 * time_.median:.1f} ms median, {1000 * time_.mean:.1f} mean, "
             f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
         )
     else:
