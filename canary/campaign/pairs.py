@@ -213,7 +213,7 @@ def speed_words(record: RunRecord) -> str:
     """Return a completed run's speed, aligned with that of others."""
     timed = record.perf.step_time
     if timed.count:
-        return f"{1000 * timed.mean:8.1f} ms per step (mean)"
+        return f"{1000 * timed.median:8.1f} ms per step (median)"
     return "no step times" if record.source is not None else "only the probe"
 
 

@@ -45,10 +45,10 @@ def outcome_text(record: RunRecord) -> str:
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]
     if time_.count:
-        mean, median, p95 = (
-            significant(1000 * seconds) for seconds in (time_.mean, time_.median, time_.p95)
+        median, mean, p95 = (
+            significant(1000 * seconds) for seconds in (time_.median, time_.mean, time_.p95)
         )
-        lines.append(f"  step time   {mean} ms mean, {median} median, {p95} p95 {_timed(record)}")
+        lines.append(f"  step time   {median} ms median, {mean} mean, {p95} p95 {_timed(record)}")
     else:
         why = record.unmeasured.get("perf.step_time", "no step was timed")
         lines.append(f"  step time   {why}")

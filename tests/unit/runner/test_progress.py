@@ -90,7 +90,7 @@ def test_the_outcome_is_told_in_units() -> None:
     text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
     assert text.splitlines() == [
         "completed in 12.0 s",
-        "  step time   500 ms mean, 500 median, 500 p95 over 2 steps",
+        "  step time   500 ms median, 500 mean, 500 p95 over 2 steps",
         "  throughput  16.0 samples/s, 200 tokens/s",
         "  memory      300 MB peak (resident)",
         "  final loss  2 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
