@@ -13,7 +13,7 @@ from canary.imports.formats import Format, files_to_read
 from canary.imports.mapping import Mapped, mapped
 from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, load_preset, preset_file
 from canary.imports.readers.console import fitting
-from canary.imports.series import gather
+from canary.imports.series import bounded, gather
 from canary.record.summary import MIN_STEPS
 
 WHERE_IT_WRITES = "let `import.source` name what the command writes"
@@ -126,10 +126,10 @@ def _entries(
     if asked.run is not None and not form.is_store:
         raise InputError(f"--run is for stores of several runs, not for {form.title}")
     if form.is_store:
-        return list(form.read(files, telling, run=asked.run, since=since))
+        return list(bounded(form.read(files, telling, run=asked.run, since=since)))
     if form.name == "console":
-        return list(form.read(files, telling, preset=preset))
-    return list(form.read(files, telling))
+        return list(bounded(form.read(files, telling, preset=preset)))
+    return list(bounded(form.read(files, telling)))
 
 
 def _chosen(asked: Asked, entries: list[Entry]) -> Chosen:

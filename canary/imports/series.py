@@ -6,12 +6,13 @@ import fnmatch
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.preset import Preset
+from canary.imports.readers.rows import LATEST
 
 STEP_NAMES = (
     "step",
@@ -88,7 +89,8 @@ class Gathering:
             return
         process = self._process_for(entry, step)
         held = self._series.times.get(step)
-        if entry.time is not None and (held is None or held[0] != process):
+        timed = entry.time is not None and 0 < entry.time <= LATEST
+        if timed and (held is None or held[0] != process):
             self._series.times[step] = (process, entry.time)
         for name, value in entry.values.items():
             if name not in self._step_names:
@@ -138,10 +140,7 @@ class Gathering:
                 self._telling.tell(what)
                 return
             if len(self._series.values) >= MOST_NAMES:
-                raise InputError(
-                    f"the source has more than {MOST_NAMES:,} metrics",
-                    "log values by step, not by name",
-                )
+                raise _too_many_names()
             by_step = self._series.values[name] = {}
         if step in by_step:
             # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
@@ -191,7 +190,7 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     Raises:
         InputError: as the reader, or there are too many values.
     """
-    held = list(_bounded(entries))
+    held = list(bounded(entries))
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
@@ -208,16 +207,32 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     return series
 
 
-def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:
+def bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries while they are few enough to be held.
+
+    Raises:
+        InputError: they have too many values or names.
+    """
     count = 0
+    names: set[str] = set()
     for entry in entries:
-        count += len(entry.values)
+        count += 1 + len(entry.values)
         if count > 2 * MOST_VALUES:
             raise InputError(
-                f"the source has more than {2 * MOST_VALUES:,} values",
+                f"the source has more than {MOST_VALUES:,} values",
                 "name a shorter run, or log less",
             )
+        if not names.issuperset(entry.values):
+            names.update(entry.values)
+        if len(names) > 2 * MOST_NAMES:
+            raise _too_many_names()
         yield entry
+
+
+def _too_many_names() -> InputError:
+    return InputError(
+        f"the source has more than {MOST_NAMES:,} metrics", "log values by step, not by name"
+    )
 
 
 def _of_preset(entry: Entry, preset: Preset) -> Entry:
