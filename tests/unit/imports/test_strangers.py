@@ -10,6 +10,7 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_wandb_of_the_working_folder_does_not_run(
     monkeypatch.chdir(checkout)
     monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path / "site"))
     monkeypatch.setattr(wandb, "_has_store", lambda: False)
-    monkeypatch.setattr(wandb.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     answer = imported(run, ["run-1.wandb"], tmp_path / "out")
     assert not (checkout / "ran").exists()
     assert answer.code == 0, answer.said
@@ -153,13 +154,13 @@ def test_wandb_of_the_working_folder_does_not_run(
 def test_a_record_of_wandb_has_a_longest_line(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prints(words: list[str], stdout: object, **_: object) -> object:
+    def prints(words: list[str], stdout: Any, **_: Any) -> Any:
         writing = [sys.executable, "-c", f"print('x' * {wandb.LONGEST_LINE + 5})"]
         return REAL(writing, stdout=stdout, stderr=subprocess.PIPE, check=False)
 
     monkeypatch.setattr(wandb, "_has_store", lambda: False)
-    monkeypatch.setattr(wandb.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(wandb.subprocess, "run", prints)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("subprocess.run", prints)
     (tmp_path / "run-1.wandb").touch()
     fails_well(imported(run, [str(tmp_path / "run-1.wandb")], tmp_path / "out"))
 
