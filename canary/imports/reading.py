@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import Before, Found, files_of
 from canary.imports.formats import Format, files_to_read
 from canary.imports.mapping import Mapped, mapped
-from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, load_preset, preset_file
+from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, is_shipped, load_preset
 from canary.imports.readers.console import fitting
 from canary.imports.series import bounded, gather
 from canary.record.summary import MIN_STEPS
@@ -40,7 +39,7 @@ class Imported:
     files: tuple[str, ...]
     preset: Preset | None
     preset_sha256: str | None
-    """Of a preset that is not shipped."""
+    """Of what a preset means that is not shipped."""
     why_preset: str
     mapped: Mapped
     told: tuple[str, ...]
@@ -92,7 +91,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         form.name,
         tuple(one.name for one in files),
         chosen.preset,
-        _digest(asked.preset),
+        None if preset is None or is_shipped(asked.preset) else preset.digest(),
         chosen.why,
         rows,
         tuple(telling.sentences()),
@@ -136,12 +135,3 @@ def _chosen(asked: Asked, entries: list[Entry]) -> Chosen:
     if asked.preset == NO_PRESET:
         return Chosen(None, "none was wanted")
     return choose(list(dict.fromkeys(name for entry in entries for name in entry.values)))
-
-
-def _digest(preset: str | None) -> str | None:
-    if preset is None or preset == NO_PRESET:
-        return None
-    file = preset_file(preset)
-    if file.parent == preset_file("transformers").parent:
-        return None
-    return hashlib.sha256(file.read_bytes()).hexdigest()

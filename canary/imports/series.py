@@ -13,6 +13,7 @@ from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.preset import Preset
 from canary.imports.readers.rows import LATEST
+from canary.record.curves import LARGEST_STEP
 
 STEP_NAMES = (
     "step",
@@ -34,8 +35,6 @@ MOST_STEPS = 50_000
 """A record of more would be too large for the reporting job."""
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
-LARGEST_STEP = 2**53
-"""Beyond it a float skips whole numbers."""
 SHOWN = 5
 
 
@@ -89,9 +88,9 @@ class Gathering:
             return
         process = self._process_for(entry, step)
         held = self._series.times.get(step)
-        timed = entry.time is not None and 0 < entry.time <= LATEST
-        if timed and (held is None or held[0] != process):
-            self._series.times[step] = (process, entry.time)
+        written = entry.time or 0.0
+        if 0 < written <= LATEST and (held is None or held[0] != process):
+            self._series.times[step] = (process, written)
         for name, value in entry.values.items():
             if name not in self._step_names:
                 self._keep(name, step, value)

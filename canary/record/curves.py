@@ -27,6 +27,10 @@ MOST_VALUES = 100_000
 """Values of all curves of a record."""
 
 
+LARGEST_STEP = 2**53
+"""Beyond it a float skips whole numbers."""
+
+
 class Curve(Section):
     """One metric: at `steps[i]` it is `values[i]`. A step without a value is left out."""
 
@@ -39,6 +43,8 @@ class Curve(Section):
             raise ValueError("a curve has another number of steps than of values")
         if any(later <= step for step, later in zip(self.steps, self.steps[1:], strict=False)):
             raise ValueError("the steps of a curve do not rise")
+        if self.steps and not (self.steps[0] >= 0 and self.steps[-1] < LARGEST_STEP):
+            raise ValueError("a step of a curve is negative or too large")
         return self
 
 

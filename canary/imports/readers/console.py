@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from canary.errors import InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in
+from canary.errors import ConfigError, InputError
+from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Console, Preset, shipped, shipped_names
 from canary.imports.readers.jsonl import Document, lines_of
@@ -154,6 +154,12 @@ class _Compiled:
     @classmethod
     def of(cls, console: Console) -> _Compiled:
         pair = None if console.pair is None else re.compile(console.pair)
+        if pair is not None and not {"key", "value"} <= pair.groupindex.keys():
+            raise ConfigError(
+                f"the preset's console pattern {shortened(pair.pattern)} (pair) does not name what "
+                "it finds",
+                "give it the groups (?P<key>...) and (?P<value>...)",
+            )
         return cls(re.compile(console.line), pair, console.prefix, console.with_last)
 
     def entry(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from canary.imports import series
+from canary.imports import files, series
 from canary.imports.readers import csv_file, jsonl, wandb
 from tests.unit.imports.broken_inputs import Answer, Run, imported
 from tests.unit.imports.running import run as run
@@ -155,7 +155,7 @@ def test_a_record_of_wandb_has_a_longest_line(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prints(words: list[str], stdout: Any, **_: Any) -> Any:
-        writing = [sys.executable, "-c", f"print('x' * {wandb.LONGEST_LINE + 5})"]
+        writing = [sys.executable, "-c", f"print('x' * {files.LONGEST_LINE + 5})"]
         return REAL(writing, stdout=stdout, stderr=subprocess.PIPE, check=False)
 
     monkeypatch.setattr(wandb, "_has_store", lambda: False)
@@ -220,3 +220,46 @@ def test_nothing_stays_of_an_import_that_breaks(
     answer = imported(run, [str(tmp_path / "a.jsonl")], tmp_path / "out")
     assert answer.code != 0
     assert not list((tmp_path / "out").glob("import*"))
+
+
+@pytest.mark.parametrize("pair", ["(.)(.)", "(?P<key>.)", "(?P<value>.)"])
+def test_a_pair_that_names_nothing_is_refused(pair: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("step 1 a=1\n" * 5)
+    pattern = {"line": "step (?P<step>.) (?P<pairs>.*)", "pair": pair}
+    (tmp_path / "p.yaml").write_text(json.dumps({"framework": "mine", "console": [pattern]}))
+    answer = imported(
+        run, [str(tmp_path / "a.log"), "--preset", str(tmp_path / "p.yaml")], tmp_path / "out"
+    )
+    fails_well(answer)
+    assert "(?P<key>...)" in answer.said
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [(20, []), (1, [1000, 1000, 1200]), (1, [-1]), (1, [0]), (99, [])]
+)
+def test_a_scalar_of_tensorboard_that_is_none_is_told(
+    dtype: int, shape: list[int], run: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(tmp_path / "tb"))
+    for step in range(1, 11):
+        data = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+        odd = Summary.Value(tag="odd", metadata=data)
+        odd.tensor.dtype = dtype
+        odd.tensor.float_val.append(1.0)
+        for size in shape:
+            odd.tensor.tensor_shape.dim.add(size=size)
+        good = Summary.Value(tag="loss", simple_value=1.0 / step)
+        writer.add_event(Event(step=step, wall_time=step, summary=Summary(value=[odd, good])))
+    writer.close()
+    tracemalloc.start()
+    answer = imported(run, [str(tmp_path / "tb")], tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+    assert answer.code == 0, answer.said
+    assert "`odd` is not a number" in answer.said
+    assert len(answer.values("loss")) == 10
