@@ -174,6 +174,12 @@ def _other_source(baseline: RunRecord, current: RunRecord) -> str:
             f"two frameworks: the baseline was imported {was}, the current side {now}; compare "
             "runs of one framework"
         )
+    if len({r.config.get("preset_sha256") for r in (baseline, current) if is_imported(r)}) > 1:
+        return (
+            "two presets: the preset's file changed, so a metric may have another name or unit; "
+            "import both sides with one file, or begin a new period with `canary save-baseline "
+            "--accept REASON`"
+        )
     known = all(record.env.get("device") for record in (baseline, current))
     other = known and machine_of(baseline) != machine_of(current)
     return _two_machines(baseline, current) if other else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,6 +180,11 @@ class Preset(Strict):
         """Return framework and version."""
         return f"{self.framework} {self.version}".strip()
 
+    def digest(self) -> str:
+        """Return a hash of how it reads metrics: texts for people do not count."""
+        texts = {"repository", "version", "commit", "files", "leaves", "notes", "extends"}
+        return hashlib.sha256(self.model_dump_json(exclude=texts).encode()).hexdigest()
+
     def inner(self, name: str) -> str:
         """Return a name without the object that holds the metrics."""
         return name if self.inside is None else name.removeprefix(f"{self.inside}/")
@@ -229,6 +235,11 @@ def preset_file(name: str) -> Path:
         near = did_you_mean(nearest(found, known), f"known are {', '.join(known)}")
         raise InputError(f"no preset {name!r}", f"{near}; or name a YAML file")
     return FOLDER / f"{found}.yaml"
+
+
+def is_shipped(name: str | None) -> bool:
+    """Whether a preset is one of the canary's own."""
+    return name is not None and preset_file(name).parent == FOLDER
 
 
 @cache

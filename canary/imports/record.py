@@ -163,8 +163,10 @@ def import_run(
         fill(writer, imported)
         writer.close_launch(LAUNCH, completed, len(imported.mapped.rows))
         record = writer.finish(completed)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(folder.path, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise MachineError(
             f"cannot write the record under {output_dir}: {error.strerror or error}",
             "choose another folder with -o, or free some space",

@@ -6,12 +6,14 @@ import fnmatch
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.preset import Preset
+from canary.imports.readers.rows import LATEST
+from canary.record.curves import LARGEST_STEP
 
 STEP_NAMES = (
     "step",
@@ -33,8 +35,6 @@ MOST_STEPS = 50_000
 """A record of more would be too large for the reporting job."""
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
-LARGEST_STEP = 2**53
-"""Beyond it a float skips whole numbers."""
 SHOWN = 5
 
 
@@ -88,8 +88,9 @@ class Gathering:
             return
         process = self._process_for(entry, step)
         held = self._series.times.get(step)
-        if entry.time is not None and (held is None or held[0] != process):
-            self._series.times[step] = (process, entry.time)
+        written = entry.time or 0.0
+        if 0 < written <= LATEST and (held is None or held[0] != process):
+            self._series.times[step] = (process, written)
         for name, value in entry.values.items():
             if name not in self._step_names:
                 self._keep(name, step, value)
@@ -138,10 +139,7 @@ class Gathering:
                 self._telling.tell(what)
                 return
             if len(self._series.values) >= MOST_NAMES:
-                raise InputError(
-                    f"the source has more than {MOST_NAMES:,} metrics",
-                    "log values by step, not by name",
-                )
+                raise _too_many_names()
             by_step = self._series.values[name] = {}
         if step in by_step:
             # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
@@ -196,7 +194,7 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     Raises:
         InputError: as the reader, or there are too many values.
     """
-    held = list(_bounded(entries))
+    held = list(bounded(entries))
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
@@ -213,16 +211,32 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     return series
 
 
-def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:
+def bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries while they are few enough to be held.
+
+    Raises:
+        InputError: they have too many values or names.
+    """
     count = 0
+    names: set[str] = set()
     for entry in entries:
-        count += len(entry.values)
+        count += 1 + len(entry.values)
         if count > 2 * MOST_VALUES:
             raise InputError(
-                f"the source has more than {2 * MOST_VALUES:,} values",
+                f"the source has more than {MOST_VALUES:,} values",
                 "name a shorter run, or log less",
             )
+        if not names.issuperset(entry.values):
+            names.update(entry.values)
+        if len(names) > 2 * MOST_NAMES:
+            raise _too_many_names()
         yield entry
+
+
+def _too_many_names() -> InputError:
+    return InputError(
+        f"the source has more than {MOST_NAMES:,} metrics", "log values by step, not by name"
+    )
 
 
 def _of_preset(entry: Entry, preset: Preset) -> Entry:

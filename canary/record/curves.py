@@ -29,6 +29,10 @@ UNKNOWN_MACHINE = "is not known, so speed is compared only by gates you wrote"
 """What is said of an imported run's machine; two unknown ones are not taken for one."""
 
 
+LARGEST_STEP = 2**53
+"""Beyond it a float skips whole numbers."""
+
+
 class Curve(Section):
     """One metric: at `steps[i]` it is `values[i]`. A step without a value is left out."""
 
@@ -41,6 +45,8 @@ class Curve(Section):
             raise ValueError("a curve has another number of steps than of values")
         if any(later <= step for step, later in zip(self.steps, self.steps[1:], strict=False)):
             raise ValueError("the steps of a curve do not rise")
+        if self.steps and not (self.steps[0] >= 0 and self.steps[-1] < LARGEST_STEP):
+            raise ValueError("a step of a curve is negative or too large")
         return self
 
 

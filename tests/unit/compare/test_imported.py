@@ -184,3 +184,15 @@ def test_a_gate_on_time_is_told_as_a_slower_step() -> None:
     now = imported(with_curve(record(100), [1.5] * 20, name))
     found = compared(now, before, gate(name, limit="5%", worse="higher"))
     assert any("each step is slower" in words for words in patterns(found))
+
+
+def test_a_preset_file_that_changed_is_an_error() -> None:
+    def read_by(run: RunRecord, digest: str) -> RunRecord:
+        return altered(run, "config", "preset_sha256", to=digest)
+
+    before = [read_by(run, "a" * 64) for run in stored()]
+    assert compared(read_by(imported(rewarded(100)), "a" * 64), before, GATE).verdict == "pass"
+    for now in (read_by(imported(rewarded(100)), "b" * 64), imported(rewarded(100))):
+        found = compared(now, before, GATE)
+        assert found.verdict == "error"
+        assert "the preset's file changed" in found.first_line
