@@ -154,7 +154,9 @@ def import_run(
     writer = ImportWriter(folder, name, config)
     writer.record.git = {"sha": None, "reason": "the run was imported: its commit is not known"}
     if machine is None:
-        writer.record.unmeasured["env.device"] = f"the run was imported: the machine {UNKNOWN_MACHINE}"
+        writer.record.unmeasured["env.device"] = (
+            f"the run was imported: the machine {UNKNOWN_MACHINE}"
+        )
     else:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
     writer.add_launch("measured", LAUNCH)
