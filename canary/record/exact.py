@@ -238,6 +238,10 @@ class OwnCode(TypedDict, total=False):
     sha256: str
 
 
+EVALUATION_MODE = "modules.evaluation_mode_from_step"
+"""A setting: the first step whose update was made in evaluation mode; missing without one."""
+
+
 class Evidence(TypedDict, total=False):
     """Facts for a diagnosis; they are not compared."""
 

@@ -17,6 +17,7 @@ from canary.compare.diagnosis.updates import (
 )
 from canary.compare.exact.rollout_stage import apart_at_step
 from canary.compare.invariants.parts import FIRST_LOSSES
+from canary.record.exact import EVALUATION_MODE
 
 ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",
@@ -34,6 +35,7 @@ CUT = ": a step computes less, so part of the graph is cut"
 def findings(facts: Facts) -> Iterator[Finding]:
     """Changes of the rollout's signals, of loss or gradient at step 1, or of a later loss."""
     yield from _made_of_rollout(facts)
+    yield from _mode(facts)
     if facts.entry == "first_loss":
         yield from _first_loss(facts)
     elif facts.entry == "first_gradient":
@@ -42,6 +44,24 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield from _trajectory(facts)
         yield from _later_updates(facts)
     yield from _impossible(facts)
+
+
+def _mode(facts: Facts) -> Iterator[Finding]:
+    """One side trains in evaluation mode, without dropout, and that side learns otherwise."""
+    change = next((one for one in facts.settings if one.key == EVALUATION_MODE), None)
+    if change is None or facts.entry not in ("first_loss", "first_gradient", "trajectory"):
+        return
+    step = change.current or change.baseline
+    words = "is no longer" if change.current is None else "is"
+    yield Finding(
+        C.OBJECTIVE,
+        0.95,
+        f"the model {words} in evaluation mode from step {step} on: dropout is off there, and "
+        "batch norms keep their statistics",
+        facts.first_evidence(),
+        ("call model.train() before training and after each evaluation",),
+        equal=("batches",),
+    )
 
 
 MADE = {

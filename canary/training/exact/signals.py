@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from canary.record.exact import Exact, FirstLoss, Micro
+from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.uncounted import uncounted
@@ -131,7 +131,11 @@ class ExactSignals:
                 self._update = UpdateCapture(self._trainer.model)
 
     def update_ended(self) -> None:
-        """Describe what the first update changed."""
+        """Describe what the first update changed, and note a step in evaluation mode."""
+        model = self._trainer.model
+        if model is not None and not model.training:
+            settings = self.found["evidence"]["settings"]
+            settings.setdefault(EVALUATION_MODE, len(self.found["batches"]) + 1)
         if self._update is not None:
             with uncounted():
                 self.found["first_update"] = self._update.describe(self._trainer.model)

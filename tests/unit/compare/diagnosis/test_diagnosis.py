@@ -21,15 +21,17 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import OwnCode
+from canary.record.exact import EVALUATION_MODE, OwnCode
 from canary.report.render import render
 from tests.unit.comparing import example, records
 from tests.unit.diagnosing import (
     CASES,
     GRADIENT,
     LOSSES,
+    OTHER_LOSS,
     TOTAL,
     TRAJECTORY,
+    Change,
     changed,
     diagnosed,
     sides,
@@ -281,3 +283,26 @@ def test_records_without_any_of_the_evidence_are_diagnosed_too() -> None:
     top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
     assert top is not None
     assert top.category == "optimizer"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [(None, 1, "is in evaluation mode from step 1 on"), (6, None, "is no longer in evaluation")],
+)
+def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, words: str) -> None:
+    def compared(*changes: Change) -> Comparison:
+        before, after = sides()
+        for record, step in ((before, was), (after, now)):
+            settings = record.exact["evidence"]["settings"]
+            settings["modules.dropout"] = [0.1]
+            settings |= {} if step is None else {EVALUATION_MODE: step}
+        return compare_to_baseline(changed(after, *changes), before, gates=())
+
+    found = compared(*OTHER_LOSS)
+    suspect = found.diagnosis.top_suspect
+    assert suspect is not None
+    assert suspect.category == "objective"
+    assert words in suspect.description
+    assert any("model.train()" in action for action in suspect.suggested_actions)
+    same = compared().diagnosis.suspects
+    assert not any(words in one.description for one in same), "a model without dropout"
