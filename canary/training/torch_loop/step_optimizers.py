@@ -12,8 +12,8 @@ from canary.training.torch_loop.models import parameters_of, size_of
 
 
 class StepOptimizers:
-    """The optimizers of one model. Its step ends when that of the largest model, the primary, has
-    stepped, and with it those that stepped in the step before."""
+    """The optimizers of one model. The primary has the largest model of the process. A step ends
+    when the primary has stepped, and all that stepped in the step before."""
 
     def __init__(
         self, optimizers: Sequence[Optimizer], parameters: Iterable[torch.Tensor] | None
