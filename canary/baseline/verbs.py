@@ -108,7 +108,8 @@ def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
     memory = record.perf.max_mem_mb
     shown = f"{memory:,.0f} MB" if memory is not None else "-"
     verdict = (context.verdict if context else "") or "-"
-    time = f"{1000 * record.perf.step_time.median:.1f} ms"
+    timed = record.perf.step_time
+    time = f"{1000 * timed.median:.1f} ms" if timed.count else "-"
     accepted = f"accepted: {document['accepted']}" if document.get("accepted") else ""
     return (entry.run_id, sha, verdict, time, shown, str(period or "-"), accepted)
 

@@ -76,7 +76,7 @@ def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Char
         sides = replace(sides, baseline=())
     if not found.baseline.run_ids and sides.current:
         return _run_page(sides.newest.record, found, view), tuple(charts_of(sides))
-    stages = tuple(_stages(found))
+    stages = tuple(_stages(found, _environment_known(sides)))
     page = Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
@@ -222,7 +222,12 @@ def _slower(found: Comparison) -> str:
     return "Speed was not judged." if judged else "Speed was not measured."
 
 
-def _stages(found: Comparison) -> Iterator[StageRow]:
+def _environment_known(sides: ShownSides) -> bool:
+    """Return whether all runs recorded their packages; an import by hand does not know them."""
+    return all(run.record.env.get("packages") for run in (*sides.current, *sides.baseline))
+
+
+def _stages(found: Comparison, environment_known: bool) -> Iterator[StageRow]:
     """Yield the stages of the exact lane that were compared."""
     if not compared(found):
         return
@@ -238,6 +243,8 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
             yield StageRow(stage.name.replace("_", " "), state, words, text)
         elif check is not None and check.status == "skip":
             yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
+        elif stage.name == "environment" and not environment_known:
+            yield StageRow(stage.name, "untold", "not compared", "a run did not record it")
         elif check is not None or stage.kind == "setting":
             yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
 

@@ -66,7 +66,7 @@ def against_number(samples: Samples, limit: float) -> Check:
         delta=None if before is None else worst - before,
         delta_pct=_percent(worst, before),
         threshold=limit,
-        scale="",
+        scale="" if samples.gate.of_step is None else "x",
     )
 
 

@@ -22,6 +22,7 @@ from canary.report.charts.chart import (
     Chart,
     Layer,
 )
+from canary.report.charts.gated import MOST_CHARTS, gated_series, limits_by_metric
 from canary.report.charts.sides import (
     Series,
     ShownRun,
@@ -43,16 +44,28 @@ STEP = alt.X(
 
 
 def learning_charts(sides: ShownSides) -> Iterator[Chart]:
-    """Yield one chart per series that the newest current run has."""
-    yield from _chart(sides, "loss", "Loss", losses)
-    yield from _chart(sides, "grad_norm", "Gradient norm", gradient_norms)
+    """Yield one chart per series that the newest current run has, gated ones among them."""
+    limits = limits_by_metric(sides)
+    yield from _chart(sides, "loss", "Loss", losses, limits.pop("loss", ()))
+    norms = limits.pop("grad_norm", ())
+    yield from _chart(sides, "grad_norm", "Gradient norm", gradient_norms, norms)
     for quantity in charted_metrics(sides.newest):
         title = quantity.label[0].upper() + quantity.label[1:]
-        yield from _chart(sides, quantity.name, title, partial(metric, quantity=quantity))
+        read: Callable[[ShownRun], Series] = partial(metric, quantity=quantity)
+        if quantity.name in limits and gated_series(sides.newest, quantity.name):
+            # A stored run has no steps, but the curves of its gated metrics.
+            read = partial(gated_series, name=quantity.name)
+        yield from _chart(sides, quantity.name, title, read, limits.pop(quantity.name, ()))
+    for place, (name, numbers) in enumerate([*limits.items()][:MOST_CHARTS], start=1):
+        yield from _chart(sides, f"gate_{place}", name, partial(gated_series, name=name), numbers)
 
 
 def _chart(
-    sides: ShownSides, name: str, title: str, read: Callable[[ShownRun], Series]
+    sides: ShownSides,
+    name: str,
+    title: str,
+    read: Callable[[ShownRun], Series],
+    limits: Sequence[float] = (),
 ) -> Iterator[Chart]:
     now = read(sides.newest)
     before = [series for series in map(read, sides.baseline) if series]
@@ -67,14 +80,24 @@ def _chart(
         for step in sorted({*steps, *alerts})
     )
     of_baseline = ("baseline, median", "baseline, least", "baseline, most") if before else ()
+    finding = _finding(now, before, left, _ends(sides, name, now, before))
+    if limits:
+        finding += f" Limit: {' and '.join(map(significant, limits))}."
     yield Chart(
         name,
         title,
-        _finding(now, before, left, _ends(sides, name, now, before)),
+        finding,
         ("step", "current", *of_baseline, "alert"),
         rows,
-        tuple(_layers(title, now, band, steps, left, alerts)),
+        (*_layers(title, now, band, steps, left, alerts), *_limit_lines(limits)),
     )
+
+
+def _limit_lines(limits: Sequence[float]) -> Iterator[Layer]:
+    """Yield the limits of gates as dashed lines across the chart."""
+    if limits:
+        rule = alt.Chart().mark_rule(color=BAD, strokeDash=[6, 3])
+        yield Layer([{"limit": limit} for limit in limits], rule.encode(y="limit:Q"))
 
 
 def _ordered(found: tuple[float, float, float] | None) -> tuple[float | None, ...]:

@@ -35,6 +35,7 @@ from tests.unit.comparing import (
     scatter,
     write,
 )
+from tests.unit.gating import imported
 
 NOW = record(9000)
 
@@ -282,6 +283,12 @@ def test_a_history_shows_each_run_with_its_acceptance(tmp_path: Path) -> None:
     assert second.endswith("2  accepted: new data")
     with pytest.raises(InputError, match=r"no canary 'gone' in .* \(it has: sft_smoke\)"):
         show_text(tmp_path, "gone")
+
+
+def test_an_imported_run_without_step_times_has_no_time_in_the_history(tmp_path: Path) -> None:
+    save(tmp_path, imported(record(1), timed=False))
+    assert "nan" not in show_text(tmp_path)
+    assert show_text(tmp_path).splitlines()[-1].split()[3:6] == ["-", "-", "600"]
 
 
 def test_a_folder_without_a_history_is_refused(tmp_path: Path) -> None:
