@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from canary.golden.replay import Replayed
 
 MOST_STEPS_NAMED = 5
+OF_TRACKERS = "train/"
+"""What trackers put before a name; a run read from another source lacks it."""
 OF_MEGATRON = (
     "stricter than Megatron-LM's own check, with values rounded to 5 decimals as in the file: "
     "no step is free, a nan equals nothing, and steps that the file lacks fail"
@@ -304,7 +306,9 @@ def name_of(run: MeasuredRun, schema: str, tag: str) -> str:
                 if known == tag and run.series(name).steps:
                     return name
         if not run.series(tag).steps:
-            return next((n for n, t in SCHEMAS[schema].tags.items() if t == tag), tag)
+            bare = tag.removeprefix(OF_TRACKERS)
+            otherwise = bare if run.series(bare).steps else tag
+            return next((n for n, t in SCHEMAS[schema].tags.items() if t == tag), otherwise)
     return tag
 
 

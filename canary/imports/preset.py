@@ -232,8 +232,8 @@ def preset_file(name: str) -> Path:
     known = shipped_names()
     found = name.lower().replace("_", "-")
     if found not in known:
-        near = did_you_mean(nearest(found, known), f"known are {', '.join(known)}")
-        raise InputError(f"no preset {name!r}", f"{near}; or name a YAML file")
+        near = did_you_mean(nearest(found, known), f"known are {', '.join(known)};")
+        raise InputError(f"no preset {name!r}", f"{near} or name a YAML file")
     return FOLDER / f"{found}.yaml"
 
 

@@ -61,7 +61,8 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         preset = load_preset(asked.preset)
     telling = Telling()
     if before is not None and not asked.source.exists():
-        raise InputError("the launch left nothing: there is no source", WHERE_IT_WRITES)
+        source = shortened(asked.source.name)
+        raise InputError(f"the launch left nothing: {source} does not exist", WHERE_IT_WRITES)
     found = files_of(asked.source, telling)
     if before is not None:
         found = _left_since(before, found, telling)
@@ -128,7 +129,9 @@ def _entries(
     since: float,
 ) -> list[Entry]:
     if asked.run is not None and not form.is_store:
-        raise InputError(f"--run is for stores of several runs, not for {form.title}")
+        raise InputError(
+            f"--run is for stores of several runs, not for {form.title}", "leave --run out"
+        )
     if form.is_store:
         return list(bounded(form.read(files, telling, run=asked.run, since=since)))
     if form.name == "console":

@@ -46,7 +46,7 @@ def warmup_of(rows: Sequence[Row], given: int | None = None) -> tuple[int, int]:
 
 
 class ImportWriter(RecordWriter):
-    """Writes the record of a run that was recorded elsewhere."""
+    """Writes the record of an imported run."""
 
     def warmup(self, rows: Sequence[Row]) -> int:
         """Return the last step that speeds leave out."""
@@ -130,7 +130,7 @@ def _metrics(count: int) -> str:
 def import_run(
     asked: Asked, output_dir: Path, name: str | None = None, machine: str | None = None
 ) -> tuple[RunRecord, Path, Imported]:
-    """Make the record of a run that was recorded elsewhere. Return it, its folder, what was read.
+    """Make the record of an imported run. Return it, its folder, what was read.
 
     Raises:
         UsageError: the name cannot be part of a folder's name.

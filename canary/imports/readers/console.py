@@ -61,7 +61,7 @@ def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None)
     if preset is None or not preset.console:
         raise InputError(
             f"no pattern finds a metric in {files[0].name}",
-            "name a preset with patterns for the console: --preset NAME|FILE",
+            "name a preset with console patterns: --preset, or `import.preset` in a config",
         )
     for part, file in enumerate(files):
         allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)

@@ -273,10 +273,7 @@ class Recording:
         if not self._keeper.written:
             self._keeper.was_cut()
             steps = self.collector.steps
-            self._keeper.notes.append(
-                f"ended after step {steps}: the loop cannot be asked to end, so its process was "
-                "ended, and what comes after the loop did not run"
-            )
+            self._keeper.notes.append(f"the canary ended the process after step {steps}")
             say(f"ended after step {steps}; what comes after the loop does not run")
             self._keeper.end(self.collector, None)
         if threading.current_thread() is not threading.main_thread():

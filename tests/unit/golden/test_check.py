@@ -135,6 +135,13 @@ def test_a_misspelt_metric_is_an_error_and_no_pass(tmp_path: Path) -> None:
         check(run(tmp_path, "run-2"), golden(), FILE, tolerances={"losss": EXACT})
 
 
+def test_a_trackers_prefix_does_not_hide_a_metric(tmp_path: Path) -> None:
+    """TensorBoard says `train/loss`, and the trainer state of the same run says `loss`."""
+    of_file = Golden("megatron", {"train/loss": metric()})
+    assert check(run(tmp_path), of_file, FILE).equal
+    assert not check(run(tmp_path, "run-2", {"reward": LOSSES}), of_file, FILE).equal
+
+
 def test_a_run_may_have_another_name_for_a_metric(tmp_path: Path) -> None:
     other = run(tmp_path, "run-2", {"my_loss": LOSSES, "grad_norm": NORMS})
     assert not check(other, golden(), FILE).equal

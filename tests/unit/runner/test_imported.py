@@ -117,11 +117,10 @@ def test_a_file_too_large_to_compare_with_its_past_is_not_read(
     assert record.status == "failed"
 
 
-def test_nothing_left_is_a_failed_run() -> None:
+def test_nothing_left_is_a_failed_run_that_names_the_source() -> None:
     record = ran(command="[python3, -c, pass]")
     assert record.status == "failed"
-    assert record.reason is not None
-    assert "left nothing" in record.reason
+    assert record.reason == "the launch left nothing: left does not exist"
 
 
 @pytest.mark.parametrize(
