@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.record.curves import UNKNOWN_MACHINE
 from canary.record.summary import MIN_STEPS, more_steps
 from canary.record.types import RunRecord
 
@@ -90,9 +91,9 @@ def why_not_timed(records: Sequence[RunRecord]) -> str:
         why = bare.unmeasured.get("perf.step_time")
         words = f"run {bare.run_id} was imported without step times"
         return f"{words} ({why})" if why else words
-    known = [bool(record.env.get("device")) for record in records]
-    if any(map(is_imported, records)) and len(set(known)) > 1:
-        return f"the machine of run {records[known.index(False)].run_id} is not known"
+    unknown = [record for record in records if not record.env.get("device")]
+    if any(map(is_imported, records)) and unknown:
+        return f"the machine of run {unknown[0].run_id} {UNKNOWN_MACHINE}"
     return ""
 
 
@@ -172,6 +173,12 @@ def _other_source(baseline: RunRecord, current: RunRecord) -> str:
         return (
             f"two frameworks: the baseline was imported {was}, the current side {now}; compare "
             "runs of one framework"
+        )
+    if len({r.config.get("preset_sha256") for r in (baseline, current) if is_imported(r)}) > 1:
+        return (
+            "two presets: the preset's file changed, so a metric may have another name or unit; "
+            "import both sides with one file, or begin a new period with `canary save-baseline "
+            "--accept REASON`"
         )
     known = all(record.env.get("device") for record in (baseline, current))
     other = known and machine_of(baseline) != machine_of(current)

@@ -19,6 +19,8 @@ Worse = Literal["higher", "lower", "both"]
 OF_SINGLE_STEPS: tuple[Statistic, ...] = ("last", "max", "min", "at", "steps")
 """Statistics that one step alone can move beyond any limit."""
 MOST_GATES = 100
+MOST_SPIKES = 10
+"""More steps beyond a limit are no spikes."""
 PERCENT = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?) ?%", re.ASCII)
 KNOWN_WORSE: dict[str, Worse] = {
     **dict.fromkeys(
@@ -113,6 +115,7 @@ class MetricGate(Strict):
     spikes: int = Field(
         1,
         ge=0,
+        le=MOST_SPIKES,
         description="So many single steps that alone put it beyond the limit only warn.",
     )
 

@@ -25,6 +25,8 @@ LARGEST_BINARY = 2 << 30
 LARGEST_DOCUMENT = 128 << 20
 """Bytes of a file that is read as a whole."""
 LONGEST_LINE = 4 << 20
+MOST_LINES = 2_000_000
+"""Lines of a file of rows."""
 LARGEST_HASHED = 256 << 20
 """Bytes of a file that is compared with its state before a launch."""
 STORES = (".db", ".sqlite", ".sqlite3")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,10 @@ LAUNCH = 0
 """The number of the only launch."""
 MOST_METRICS = 2_000
 """Metrics in a record."""
+LARGEST_TIME_S = 1e9
+"""Seconds of a step."""
+LARGEST_MEMORY = 2.0**60
+"""Bytes."""
 FROM_TIMES = "differences of the times at which the source was written"
 
 
@@ -35,6 +38,11 @@ class Mapped:
     no_step_time: str
     """Why there are none."""
 
+    @property
+    def count(self) -> int:
+        """The number of the source's metrics."""
+        return len(self.names) + self.others
+
 
 def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
     """Return a run's rows."""
@@ -45,11 +53,12 @@ def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
     step_time = ""
     if "step_time_s" in values:
         step_time = f"the source's {known['step_time_s'][0]}"
-        values["step_time_s"] = _positive(values["step_time_s"], "step time", telling)
+        values["step_time_s"] = _within(values["step_time_s"], LARGEST_TIME_S, "step time", telling)
     elif times := _between(series, telling):
         step_time, values["step_time_s"] = FROM_TIMES, times
     if "max_memory_bytes" in values:
-        values["max_memory_bytes"] = _positive(values["max_memory_bytes"], "memory", telling)
+        memory = values["max_memory_bytes"]
+        values["max_memory_bytes"] = _within(memory, LARGEST_MEMORY, "memory", telling)
     timed = len(values.get("step_time_s", {}))
     if timed < MIN_STEPS:
         values.pop("step_time_s", None)
@@ -101,11 +110,14 @@ def _numbers(series: Series, name: str) -> list[tuple[int, float]]:
     return [(step, value) for step, value in series.values[name].items() if value is not None]
 
 
-def _positive(by_step: dict[int, float], what: str, telling: Telling) -> dict[int, float]:
+def _within(
+    by_step: dict[int, float], most: float, what: str, telling: Telling
+) -> dict[int, float]:
     """Return the values that can be times or bytes."""
-    good = {step: value for step, value in by_step.items() if 0 < value < math.inf}
+    good = {step: value for step, value in by_step.items() if 0 < value <= most}
     if bad := len(by_step) - len(good):
-        telling.tell(f"{bad:,} values of {what} are not positive numbers and were left out")
+        plural = "value" if bad == 1 else "values"
+        telling.tell(f"{bad:,} {plural} of {what} left out: 0, negative, not finite or too large")
     return good
 
 
@@ -140,7 +152,7 @@ def _why_untimed(timed: int, step_time: str) -> str:
         return ""
     if step_time:
         return f"the source has a time for only {timed} steps, {MIN_STEPS} are needed"
-    return "recorded by another program: the source has no step time and no times of its rows"
+    return "not recorded: the source has no step time and no times of its rows"
 
 
 def _row(step: int, values: Mapping[str, Mapping[int, float]], series: Series) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import Before, Found, files_of
 from canary.imports.formats import Format, files_to_read
 from canary.imports.mapping import Mapped, mapped
-from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, load_preset, preset_file
+from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, is_shipped, load_preset
 from canary.imports.readers.console import fitting
-from canary.imports.series import gather
+from canary.imports.series import bounded, gather
 from canary.record.summary import MIN_STEPS
 
 WHERE_IT_WRITES = "let `import.source` name what the command writes"
@@ -40,7 +39,7 @@ class Imported:
     files: tuple[str, ...]
     preset: Preset | None
     preset_sha256: str | None
-    """Of a preset that is not shipped."""
+    """Of what a preset means that is not shipped."""
     why_preset: str
     mapped: Mapped
     told: tuple[str, ...]
@@ -66,7 +65,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     found = files_of(asked.source, telling)
     if before is not None:
         found = _left_since(before, found, telling)
-    form, files = files_to_read(found, asked.format, telling)
+    form, files = files_to_read(found, asked.format, telling, shortened(str(asked.source)))
     since = 0.0 if before is None else before.moment
     why = "named"
     fitted: Preset | None = None
@@ -92,7 +91,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         form.name,
         tuple(one.name for one in files),
         chosen.preset,
-        _digest(asked.preset),
+        None if preset is None or is_shipped(asked.preset) else preset.digest(),
         chosen.why,
         rows,
         tuple(telling.sentences()),
@@ -100,6 +99,11 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
 
 
 def _no_metric(files: list[Found], telling: Telling) -> InputError:
+    if len(files) == 1 and not files[0].path.stat().st_size:
+        return InputError(
+            f"{shortened(files[0].name)} is empty (0 bytes)",
+            "name the file that the training wrote",
+        )
     said = "; ".join(telling.sentences()[:MOST_SAID])
     return InputError(
         f"{shortened(files[0].name)} has no metric with a number{f': {said}' if said else ''}",
@@ -126,22 +130,13 @@ def _entries(
     if asked.run is not None and not form.is_store:
         raise InputError(f"--run is for stores of several runs, not for {form.title}")
     if form.is_store:
-        return list(form.read(files, telling, run=asked.run, since=since))
+        return list(bounded(form.read(files, telling, run=asked.run, since=since)))
     if form.name == "console":
-        return list(form.read(files, telling, preset=preset))
-    return list(form.read(files, telling))
+        return list(bounded(form.read(files, telling, preset=preset)))
+    return list(bounded(form.read(files, telling)))
 
 
 def _chosen(asked: Asked, entries: list[Entry]) -> Chosen:
     if asked.preset == NO_PRESET:
         return Chosen(None, "none was wanted")
     return choose(list(dict.fromkeys(name for entry in entries for name in entry.values)))
-
-
-def _digest(preset: str | None) -> str | None:
-    if preset is None or preset == NO_PRESET:
-        return None
-    file = preset_file(preset)
-    if file.parent == preset_file("transformers").parent:
-        return None
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -6,12 +6,14 @@ import fnmatch
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.preset import Preset
+from canary.imports.readers.rows import LATEST
+from canary.record.curves import LARGEST_STEP
 
 STEP_NAMES = (
     "step",
@@ -33,8 +35,6 @@ MOST_STEPS = 50_000
 """A record of more would be too large for the reporting job."""
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
-LARGEST_STEP = 2**53
-"""Beyond it a float skips whole numbers."""
 SHOWN = 5
 
 
@@ -88,8 +88,9 @@ class Gathering:
             return
         process = self._process_for(entry, step)
         held = self._series.times.get(step)
-        if entry.time is not None and (held is None or held[0] != process):
-            self._series.times[step] = (process, entry.time)
+        written = entry.time or 0.0
+        if 0 < written <= LATEST and (held is None or held[0] != process):
+            self._series.times[step] = (process, written)
         for name, value in entry.values.items():
             if name not in self._step_names:
                 self._keep(name, step, value)
@@ -138,10 +139,7 @@ class Gathering:
                 self._telling.tell(what)
                 return
             if len(self._series.values) >= MOST_NAMES:
-                raise InputError(
-                    f"the source has more than {MOST_NAMES:,} metrics",
-                    "log values by step, not by name",
-                )
+                raise _too_many_names()
             by_step = self._series.values[name] = {}
         if step in by_step:
             # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
@@ -171,8 +169,13 @@ class Gathering:
         """
         if self._again:
             total, first, last = sum(self._again.values()), min(self._again), max(self._again)
-            where = f"step {first}" if first == last else f"steps {first} to {last}"
-            self._telling.tell(f"{total:,} values at {where} were written again: the last counts")
+            where = f"step {first}" if first == last else f"{first} to {last}"
+            if 1 < len(self._again) <= last - first:
+                where = f"{len(self._again)} steps from {first} to {last}"
+            elif first != last:
+                where = f"steps {where}"
+            words = "value was" if total == 1 else "values were"
+            self._telling.tell(f"{total:,} {words} written again at {where}: the last one is used")
         elif self._unordered:
             self._telling.tell("the steps are not in order and were sorted")
         if self._series.numbered:
@@ -191,7 +194,7 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     Raises:
         InputError: as the reader, or there are too many values.
     """
-    held = list(_bounded(entries))
+    held = list(bounded(entries))
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
@@ -208,16 +211,32 @@ def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) ->
     return series
 
 
-def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:
+def bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries while they are few enough to be held.
+
+    Raises:
+        InputError: they have too many values or names.
+    """
     count = 0
+    names: set[str] = set()
     for entry in entries:
-        count += len(entry.values)
+        count += 1 + len(entry.values)
         if count > 2 * MOST_VALUES:
             raise InputError(
-                f"the source has more than {2 * MOST_VALUES:,} values",
+                f"the source has more than {MOST_VALUES:,} values",
                 "name a shorter run, or log less",
             )
+        if not names.issuperset(entry.values):
+            names.update(entry.values)
+        if len(names) > 2 * MOST_NAMES:
+            raise _too_many_names()
         yield entry
+
+
+def _too_many_names() -> InputError:
+    return InputError(
+        f"the source has more than {MOST_NAMES:,} metrics", "log values by step, not by name"
+    )
 
 
 def _of_preset(entry: Entry, preset: Preset) -> Entry:
@@ -247,10 +266,9 @@ def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> N
         for name in other:
             del series.values[name]
         if other:
-            telling.tell(
-                f"{len(other)} metrics ({pattern}) were left out: their step is not the training "
-                "step"
-            )
+            words = "1 metric" if len(other) == 1 else f"{len(other)} metrics"
+            was = "was" if len(other) == 1 else "were"
+            telling.tell(f"{words} ({pattern}) {was} left out: the step is not the training step")
 
 
 def _as_nan(series: Series, telling: Telling) -> None:
@@ -283,7 +301,8 @@ def _tell_nulls(series: Series, telling: Telling) -> None:
         telling.tell(f"null in {listed(nulls)}: no value at these steps")
     if wild:
         total = sum(wild.values())
-        telling.tell(f"{total:,} values are NaN or infinite, in {listed(list(wild))}")
+        words = "value is" if total == 1 else "values are"
+        telling.tell(f"{total:,} {words} NaN or infinite, in {listed(list(wild))}")
 
 
 def listed(names: Sequence[str]) -> str:

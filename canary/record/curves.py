@@ -25,6 +25,12 @@ ROW_METRICS: dict[str, Callable[[Row], Any]] = {
 """Metrics that stand in a field of a row: name -> the value in a row."""
 MOST_VALUES = 100_000
 """Values of all curves of a record."""
+UNKNOWN_MACHINE = "is not known, so speed is compared only by gates you wrote"
+"""What is said of an imported run's machine; two unknown ones are not taken for one."""
+
+
+LARGEST_STEP = 2**53
+"""Beyond it a float skips whole numbers."""
 
 
 class Curve(Section):
@@ -39,6 +45,8 @@ class Curve(Section):
             raise ValueError("a curve has another number of steps than of values")
         if any(later <= step for step, later in zip(self.steps, self.steps[1:], strict=False)):
             raise ValueError("the steps of a curve do not rise")
+        if self.steps and not (self.steps[0] >= 0 and self.steps[-1] < LARGEST_STEP):
+            raise ValueError("a step of a curve is negative or too large")
         return self
 
 

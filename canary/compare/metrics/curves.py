@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from canary.errors import nearest
-from canary.record.curves import ROW_METRICS, Curve
+from canary.record.curves import ROW_METRICS, Curve, gated_metrics
 from canary.record.types import RunRecord
 
 
@@ -38,10 +38,16 @@ def known_names(records: Iterable[RunRecord]) -> list[str]:
 
 def was_logged(records: Iterable[RunRecord], name: str) -> bool:
     """Whether a run had the metric, although its record keeps no curve of it."""
-    return any(
-        name in ROW_METRICS or name in record.rl or own_name(record, name) in record.rl
-        for record in records
-    )
+    return any(_was_logged(record, name) for record in records)
+
+
+def _was_logged(record: RunRecord, name: str) -> bool:
+    names = {name, own_name(record, name)}
+    if names & record.rl.keys():
+        return True
+    # These stand in no list. An import, and a run with a gate on one, would have its curve.
+    kept = record.source is not None or names & set(gated_metrics(record.config))
+    return not kept and not names.isdisjoint(ROW_METRICS)
 
 
 def nearest_name(records: Sequence[RunRecord], name: str) -> str:

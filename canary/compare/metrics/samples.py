@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from canary.compare.checks import metric_check
 from canary.compare.metrics.curves import curve_in, nearest_name, own_name, was_logged
-from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading
+from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading, window
 from canary.compare.report import Check, CheckStatus
 from canary.config.metric_gates import MetricGate
 from canary.record.curves import Curve
@@ -108,9 +108,11 @@ def samples_of(
             return replace(check("fail", words), current=one.broken, delta=math.inf)
         if one.problem:
             return check("inconclusive", f"{title(gate)} of run {record.run_id}: {one.problem}")
-    short = _too_short([curve for _, curve in found], stored)
-    if short:
-        return check("inconclusive", f"{title(gate)}: {short}")
+    lacking = _too_short([curve for _, curve in found], stored) or next(
+        filter(None, (_gaps(record, curve, stored, gate) for record, curve in found)), ""
+    )
+    if lacking:
+        return check("inconclusive", f"{title(gate)}: {lacking}")
     usable = [(curve, one) for curve in stored if (one := reading(curve, gate)).value is not None]
     if gate.needs_baseline and not usable:
         if not baseline:
@@ -146,6 +148,28 @@ def _missing(
     if stored:
         return f"{gate.name}: recorded on the baseline but not in run {run}{near}"
     return f"{gate.name}: no run has a metric of this name{near}"
+
+
+def _gaps(record: RunRecord, curve: Curve, baseline: Sequence[Curve], gate: MetricGate) -> str:
+    """Return why a current curve has too few values between its ends; empty if it has enough.
+
+    Some metrics are not written at fixed steps. So a curve that lacks a step has gaps only if it
+    also has fewer values than each run of the baseline."""
+    if not baseline or gate.statistic in ("at", "count"):
+        return ""
+    windows = [{step for step, _ in window(one, gate)} for one in baseline]
+    lacks = sorted(set.intersection(*windows).difference(curve.steps))
+    last = max(one.steps[-1] for one in baseline)
+    first = min((min(steps) for steps in windows if steps), default=0)
+    count = sum(first <= step <= last for step in curve.steps)
+    if not lacks or count >= min(map(len, windows)):
+        return ""
+    few = "a value" if len(lacks) == 1 else f"{len(lacks)} values"
+    where = f"at step {lacks[0]}" if len(lacks) == 1 else f"from step {lacks[0]} on"
+    return (
+        f"run {record.run_id} lacks {few} {where} that every run of the baseline has, so the rest "
+        "is not judged"
+    )
 
 
 def _too_short(current: Sequence[Curve], baseline: Sequence[Curve]) -> str:

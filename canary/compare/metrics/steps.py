@@ -105,7 +105,8 @@ def _step(
 def _by_levels(
     samples: Samples, steps: Sequence[Step], percent: float | None, alpha: float
 ) -> Check:
-    level = alpha * (samples.gate.spikes + 1) / len(steps)
+    # Of few steps, the allowed spikes are a large share: the level of one test is never above it.
+    level = min(alpha, alpha * (samples.gate.spikes + 1) / len(steps))
     beyond = [step for step in steps if step.p_value <= level and step.change >= step.room]
     side = level / (2 if samples.gate.worse == "both" else 1)
     seen = statistics.median(

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from canary.errors import InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in
-from canary.imports.files import LARGEST_TEXT, Found
+from canary.errors import ConfigError, InputError
+from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
+from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Console, Preset, shipped, shipped_names
 from canary.imports.readers.jsonl import Document, lines_of
 from canary.imports.readers.rows import entry_of
+from canary.imports.series import bounded
 
 SUFFIXES = (".log", ".txt", ".out", ".err")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -66,7 +67,7 @@ def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None)
         allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)
         try:
             with _cpu_limit(allowed):
-                found = list(_lines(file, preset, telling, part))
+                found = list(bounded(_lines(file, preset, telling, part)))
         except TooSlow as error:
             raise InputError(
                 f"the patterns of preset {preset.framework} need more than {allowed:.0f} s of CPU "
@@ -113,7 +114,7 @@ def _lines(
 ) -> Iterator[Entry]:
     patterns = [_Compiled.of(one) for one in preset.console]
     state = _State()
-    for number, raw, _ in lines_of(file, telling, LARGEST_TEXT):
+    for number, raw, _ in lines_of(file, telling, limited=False):
         if most is not None and number > most:
             return
         # A progress bar writes over its line.
@@ -153,6 +154,12 @@ class _Compiled:
     @classmethod
     def of(cls, console: Console) -> _Compiled:
         pair = None if console.pair is None else re.compile(console.pair)
+        if pair is not None and not {"key", "value"} <= pair.groupindex.keys():
+            raise ConfigError(
+                f"the preset's console pattern {shortened(pair.pattern)} (pair) does not name what "
+                "it finds",
+                "give it the groups (?P<key>...) and (?P<value>...)",
+            )
         return cls(re.compile(console.line), pair, console.prefix, console.with_last)
 
     def entry(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
-from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, Found
+from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, MOST_LINES, Found
+from canary.imports.readers.jsonl import too_many_lines
 from canary.imports.readers.rows import TIME_NAMES, unix_time
 
 SUFFIXES = (".csv", ".tsv")
@@ -50,12 +52,16 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
         names = _names(header, file, telling)
         unfinished = not content.endswith((b"\n", b"\r"))
         last: tuple[int, list[str]] | None = None
+        known = frozenset(names)
         for row in reader:
-            if _is_header(row, names):
+            if reader.line_num > MOST_LINES:
+                raise too_many_lines(file)
+            if _is_header(row, known):
                 if last is not None:
                     yield from _entry(names, last, file, part, telling)
                     last = None
                 names = _changed(names, row, file, reader.line_num, telling)
+                known = frozenset(names)
                 continue
             if last is not None:
                 yield from _entry(names, last, file, part, telling)
@@ -91,16 +97,16 @@ def _names(header: list[str], file: Found, telling: Telling) -> list[str]:
         raise InputError(
             f"{file.name} has numbers as its header", "its first line must name the columns"
         )
-    for name in sorted({name for name in names if names.count(name) > 1 and name}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1 and name):
         telling.tell(f"the column `{shortened(name)}` stands twice: the last counts", file.name, 1)
     return names
 
 
-def _is_header(row: list[str], names: list[str]) -> bool:
+def _is_header(row: list[str], names: frozenset[str]) -> bool:
     """Whether a row names columns: a resumed run often writes its header again."""
     cells = [cell.strip() for cell in row if cell.strip()]
     numbers = any(number_in(cell) is not None for cell in cells)
-    return bool(cells) and not numbers and len(set(cells) & set(names)) * 2 >= len(cells)
+    return bool(cells) and not numbers and len(names.intersection(cells)) * 2 >= len(cells)
 
 
 def _changed(

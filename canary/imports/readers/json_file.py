@@ -132,5 +132,6 @@ def _of_columns(document: Any, telling: Telling, file: Found, part: int) -> Iter
     if len(lengths) > 1:
         telling.tell("the lists have different lengths: they are aligned at the first", file.name)
     for place in range(max(lengths, default=0)):
-        row = {name: values[place] for name, values in columns.items() if place < len(values)}
+        columns = {name: values for name, values in columns.items() if place < len(values)}
+        row = {name: values[place] for name, values in columns.items()}
         yield entry_of(row, telling, file.name, part=part)

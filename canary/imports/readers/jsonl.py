@@ -8,7 +8,7 @@ from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling
-from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, Found
+from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, MOST_LINES, Found
 from canary.imports.readers.rows import entry_of
 from canary.record.jsonio import MOST_DIGITS
 
@@ -40,12 +40,13 @@ class Document:
 
 
 def lines_of(
-    file: Found, telling: Telling, largest: int = LARGEST_TEXT
+    file: Found, telling: Telling, largest: int = LARGEST_TEXT, *, limited: bool = True
 ) -> Iterator[tuple[int, bytes, bool]]:
     """Yield number, content and whether it is complete of each line that is not empty.
 
     Raises:
-        InputError: the file is too large, or a line is too long.
+        InputError: the file is too large, a line is too long, or there are too many of a file that
+            is `limited`.
     """
     with file.open(largest) as stream:
         stream.seek(file.skip)
@@ -57,10 +58,17 @@ def lines_of(
                     f"{file.name}:{number} has more than {LONGEST_LINE >> 20} MiB in one line",
                     "name a file with a row per line",
                 )
+            if limited and number > MOST_LINES:
+                raise too_many_lines(file)
             if number == 1 and file.skip == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line.strip():
                 yield number, line, line.endswith(b"\n")
+
+
+def too_many_lines(file: Found) -> InputError:
+    """Return the error of a file with more than `MOST_LINES` lines."""
+    return InputError(f"{file.name} has more than {MOST_LINES:,} lines", "name a shorter run")
 
 
 def fits(file: Found) -> bool:

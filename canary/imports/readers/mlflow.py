@@ -7,40 +7,43 @@ changes an SQLite file to its own version before it reads.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import LARGEST_TEXT, Found
 from canary.imports.readers.jsonl import lines_of
 from canary.imports.readers.runs import StoredRun, picked
-from canary.imports.readers.sqlite_store import columns, is_store, opened
+from canary.imports.readers.sqlite_store import check_table, columns, is_store, opened
 from canary.record.jsonio import open_regular
 
 NEEDED = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
+OF_RUNS = {"run_uuid", "name", "start_time", "status"}
 LARGEST_FLOAT = 1.7976931348623157e308
 """MLflow stores an infinite value as this."""
 FOLDER = "metrics"
-STATUS = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
+META = "meta.yaml"
+LARGEST_META = 64 << 10
+"""Bytes of a `meta.yaml`; MLflow writes less than one KiB."""
+STATUS_LINE = re.compile(rb"^status: *['\"]?([A-Za-z0-9]{1,20})['\"]? *\r?$", re.MULTILINE)
+STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 """Numbers in `meta.yaml`; an SQLite store has the words."""
-FINISHED = (3, "FINISHED")
+FINISHED = "FINISHED"
 
 
 def fits(file: Found) -> bool:
     """Whether a file is an SQLite store, or a metric's file in an `mlruns` folder."""
     if is_store(file):
-        return columns(file, "metrics") >= NEEDED and bool(columns(file, "runs"))
+        return columns(file, "metrics") >= NEEDED and columns(file, "runs") >= OF_RUNS
     return _run_folder(file) is not None
 
 
 def _run_folder(file: Found) -> str | None:
     """Return the folder of the run that a metric's file belongs to."""
     for parent in file.path.parents:
-        if parent.name == FOLDER and (parent.parent / "meta.yaml").is_file():
+        if parent.name == FOLDER and (parent.parent / META).is_file():
             return str(parent.parent)
         if parent == parent.parent or parent.name == "artifacts":
             return None
@@ -63,10 +66,12 @@ def read(
 
 
 def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> Iterator[Entry]:
+    check_table(file, "metrics", NEEDED)
+    check_table(file, "runs", OF_RUNS)
     with opened(file) as store:
         known = store.execute("SELECT run_uuid, name, start_time, status FROM runs").fetchall()
         found = [
-            StoredRun(str(key), str(name or key), (started or 0) / 1000)
+            StoredRun(str(key), str(name or key), _seconds(started) or 0.0)
             for key, name, started, _ in known
         ]
         # MLflow keeps milliseconds: a run that begins with the launch may seem a moment older.
@@ -86,9 +91,9 @@ def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> I
 
 
 def _tell_status(status: object, telling: Telling, file: str) -> None:
-    if status not in FINISHED:
-        shown = STATUS.get(status, status) if isinstance(status, int) else status
-        telling.tell(f"the run did not finish: its status is {shortened(shown)}", file)
+    word = STATUS.get(status, status) if isinstance(status, str) else "not known"
+    if word != FINISHED:
+        telling.tell(f"the run did not finish: its status is {shortened(word)}", file)
 
 
 def _widened(value: float) -> float:
@@ -116,19 +121,22 @@ def _of_folders(
         ]
         runs.append(StoredRun(folder.rpartition("/")[2], folder, min(times, default=0.0)))
     chosen = picked(runs, run, since - 0.001, "the store", telling)
-    _tell_status(_meta(chosen.name).get("status"), telling, shortened(chosen.id))
+    _tell_status(_status_in(Path(chosen.name) / META), telling, shortened(chosen.id))
     for file in by_run[chosen.name]:
         yield from _of_metric(file, chosen.name, telling)
 
 
-def _meta(folder: str) -> dict[str, Any]:
-    """Return what MLflow notes of a run; empty if it cannot be read."""
+def _status_in(meta: Path) -> str | None:
+    """Return the status in a run's `meta.yaml`, which is flat; None without one, or if the file is
+    a link. No YAML is built: a stranger's could take all memory."""
     try:
-        with open_regular(Path(folder) / "meta.yaml", 1 << 20) as stream:
-            found = yaml.safe_load(stream.read(1 << 20))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        if meta.is_symlink():
+            return None
+        with open_regular(meta, LARGEST_META) as stream:
+            found = STATUS_LINE.search(stream.read(LARGEST_META))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
 
 
 def _of_metric(file: Found, folder: str, telling: Telling) -> Iterator[Entry]:

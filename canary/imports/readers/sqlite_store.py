@@ -6,13 +6,14 @@ import contextlib
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Set
 from pathlib import Path
 from urllib.parse import quote
 
 from canary.errors import InputError
 from canary.imports.entries import shortened
-from canary.imports.files import LARGEST_BINARY, STORES, Found
+from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, STORES, Found
 from canary.record.jsonio import open_regular
 
 MAGIC = b"SQLite format 3\0"
@@ -22,6 +23,9 @@ LOCKED_S = 2.0
 """Seconds to wait for a program that writes."""
 MOST_STEPS = 50_000_000_000
 """Instructions of SQLite's machine: a hostile view or index cannot hang the reader."""
+LONGEST_READ_S = 300.0
+LONGEST_PATTERN = 50
+"""Characters of a pattern: a long one can need hours within one instruction."""
 EVERY = 1_000_000
 
 
@@ -30,18 +34,35 @@ def is_store(file: Found) -> bool:
     return file.path.suffix in STORES and file.start().startswith(MAGIC)
 
 
-def columns(file: Found, table: str) -> set[str]:
-    """Return the columns of a real table; empty if there is none, or the file cannot be read."""
+def columns(file: Found, table: str) -> Set[str]:
+    """Return the columns of a real table; empty if there is none, or the file cannot be read.
+
+    Columns that SQLite computes are left out: to read one runs what its file says."""
     try:
         with opened(file) as store:
-            known = store.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
-            ).fetchone()
-            if known is None:
-                return set()
-            return {str(row[1]) for row in store.execute(f"PRAGMA table_info({table})")}
+            return _columns(store, table)
     except InputError:
-        return set()
+        return frozenset()
+
+
+def _columns(store: sqlite3.Connection, table: str) -> Set[str]:
+    known = store.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
+    if known is None:
+        return frozenset()
+    return {str(row[1]) for row in store.execute(f"PRAGMA table_info({table})")}
+
+
+def check_table(file: Found, table: str, needed: Set[str]) -> None:
+    """Raise InputError if a store cannot be read, or lacks a real table with these columns."""
+    with opened(file) as store:
+        missing = sorted(needed - _columns(store, table))
+    if missing:
+        raise InputError(
+            f"{file.name} has no table `{table}` with the column `{missing[0]}`",
+            "name the store that the training wrote",
+        )
 
 
 def check(file: Found) -> None:
@@ -79,17 +100,20 @@ def opened(file: Found) -> Iterator[sqlite3.Connection]:
     """
     file.open(LARGEST_BINARY).close()
     spent = 0
+    latest = time.monotonic() + LONGEST_READ_S
 
     def tick() -> int:
         nonlocal spent
         spent += EVERY
-        return int(spent > MOST_STEPS)
+        return int(spent > MOST_STEPS or time.monotonic() > latest)
 
     try:
         with (
             _place(file) as place,
             contextlib.closing(sqlite3.connect(place, LOCKED_S, uri=True)) as store,
         ):
+            store.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
+            store.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
             store.execute("PRAGMA trusted_schema = OFF")
             store.execute("PRAGMA query_only = ON")
             store.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")

@@ -74,10 +74,10 @@ def _scalar(value: Any, telling: Telling, file: Found) -> float | None:
         from tensorboard.util.tensor_util import make_ndarray
 
         try:
-            array = make_ndarray(value.tensor)
-            if array.size == 1:
-                return float(array.reshape(-1)[0])
-        except (TypeError, ValueError, MemoryError):
+            # A shape alone could ask for all memory, so it is looked at first.
+            if all(axis.size == 1 for axis in value.tensor.tensor_shape.dim):
+                return float(make_ndarray(value.tensor).reshape(-1)[0])
+        except (IndexError, KeyError, TypeError, ValueError):
             pass
         telling.tell(f"`{shortened(value.tag)}` is not a number", file.name)
         return None

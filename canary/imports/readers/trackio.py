@@ -13,7 +13,7 @@ from canary.imports.files import Found
 from canary.imports.readers.jsonl import Document
 from canary.imports.readers.rows import entry_of, unix_time
 from canary.imports.readers.runs import StoredRun, picked
-from canary.imports.readers.sqlite_store import columns, is_store, opened
+from canary.imports.readers.sqlite_store import check_table, columns, is_store, opened
 
 NEEDED = {"run_name", "timestamp", "step", "metrics"}
 
@@ -25,6 +25,7 @@ def fits(file: Found) -> bool:
 
 def runs(file: Found) -> list[StoredRun]:
     """Return the runs of a store, with the time of their first row."""
+    check_table(file, "metrics", NEEDED)
     key = "run_id" if "run_id" in columns(file, "metrics") else "run_name"
     with opened(file) as store:
         rows = store.execute(

@@ -12,7 +12,7 @@ from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
-from canary.imports.files import LARGEST_BINARY, Found
+from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
 from canary.imports.readers.jsonl import Document
 from canary.imports.readers.missing import missing
 from canary.imports.readers.rows import entry_of
@@ -103,9 +103,10 @@ def _row(items: Any, parser: Document) -> dict[str, Any]:
 
 def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield kind and row of each record that `wandb leet inspect --json` prints."""
-    words = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
+    # -P: else Python would run a `wandb.py` of the folder in which the user stands.
+    words = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
-    with tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryDirectory() as elsewhere:
         try:
             done = subprocess.run(
                 words,
@@ -114,6 +115,7 @@ def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, 
                 stderr=subprocess.PIPE,
                 timeout=LIMIT_S,
                 env=environment,
+                cwd=elsewhere,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -122,10 +124,13 @@ def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, 
         _judge(done.returncode, said, file, telling)
         printed.seek(0)
         parser = Document()
-        for line in printed:
+        while line := printed.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE:
+                raise InputError(f"{file.name} has a record of more than {LONGEST_LINE >> 20} MiB")
             record = parser.parse(line)
             if isinstance(record, dict):
-                item = (record.get("history") or {}).get("item")
+                history = record.get("history")
+                item = history.get("item") if isinstance(history, dict) else None
                 yield str(record.get("type")), item if isinstance(item, dict) else {}
 
 

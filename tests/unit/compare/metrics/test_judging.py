@@ -350,3 +350,62 @@ def test_a_curve_that_is_empty_is_no_curve() -> None:
     empty = record(100).model_copy(update={"curves": {"reward": Curve()}})
     assert answer([empty], [], limit=1.0).status == "inconclusive"
     assert not is_imported(empty)
+
+
+# Values that are missing.
+
+
+def with_steps(number: int, steps: list[int], value: float = 1.0) -> RunRecord:
+    points = Curve(steps=steps, values=[value] * len(steps))
+    return record(number).model_copy(update={"curves": {"reward": points}})
+
+
+@pytest.mark.parametrize("limit", ["5%", "history", 0.5])
+@pytest.mark.parametrize(
+    "steps", [[20], [1, 20], list(range(2, 21)), [*range(1, 10), *range(11, 21)], [10**15]]
+)
+def test_a_curve_with_gaps_is_not_judged_by_the_rest(steps: list[int], limit: Any) -> None:
+    found = answer([with_steps(100, steps)], HISTORY[:3], limit=limit, worse="lower")
+    assert found.status == "inconclusive"
+    assert "every run of the baseline has" in found.message
+
+
+def test_a_gap_outside_of_the_steps_that_count_decides_nothing() -> None:
+    sparse = [with_steps(100, [1, *range(11, 21)])]
+    assert answer(sparse, HISTORY[:3], limit="50%", worse="lower", last=5).status == "pass"
+    assert answer(sparse, HISTORY[:3], limit="50%", from_step=11).status == "pass"
+
+
+def test_steps_that_differ_from_run_to_run_are_no_gaps() -> None:
+    stored = [with_steps(run, [*range(1 + run, 21, 3), 21, 40]) for run in range(3)]
+    now = with_steps(9, [2, 5, 7, 9, 11, 15, 21, 40])
+    assert answer([now], stored, limit="50%").status == "pass"
+
+
+@pytest.mark.parametrize("steps", [[-1, 2], [1, 2**53]])
+def test_a_curve_has_only_steps_that_a_training_has(steps: list[int]) -> None:
+    with pytest.raises(ValueError, match="negative or too large"):
+        Curve(steps=steps, values=[1.0, 1.0])
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm", "my_reward"])
+def test_a_gated_metric_that_the_source_no_longer_has_fails(name: str) -> None:
+    stored = [imported(with_curve(run, [1.0] * 20, name)) for run in runs([1.0] * 3)]
+    now = imported(record(100))
+    found = answer([now], stored, name=name, limit="5%", worse="higher")
+    assert found.status == "fail"
+    assert "recorded on the baseline but not in run" in found.message
+
+
+def test_a_gated_row_metric_that_vanishes_fails_without_an_import_too() -> None:
+    stored = [with_curve(record(number), [1.0] * 20, "grad_norm") for number in range(3)]
+    gated = altered(record(100), "config", "metrics", to=[{"name": "grad_norm"}])
+    assert answer([gated], stored, name="grad_norm", limit="5%").status == "fail"
+    assert answer([record(100)], stored, name="grad_norm", limit="5%").status == "inconclusive"
+
+
+def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
+    with pytest.raises(ValueError, match="less than or equal to 10"):
+        gate("reward", statistic="steps", spikes=1_000_000_000, limit="5%")
+    found = answer(runs([0.5], 100), HISTORY, statistic="steps", spikes=10, limit="5%")
+    assert found.status == "fail"
