@@ -158,6 +158,15 @@ SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drif
 """Checks of step time without drift, the most reliable first."""
 
 
+def sides_with(baseline: object, current: object) -> str:
+    """Return which sides have a value, if one of them lacks it."""
+    if baseline and current:
+        return "not for every run"
+    if not baseline and not current:
+        return "on neither side"
+    return f"only on the {'baseline' if baseline else 'current side'}"
+
+
 def check_of(name: str, status: CheckStatus, message: str) -> Check:
     """Make a check of the table; add its numbers with `dataclasses.replace`."""
     row = CHECKS[name]

@@ -109,8 +109,9 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
 
 def _cause(suspect: Suspect) -> str:
     """Return what happened and, if the evidence names one, where."""
-    place = next((each for each in suspect.evidence if each.line is not None), None)
-    where = f" ({place.path}:{place.line})" if place is not None else ""
+    place = next((each for each in suspect.evidence if each.path), None)
+    line = f":{place.line}" if place is not None and place.line is not None else ""
+    where = f" ({place.path}{line})" if place is not None else ""
     return f"{suspect.description.rstrip('.')}{where}"
 
 

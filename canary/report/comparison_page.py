@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
+from canary.compare.exact.lane import IMPORTED
 from canary.compare.exact.stages import STAGES
 from canary.compare.report import Comparison
 from canary.record.types import RunRecord
@@ -76,7 +77,7 @@ def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Char
         sides = replace(sides, baseline=())
     if not found.baseline.run_ids and sides.current:
         return _run_page(sides.newest.record, found, view), tuple(charts_of(sides))
-    stages = tuple(_stages(found, _environment_known(sides)))
+    stages = tuple(_stages(found))
     page = Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
@@ -173,7 +174,7 @@ def _broke(view: View) -> str:
 
 def _where(found: Comparison, view: View) -> str:
     evidence = [each for suspect in found.diagnosis.suspects[:1] for each in suspect.evidence]
-    named = next((each for each in evidence if each.line is not None), None)
+    named = next((each for each in evidence if each.path), None)
     if named is not None:
         return named.message
     first = found.first_difference
@@ -222,15 +223,18 @@ def _slower(found: Comparison) -> str:
     return "Speed was not judged." if judged else "Speed was not measured."
 
 
-def _environment_known(sides: ShownSides) -> bool:
-    """Return whether all runs recorded their packages; an import by hand does not know them."""
-    return all(run.record.env.get("packages") for run in (*sides.current, *sides.baseline))
+def _why_settings_unknown(found: Comparison) -> str:
+    """Return why config and environment cannot be called equal: an import records neither in full.
+    Empty if both sides recorded them."""
+    reasons = (check.message for check in found.checks if check.lane == "exact")
+    return next((one.partition(",")[0] for one in reasons if one.endswith(IMPORTED)), "")
 
 
-def _stages(found: Comparison, environment_known: bool) -> Iterator[StageRow]:
+def _stages(found: Comparison) -> Iterator[StageRow]:
     """Yield the stages of the exact lane that were compared."""
     if not compared(found):
         return
+    unknown_settings = _why_settings_unknown(found)
     first = found.first_difference.stage if found.first_difference else ""
     checks = {check.name: check for check in found.checks if check.lane == "exact"}
     for stage in STAGES:
@@ -243,8 +247,9 @@ def _stages(found: Comparison, environment_known: bool) -> Iterator[StageRow]:
             yield StageRow(stage.name.replace("_", " "), state, words, text)
         elif check is not None and check.status == "skip":
             yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
-        elif stage.name == "environment" and not environment_known:
-            yield StageRow(stage.name, "untold", "not compared", "a run did not record it")
+        elif stage.kind == "setting" and unknown_settings:
+            words = f"{stage.words}: not recorded, {unknown_settings}"
+            yield StageRow(stage.name.replace("_", " "), "untold", "not compared", words)
         elif check is not None or stage.kind == "setting":
             yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
 
@@ -252,8 +257,12 @@ def _stages(found: Comparison, environment_known: bool) -> Iterator[StageRow]:
 def _stages_finding(stages: tuple[StageRow, ...]) -> str:
     first = next((stage for stage in stages if stage.state == "first"), None)
     equal = sum(stage.state == "equal" for stage in stages)
+    if first is None and not equal:
+        return "No stage was compared."
     if first is None:
-        return f"{equal} of {len(stages)} stages are equal, none differs."
+        untold = len(stages) - equal
+        rest = f"; {untold} {'was' if untold == 1 else 'were'} not compared" if untold else ""
+        return f"{equal} of {len(stages)} stages are equal, none differs{rest}."
     later = sum(stage.state == "differs" for stage in stages)
     follows = f"; {later} more follow from it or differ too" if later else ""
     return f"The first stage that differs is {first.name}{follows}."

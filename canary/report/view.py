@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
@@ -95,9 +96,13 @@ class View:
     summary: tuple[tuple[str, str, str], ...]
     rows: tuple[CheckRow, ...]
     skipped: tuple[CheckRow, ...]
+    reasons: tuple[tuple[str, str], ...]
+    """(names, reason) of the skipped checks; those of one reason together."""
     failed: tuple[CheckRow, ...]
     warned: tuple[CheckRow, ...]
     undecided: tuple[CheckRow, ...]
+    remedy: str
+    """What would decide several of them; their messages and the first line do not say it."""
     first_difference: str
     chain: tuple[str, ...]
     why: str
@@ -120,6 +125,7 @@ def view_of(found: Comparison) -> View:
     def with_status(*statuses: str) -> tuple[CheckRow, ...]:
         return tuple(rows[id(check)] for check in ordered if check.status in statuses)
 
+    undecided, remedy = _said_once(with_status("inconclusive"))
     first = found.first_difference
     failed = [check for check in ordered if check.failed]
     if failed:
@@ -142,9 +148,15 @@ def view_of(found: Comparison) -> View:
             for check in ordered
             if check.status == "skip" and check.unjudged != "inapplicable"
         ),
+        reasons=_reasons(
+            check
+            for check in ordered
+            if check.status == "skip" and check.unjudged != "inapplicable"
+        ),
         failed=tuple(rows[id(check)] for check in failed),
         warned=with_status("warn"),
-        undecided=with_status("inconclusive"),
+        undecided=undecided,
+        remedy="" if not remedy or remedy in found.first_line else remedy,
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         why=WHY_UNDECIDED if found.verdict in ("inconclusive", "pass") else WHY,
@@ -155,6 +167,23 @@ def view_of(found: Comparison) -> View:
         notes=found.notes,
         noise=_noise(found.checks),
     )
+
+
+def _said_once(rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], str]:
+    """Return the rows without the last sentence that several messages share, and that sentence."""
+    ends = Counter(row.message.rpartition(". ")[2] for row in rows if ". " in row.message)
+    shared, count = ends.most_common(1)[0] if ends else ("", 0)
+    if count < 2:
+        return rows, ""
+    tail = f". {shared}"
+    return tuple(replace(row, message=row.message.removesuffix(tail)) for row in rows), shared
+
+
+def _reasons(skipped: Iterable[Check]) -> tuple[tuple[str, str], ...]:
+    names: dict[str, list[str]] = {}
+    for check in skipped:
+        names.setdefault(check.message, []).append(check.name)
+    return tuple((", ".join(checks), message) for message, checks in names.items())
 
 
 def compared(found: Comparison) -> bool:

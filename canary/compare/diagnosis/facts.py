@@ -339,7 +339,7 @@ class Facts:
     @cached_property
     def code(self) -> tuple[CodeChange, ...]:
         """Return the user's functions that differ."""
-        return code_changes(self.before, self.now)
+        return code_changes(self.before, self.now, self.source)
 
     def changed_code(self, *slots: str) -> CodeChange | None:
         """Return the first changed function in one of these slots."""

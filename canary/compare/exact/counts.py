@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
-from canary.compare.checks import CHECKS
+from canary.compare.checks import CHECKS, sides_with
 from canary.compare.exact.inputs_stages import same_size
 from canary.compare.thresholds import Thresholds
 from canary.record.exact import Exact, LiveMemory, Micro, Work
@@ -133,7 +133,7 @@ def _not_the_same_step(baseline: RunRecord, current: RunRecord) -> str:
     """Return why the counted steps cannot be compared; empty if they can."""
     before, after = _work(baseline.exact), _work(current.exact)
     if not before or not after:
-        return "the work of a step was not counted on both sides"
+        return f"the work of a step: counted {sides_with(before, after)}"
     if before.get("step") != after.get("step"):
         return "the sides counted different steps"
     step = after.get("step", 1)
@@ -190,7 +190,8 @@ def live_memory(
             limit_pct=found.limit_pct if found.limit >= NO_MEMORY_MB else None,
             quiet_below=max(0.02 * found.baseline, NO_MEMORY_MB),
         )
-    return replace(found, why_not="the bytes of live tensors were not counted on both sides")
+    where = sides_with(found.baseline, found.current)
+    return replace(found, why_not=f"the bytes of live tensors: counted {where}")
 
 
 def tokenizer_calls(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from canary.compare.checks import check_of
+from canary.compare.checks import check_of, sides_with
 from canary.compare.exact.counts import Counted
 from canary.compare.exact.signals import COUNTS
 from canary.compare.report import Check, CheckStatus, Difference
@@ -37,7 +37,8 @@ def work_checks(
 def _check(item: Counted) -> Check:
     row, delta = item.row, item.delta
     if item.why_not or delta is None:
-        reason = item.why_not or f"{row.words} not counted on both sides"
+        sides = (side is not None for side in (item.baseline, item.current))
+        reason = item.why_not or f"{row.words}: counted {sides_with(*sides)}"
         return check_of(row.name, "skip", reason)
     status: CheckStatus = "pass"
     if delta > item.limit:

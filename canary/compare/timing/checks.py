@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from canary.compare.checks import CHECKS, check_of
+from canary.compare.checks import CHECKS, check_of, sides_with
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
@@ -258,7 +258,12 @@ def _tokens_per_sec(
     )
     counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
     if gate is None or source is None or not before or not after or not counted:
-        return check_of("tokens_per_sec", "skip", "tokens were not counted on both sides")
+        sides = (
+            all(tokens_per_step(one, "input_tokens") for one in side)
+            for side in (baseline, current)
+        )
+        where = f"tokens: counted {sides_with(*sides)}" if not counted else "no step time or rate"
+        return check_of("tokens_per_sec", "skip", where)
     drop = math.log(before) - math.log(after)
     stalled = _of_lone_stall(source, gate)
     more = gate.estimate.change + stalled - drop
@@ -380,7 +385,8 @@ def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
 def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
     reasons = (record.unmeasured.get("perf.step_time") for record in (*current, *baseline))
     why = next(filter(None, reasons), "")
-    words = f"{CHECKS[metric].title} was not recorded on both sides"
+    sides = (all(r.perf.step_time.count for r in side) for side in (baseline, current))
+    words = f"{CHECKS[metric].title}: recorded {sides_with(*sides)}"
     return check_of(metric, "skip", f"{words} ({why})" if why else words)
 
 
@@ -389,4 +395,5 @@ def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> C
     if len(kinds) > 1:
         words = "one side has peak device memory, the other peak resident memory"
         return check_of("max_memory", "inconclusive", words)
-    return check_of("max_memory", "skip", "peak memory was not recorded on both sides")
+    sides = (all(r.perf.max_mem_mb for r in side) for side in (baseline, current))
+    return check_of("max_memory", "skip", f"peak memory: recorded {sides_with(*sides)}")

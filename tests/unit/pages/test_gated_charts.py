@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -61,10 +60,3 @@ def test_a_metric_that_has_a_chart_gets_no_second_one() -> None:
     (chart,) = [each for each in learning_charts(made) if each.name == "reward"]
     assert "Limit: 0.5" in chart.finding
     assert list(chart.rows[0][:3]) == pytest.approx([1, 2.0, 1.015])
-
-
-def test_an_environment_that_was_not_recorded_is_not_called_equal() -> None:
-    known = sides("m", [gate("m", worse="higher", limit=3.0)])
-    assert "a run did not record it" not in page_of_sides(known)
-    bare = known.newest.record.model_copy(update={"env": {}})
-    assert "a run did not record it" in page_of_sides(replace(known, current=(ShownRun(bare),)))

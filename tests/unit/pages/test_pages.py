@@ -20,6 +20,7 @@ from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
 from tests.unit.comparing import altered, example, history, record, records
+from tests.unit.gating import imported
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import Read, numbers, page_of, page_of_sides, rows
 
@@ -291,3 +292,14 @@ def test_very_many_launches_and_odd_facts_of_the_gpu_do_not_fill_or_fail_the_pag
     odd.launches = odd.launches * 50_000
     odd.gpu_health = {"throttle_reasons": 5}
     assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
+
+
+def test_what_an_import_did_not_record_is_not_called_equal() -> None:
+    page = Read(page_of([imported(record(9))], [imported(record(1))])).text
+    assert "No stage was compared." in page
+    assert "not recorded, both sides were imported" in page
+    assert "stages are equal" not in page
+    mixed = Read(page_of([record(9)], [imported(record(1))])).text
+    assert "not recorded, the baseline was imported" in mixed
+    equal = Read(page_of([record(9)], [record(1)])).text
+    assert "stages are equal, none differs" in equal

@@ -14,9 +14,10 @@ from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
 from canary.report.render import render
 from canary.report.story import NOISE, story_of
-from canary.report.view import STATUS_WORDS, SUMMARY_ROWS
+from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, view_of
 from tests.unit.compare.timing.test_crowding import QUIET, side
 from tests.unit.comparing import altered, history, noise_model, record, records
+from tests.unit.gating import imported
 from tests.unit.ppo_records import compared, ppo
 
 
@@ -152,3 +153,23 @@ def test_which_figures_the_clock_made_is_not_told_by_their_words(
     rows = [(f"figure {place}", *row[1:]) for place, row in enumerate(SUMMARY_ROWS)]
     monkeypatch.setattr("canary.report.story.SUMMARY_ROWS", rows)
     assert noisy() == before
+
+
+def test_a_remedy_of_several_undecided_checks_is_said_once() -> None:
+    found = compare_to_baseline(record(10, 0.1, mean_s=0.13), record(1, 0.106, mean_s=0.12))
+    assert len(view_of(found).undecided) > 2
+    for form in ("text", "markdown"):
+        assert render(found, form).count("Run each side three times") == 1
+    failed = compare_to_baseline(
+        altered(record(10), "exact", "first_loss", "loss", to=9.0), record(1, 0.106)
+    )
+    assert failed.verdict == "regression"
+    for form in ("text", "markdown"):
+        assert render(failed, form).count("Run each side three times") == 1
+
+
+def test_a_reason_that_skipped_several_checks_is_said_once() -> None:
+    found = compare_to_baseline(imported(record(10)), imported(record(1)))
+    reason = "both sides were imported, without exact signals"
+    for form in ("text", "markdown"):
+        assert render(found, form).count(reason) == 1

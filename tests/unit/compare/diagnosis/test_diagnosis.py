@@ -138,14 +138,14 @@ def test_a_changed_function_is_named_once_where_no_cause_wins() -> None:
     first = cut(use_peft=True).suspects[0]
     assert first.category is RegressionCategory.UNKNOWN
     told = [item.message for item in first.evidence if item.kind == "code"]
-    assert told == ["loop calls model.forward: the code of model.Net.forward (model.py:7) changed"]
+    assert told == ["function Net.forward of model.py (line 7) changed"]
 
 
 def test_a_graph_that_is_cut_is_no_adapters_in_a_model_without_one() -> None:
     first = cut(use_peft=False).suspects[0]
     assert first.category is RegressionCategory.OBJECTIVE
     assert "part of the graph is cut" in first.description
-    assert "model.Net.forward (model.py:7) changed" in str([*map(str, first.evidence)])
+    assert "Net.forward of model.py (line 7) changed" in str([*map(str, first.evidence)])
 
 
 def _facts(found: Comparison) -> Any:
