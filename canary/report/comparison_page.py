@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
+from canary.compare.exact.lane import NO_SIGNALS
 from canary.compare.exact.stages import STAGES
 from canary.compare.report import Comparison
 from canary.record.types import RunRecord
@@ -229,6 +230,7 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
         return
     first = found.first_difference.stage if found.first_difference else ""
     checks = {check.name: check for check in found.checks if check.lane == "exact"}
+    imported = any(NO_SIGNALS in check.message for check in checks.values())
     for stage in STAGES:
         differences = [each for each in found.differences if each.stage == stage.name]
         check = checks.get(stage.name)
@@ -239,6 +241,9 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
             yield StageRow(stage.name.replace("_", " "), state, words, text)
         elif check is not None and check.status == "skip":
             yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
+        elif imported and stage.kind == "setting":
+            words = f"{stage.words}, as far as an import records them"
+            yield StageRow(stage.name.replace("_", " "), "untold", "no difference", words)
         elif check is not None or stage.kind == "setting":
             yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
 
@@ -246,6 +251,8 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
 def _stages_finding(stages: tuple[StageRow, ...]) -> str:
     first = next((stage for stage in stages if stage.state == "first"), None)
     equal = sum(stage.state == "equal" for stage in stages)
+    if first is None and not equal:
+        return "No stage was compared."
     if first is None:
         return f"{equal} of {len(stages)} stages are equal, none differs."
     later = sum(stage.state == "differs" for stage in stages)

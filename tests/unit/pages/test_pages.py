@@ -20,6 +20,7 @@ from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
 from tests.unit.comparing import altered, example, history, record, records
+from tests.unit.gating import imported
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import Read, numbers, page_of, page_of_sides, rows
 
@@ -272,3 +273,10 @@ def test_very_many_launches_and_odd_facts_of_the_gpu_do_not_fill_or_fail_the_pag
     odd.launches = odd.launches * 50_000
     odd.gpu_health = {"throttle_reasons": 5}
     assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
+
+
+def test_a_page_of_imported_runs_calls_no_unknown_setting_equal() -> None:
+    runs = [imported(record(number)) for number in range(4)]
+    page = page_of([runs[3]], runs[:3])
+    assert "packages, driver, device and threads, as far as an import records them" in page
+    assert "No stage was compared." in page
