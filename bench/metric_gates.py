@@ -21,6 +21,7 @@ from typing import Any
 from scipy import stats
 
 from bench.simulated_runs import FAULTS, LABORATORIES, Series, faulty, healthy, history, simulate
+from canary.compare.checks import SPEED
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import gates_in
@@ -65,6 +66,7 @@ def record(series: Series, number: int, gates: Sequence[Mapping[str, Any]]) -> R
         name="simulated",
         timestamp=f"2026-01-{1 + number // 24:02d}T{number % 24:02d}:00:00+00:00",
         status="completed",
+        env={"device": {"type": "named", "name": "simulated"}},
         config={"training_type": "import", "metrics": list(gates)},
         source=Source(format="jsonl", preset="verl"),
         launches=[Launch(index=1, kind="measured", status="completed")],
@@ -106,6 +108,9 @@ def trial(
             if any(c.status == "fail" and c not in of_gates for c in comparison.checks)
             else "pass"
         )
+        speeds = {check.status for check in comparison.checks if check.name in SPEED}
+        worst = ("fail", "inconclusive", "warn", "pass")
+        found[name]["speed"] = next((one for one in worst if one in speeds), "skip")
     return found
 
 
@@ -127,7 +132,9 @@ def by_gate(
             for name_of_fault, statuses in found.items():
                 failed[name_of_fault].update(name for name, it in statuses.items() if it == "fail")
                 failed[name_of_fault].update(
-                    f"warn {name}" for name, it in statuses.items() if it == "warn"
+                    f"{status} {name}"
+                    for name, status in statuses.items()
+                    if status in ("warn", "inconclusive")
                 )
     return {planted: dict(counts) for planted, counts in failed.items()}
 
@@ -176,7 +183,9 @@ def main() -> None:
             )
             print(
                 f"{laboratory:11} {planted:20} any gate {share(counts.get('any gate', 0), given.n)}"
-                f"; other checks {counts.get('other checks', 0)}; {named}"
+                f"; other checks {counts.get('other checks', 0)}; speed fail "
+                f"{counts.get('speed', 0)}, inconclusive {counts.get('inconclusive speed', 0)}, "
+                f"warn {counts.get('warn speed', 0)}; {named}"
             )
         if given.json:
             print(json.dumps(found))

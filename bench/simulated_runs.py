@@ -170,6 +170,8 @@ FAULTS: Mapping[str, Fault] = {
         Fault("mismatch_grows_large", {"mismatch_growth": 0.30}, ("mismatch",)),
         Fault("mismatch_spike", {"mismatch_spike_at": 0.55}, ("mismatch",), harmful=False),
         Fault("one_stall", {"stall_at": 0.7}, ("step_time_s",), harmful=False),
+        Fault("stall_every_20", {"stall_every": 20, "stall_factor": 4.0}, ("step_time_s",)),
+        Fault("stall_every_50", {"stall_every": 50, "stall_factor": 8.5}, ("step_time_s",)),
     )
 }
 
@@ -204,6 +206,8 @@ def simulate(
     laboratory: str = "quiet_gpu",
     step_time_factor: float = 1.0,
     stall_at: float | None = None,
+    stall_every: int | None = None,
+    stall_factor: float = 25.0,
     reward_loss: float = 0.0,
     reward_delay: float = 0.0,
     reward_collapse_at: float | None = None,
@@ -217,6 +221,7 @@ def simulate(
     The defaults are healthy. `reward_loss` is the share of the rise that is lost, `reward_delay`
     how much later it comes; times (`..._at`, `reward_delay`) are shares of the run.
     `mismatch_centre` is 1.0 for a ratio, 0.0 for a distance, None to let the seed choose.
+    A stalled step takes `stall_factor` times as long: one step (`stall_at`) or every so many.
     `mismatch_growth` is how far the mismatch is off at the end; it begins at two fifths of the run.
     """
     if steps < 1:
@@ -240,7 +245,10 @@ def simulate(
     lengths = _lengths(random.Random(f"{place}/length"), lab, kind, progress)
     times = _times(random.Random(f"{place}/time"), lab, kind, run, lengths, steps)
     if stall_at is not None:
-        times[_step(stall_at, steps)] *= 25.0
+        times[_step(stall_at, steps)] *= stall_factor
+    if stall_every is not None:
+        for step in range(stall_every - 1, steps, stall_every):
+            times[step] *= stall_factor
     loss = _loss(random.Random(f"{place}/loss"), lab, kind, steps)
     return {
         "step_time_s": [each * step_time_factor for each in times],

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.record.curves import UNKNOWN_MACHINE
 from canary.record.summary import MIN_STEPS, more_steps
 from canary.record.types import RunRecord
 
@@ -90,9 +91,9 @@ def why_not_timed(records: Sequence[RunRecord]) -> str:
         why = bare.unmeasured.get("perf.step_time")
         words = f"run {bare.run_id} was imported without step times"
         return f"{words} ({why})" if why else words
-    known = [bool(record.env.get("device")) for record in records]
-    if any(map(is_imported, records)) and len(set(known)) > 1:
-        return f"the machine of run {records[known.index(False)].run_id} is not known"
+    unknown = [record for record in records if not record.env.get("device")]
+    if any(map(is_imported, records)) and unknown:
+        return f"the machine of run {unknown[0].run_id} {UNKNOWN_MACHINE}"
     return ""
 
 

@@ -108,7 +108,7 @@ def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
     memory = record.perf.max_mem_mb
     shown = f"{memory:,.0f} MB" if memory is not None else "-"
     verdict = (context.verdict if context else "") or "-"
-    time = f"{1000 * record.perf.step_time.mean:.1f} ms"
+    time = f"{1000 * record.perf.step_time.median:.1f} ms"
     accepted = f"accepted: {document['accepted']}" if document.get("accepted") else ""
     return (entry.run_id, sha, verdict, time, shown, str(period or "-"), accepted)
 

@@ -229,9 +229,19 @@ def _sides(
             sides[role] = _commit_side(
                 request, role, label, repository, trees[role], here, folder, say
             )
-            load_config(sides[role].config, request.all_settings)
+            _check_config(sides[role], request)
         claimed(folder)
         yield sides, folder
+
+
+def _check_config(side: Side, request: AbRequest) -> None:
+    """Raise ConfigError or UsageError if a side cannot run."""
+    if request.exact and load_config(side.config, request.settings).config.imports:
+        raise UsageError(
+            f"--exact does not work with `import` in {side.role}: no probe collects exact signals",
+            "leave --exact out: pairs compare its curves and speed",
+        )
+    load_config(side.config, request.all_settings)
 
 
 def _trees(
@@ -340,7 +350,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
         for role, config in configs.items()
     }
     for side in sides.values():
-        load_config(side.config, request.all_settings)
+        _check_config(side, request)
     return sides, folder
 
 

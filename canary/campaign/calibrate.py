@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.baseline.comparability import machine_key, machine_words
+from canary.baseline.comparability import machine_key, machine_words, why_not_timed
 from canary.baseline.history import NOISE_FILE, drawer
 from canary.campaign.side import completed_run, named
 from canary.compare.exact.lane import all_differences
@@ -19,7 +19,7 @@ from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpa
 from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
-from canary.errors import MachineError, UsageError
+from canary.errors import InputError, MachineError, UsageError
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
 from canary.report.render import write_text
@@ -47,6 +47,8 @@ class Calibration:
     model: NoiseModel
     values: dict[str, list[float]]
     machine: str
+    probed: bool
+    """Whether the runs have exact signals."""
 
 
 @warm_starts()
@@ -61,7 +63,7 @@ def calibrate(
 
     Raises:
         UsageError: `runs` is too small.
-        InputError: config, model or data cannot be used.
+        InputError: config, model or data cannot be used, or an imported run has no step times.
         RunFailed: a run did not complete; the runs that did could be a biased sample.
     """
     if runs < FEWEST_RUNS:
@@ -70,6 +72,8 @@ def calibrate(
     began = time.monotonic()
     for number in range(1, runs + 1):
         record, _ = completed_run(loaded, named(listener, number, runs, began), output_dir)
+        if why := why_not_timed([record]):
+            raise InputError(f"nothing to calibrate: {why}", "name its step time in a preset")
         records.append(record)
         say(
             f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step"
@@ -106,7 +110,8 @@ def calibration(records: Sequence[RunRecord]) -> Calibration:
         detectable[name] = {str(n): smallest(model, name, kind, alpha, n) for n in PAIR_COUNTS}
         detectable[name]["history"] = smallest(model, name, kind, alpha, 1, HISTORY)
     model = model.model_copy(update={"detectable_pct": detectable})
-    return Calibration(model, values, machine_words(records[-1]))
+    probed = any(record.exact for record in records)
+    return Calibration(model, values, machine_words(records[-1]), probed)
 
 
 def _value(record: RunRecord, name: str) -> float | None:
@@ -245,7 +250,7 @@ def calibration_text(made: Calibration) -> str:
         row += "".join(f"{cell:>{w}} " for cell, w in zip(cells, (8, 8, 8, 8, 10), strict=False))
         lines.append(row.rstrip())
     lines.append("")
-    lines += exact_lines(made.model)
+    lines += exact_lines(made)
     return "\n".join(lines)
 
 
@@ -253,8 +258,11 @@ def _percent(value: float) -> str:
     return f"{value:.1f}%" if value < 1000 else ">1000%"
 
 
-def exact_lines(model: NoiseModel) -> list[str]:
+def exact_lines(made: Calibration) -> list[str]:
     """Return which exact signals differed between the runs."""
+    model = made.model
+    if not made.probed:
+        return ["Exact: no exact signals were recorded, because another program recorded the runs."]
     if not model.inexact:
         return [f"Exact: every exact signal was equal in all {model.runs} runs."]
     lines = ["Noisy here (judged only beyond this noise, or not at all):"]

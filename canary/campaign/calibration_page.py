@@ -23,7 +23,7 @@ def calibration_page(made: Calibration) -> str:
         title=title_of(made),
         first_line=f"{title_of(made)}.",
         subtitle=f"measured {made.model.created}",
-        answers=(("What is exact", " ".join(map(str.strip, exact_lines(made.model)))),),
+        answers=(("What is exact", " ".join(map(str.strip, exact_lines(made)))),),
         table="Metrics",
         headings=HEADINGS,
         checks=tuple((*row, *("-",) * (len(HEADINGS) - len(row))) for row in table_rows(made)),

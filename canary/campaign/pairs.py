@@ -212,7 +212,9 @@ BAR_REACH = 40.0
 def speed_words(record: RunRecord) -> str:
     """Return a completed run's speed, aligned with that of others."""
     timed = record.perf.step_time
-    return f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "only the probe"
+    if timed.count:
+        return f"{1000 * timed.median:8.1f} ms per step (median)"
+    return "no step times" if record.source is not None else "only the probe"
 
 
 class PairProgress:

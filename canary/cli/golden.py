@@ -12,7 +12,7 @@ from canary.cli.options import Form, NoProgress, Output, Verbose, run_path
 from canary.cli.terminal import stoppable
 
 golden_app = typer.Typer(
-    help="Golden files: write the values of a run, check later runs against them, refresh them.",
+    help="Write, check and refresh golden files. They hold the values of a training.",
     no_args_is_help=True,
 )
 
@@ -45,7 +45,9 @@ def golden_write(
     file: GoldenFile,
     form: Annotated[
         str,
-        typer.Option("--format", help="Schema: canary, megatron, torchtitan, nemo or trl."),
+        typer.Option(
+            "--format", help="The file's format: canary, megatron, torchtitan, nemo or trl."
+        ),
     ] = "canary",
     metrics: Metrics = None,
     tolerances: Tolerances = None,
@@ -77,7 +79,10 @@ def golden_check(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say whether a run gives the values of a golden file; exit with 1 if not."""
+    """Say whether a run gives the values of a golden file.
+
+    The exit code is 1 if it does not.
+    """
     from canary.golden.checking import checked_files
     from canary.golden.tolerance import tolerances_of
     from canary.golden.view import check_text
@@ -135,10 +140,13 @@ def golden_refresh(
     output: Output = None,
     verbose: Verbose = False,
 ) -> None:
-    """Write golden values anew from repeats that agree, and say what moved and why."""
+    """Write new golden values from repeats that agree.
+
+    The answer says what moved and why.
+    """
     from canary.errors import UsageError
     from canary.golden.refresh import Ask, refresh
-    from canary.golden.tolerance import tolerances_of
+    from canary.golden.tolerance import limits_of, tolerances_of
     from canary.golden.view import refresh_text
     from canary.report.render import check_format, printed
 
@@ -151,7 +159,7 @@ def golden_refresh(
         reason,
         accept,
         tolerances_of(tolerances or []),
-        tolerances_of(limits or [], "--limit"),
+        limits_of(limits or []),
         baseline,
         Path.cwd(),
     )

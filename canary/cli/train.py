@@ -75,7 +75,9 @@ def exec_(
     max_steps: Annotated[
         int | None,
         typer.Option(
-            "--max-steps", metavar="N", help="Stop after N optimizer steps; the model is not saved."
+            "--max-steps",
+            metavar="N",
+            help="Stop after N optimizer steps; a Trainer saves no model then.",
         ),
     ] = None,
     output_dir: OutputDir = None,
@@ -112,4 +114,4 @@ def exec_(
             typer.echo(message, err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
-    raise typer.Exit(code)
+    sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.baseline.comparability import why_not_timed
+from canary.baseline.comparability import is_imported, untimed
 from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_probed
 from canary.compare.invariants.checks import invariant_checks
@@ -29,7 +29,8 @@ WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
 def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
     """Return by name the checks that a record's measured launches have data for."""
     side = [record]
-    gates = WALL_AND_MEMORY if not why_not_timed(side) else ("max_memory",)
+    bare = is_imported(record) and untimed(record)
+    gates: tuple[Metric, ...] = ("max_memory",) if bare else WALL_AND_MEMORY
     return _judged(
         *timing_checks(side, side, thresholds, gates=gates),
         *memory_checks(side, side, thresholds),

@@ -14,10 +14,11 @@ CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
-Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable", "unrecorded"]
+Unjudged = Literal["crowded", "scattered", "untimed", "stalled", "inapplicable", "unrecorded"]
 """`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
-scatter more than the noise model says. `untimed`: a side ran only its probe. `inapplicable`: the
-check is for other trainings. `unrecorded`: no side recorded the stage."""
+scatter more than the noise model says. `untimed`: a side ran only its probe. `stalled`: one stalled
+step alone makes it too slow. `inapplicable`: the check is for other trainings. `unrecorded`: no
+side recorded the stage."""
 
 Shown = float | int | str | None
 

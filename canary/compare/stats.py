@@ -205,10 +205,10 @@ class _Options:
     metrics: Sequence[MetricGate]
 
     def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
-        """Judge the gates of `metrics`; looks at an A/B run share their error budget too."""
+        """Judge the gates of `metrics`; looks at an A/B run share their error budgets too."""
         share = min(1.0, self.budget / FAMILY_BUDGET)
-        alarms = self.thresholds.metric_false_alarms * share
-        return metric_gate_checks(now, good, self.metrics, alarms)
+        gates = [gate.model_copy(update={"alpha": share * gate.alpha}) for gate in self.metrics]
+        return metric_gate_checks(now, good, gates, share * self.thresholds.metric_false_alarms)
 
 
 def _refusal(

@@ -231,7 +231,7 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     why = f" ({skipped.message})" if skipped else ""
     return (
         f"Inconclusive: no gate of `metrics` and no speed was judged{why}, and {NOT_EXACT}. Add "
-        "gates to `metrics` in the config."
+        "gates to `metrics` in the config, or in a file for --threshold-file."
     )
 
 
@@ -240,7 +240,7 @@ def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> st
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
     warned = [check for check in checks if check.status == "warn"]
-    worse = [check for check in warned if check.lane == "timing"]
+    worse = [check for check in warned if check.lane == "timing" and check.unjudged != "stalled"]
     if worse:
         others = len(warned) - 1
         more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""

@@ -80,7 +80,7 @@ def comment_view(
 
 MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
-LEADING = ("step_time_mean_s", "tokens_per_sec", "max_mem_mb", "final_loss")
+LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 """Figures of the summary that the lead repeats if nothing failed."""
 
 

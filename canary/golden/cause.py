@@ -30,6 +30,8 @@ class Cause:
     before: str | None = None
     """The commit of the golden values."""
     after: str | None = None
+    uncommitted: str = ""
+    """Whose code had uncommitted changes, so that its commit does not say what ran."""
     commits: tuple[str, ...] = ()
     """`sha subject` of the newest commits between, at most MOST_COMMITS."""
     commit_count: int | None = None
@@ -41,6 +43,8 @@ class Cause:
     suspects: tuple[str, ...] = ()
     """The likely causes, the likeliest first, with the strongest evidence."""
     first_difference: str = ""
+    unrecorded: str = ""
+    """What a run does not say, so that it cannot be compared; empty: it says all."""
     unknown: str = ""
     """Why the cause could not be looked for."""
 
@@ -56,20 +60,27 @@ class Cause:
         if self.first_difference:
             found.append(f"first difference of the probes: {self.first_difference}")
         found.append(self.since())
-        if not (self.packages or self.config or self.environment or self.unknown):
+        if self.unrecorded:
+            found.append(self.unrecorded)
+        elif not (self.packages or self.config or self.environment or self.unknown):
             found.append("packages and config are those of the golden values")
         return [*found, *([self.unknown] if self.unknown else [])]
 
     def since(self) -> str:
         """Return between which commits the values moved."""
+        changed = f"{self.uncommitted} had uncommitted changes" if self.uncommitted else ""
         if self.before is None or self.after is None:
-            return "commits: not known on both sides"
+            sides = {"the run": self.after, "the golden values": self.before}
+            missing = " and ".join(side for side, sha in sides.items() if sha is None)
+            return f"commit: not known of {missing}{'; ' + changed if changed else ''}"
         if self.before == self.after:
-            return f"commit: {self.after[:9]} on both sides"
+            differ = f", but {changed}, so the code may differ" if changed else ""
+            return f"commit: {self.after[:9]} on both sides{differ}"
         count = self.commit_count
         size = "" if count is None else f" ({count} commit{'' if count == 1 else 's'}"
-        size += f", {len(self.files)} files)" if size else ""
-        return f"since commit {self.before[:9]}, now {self.after[:9]}{size}"
+        size += f", {len(self.files)} file{'' if len(self.files) == 1 else 's'})" if size else ""
+        since = f"since commit {self.before[:9]}, now {self.after[:9]}{size}"
+        return f"{since}; {changed}" if changed else since
 
 
 def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Cause:
@@ -82,11 +93,16 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
     if before is None:
         return Cause(
             after=sha,
+            uncommitted=_uncommitted(None, after),
             unknown="the golden file does not say of which run its values are: name that run "
             "with --baseline to see the cause",
         )
     if before.run_id == after.run_id:
         return Cause(sha, sha, unknown="the golden values are of this run")
+    unrecorded = _unrecorded(before, after)
+    if (before.source is None) != (after.source is None):
+        # What an import does not record would look like a change.
+        return Cause(before.git.get("sha"), sha, _uncommitted(before, after), unrecorded=unrecorded)
     source = source_between(repository, before, after)
     found = compare_to_baseline(
         [without_times(after)], [without_times(before)], Thresholds(), source=source
@@ -98,6 +114,7 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
     return Cause(
         was,
         sha,
+        _uncommitted(before, after),
         commits,
         count,
         tuple(file.path for file in source.files),
@@ -106,7 +123,34 @@ def cause_of(before: RunRecord | None, after: RunRecord, repository: Path) -> Ca
         tuple(_words(change) for change in changes if change not in of_packages),
         tuple(_suspect(one) for one in found.diagnosis.suspects[:MOST_SUSPECTS]),
         found.first_difference.sentence() if found.first_difference else "",
+        unrecorded,
     )
+
+
+def _unrecorded(before: RunRecord, after: RunRecord) -> str:
+    """Return what cannot be compared, and of whom it is not known."""
+    sides = {"the run": after, "the golden values": before}
+    imported = [side for side, record in sides.items() if record.source is not None]
+    without = [side for side, record in sides.items() if not record.env.get("packages")]
+    if len(imported) == 1:
+        return (
+            f"packages and config: not comparable, because {imported[0]} {_was(imported)} imported"
+        )
+    if not without:
+        return ""
+    why = f", which {_was(without)} imported" if without == imported else ""
+    return f"packages: not known of {' and '.join(without)}{why}"
+
+
+def _was(sides: list[str]) -> str:
+    return "was" if sides == ["the run"] else "were"
+
+
+def _uncommitted(before: RunRecord | None, after: RunRecord) -> str:
+    was = before is not None and bool(before.git.get("dirty"))
+    if after.git.get("dirty"):
+        return "both runs" if was else "the run"
+    return "the run of the golden values" if was else ""
 
 
 def _suspect(suspect: Any) -> str:

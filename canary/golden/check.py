@@ -12,7 +12,7 @@ from canary.errors import EXIT_OK, EXIT_REGRESSION, UsageError, nearest
 from canary.golden.measured import MeasuredRun
 from canary.golden.model import Golden, GoldenMetric, Series
 from canary.golden.schemas import SCHEMAS
-from canary.golden.tolerance import Tolerance, place
+from canary.golden.tolerance import Tolerance, place, ulp_words
 
 if TYPE_CHECKING:
     from canary.golden.replay import Replayed
@@ -76,7 +76,7 @@ class MetricCheck:
     def sentence(self) -> str:
         """Return what differs in one sentence, without the metric's name."""
         if self.equal:
-            return f"equal at {_steps(self.steps)} ({self.tolerance})"
+            return f"equal at {counted_steps(self.steps)} ({self.tolerance})"
         parts = [*self._values(), *self._step_sets()]
         if self.drift is not None:
             parts.append(f"the mean difference is {self.drift:.3g}, limit {self.tolerance.mean:g}")
@@ -89,7 +89,7 @@ class MetricCheck:
         if first is not None and largest is not None:
             pair = f"{first.golden!r} -> {first.value!r}, {self.apart(first)}"
             where = "the median" if first.step is None else f"first at step {first.step}"
-            parts.append(f"{self.differing} of {_steps(self.steps)} moved, {where}: {pair}")
+            parts.append(f"{self.differing} of {counted_steps(self.steps)} moved, {where}: {pair}")
             if largest.step != first.step:
                 parts.append(f"largest at step {largest.step}: {self.apart(largest)}")
         if self.missing:
@@ -105,10 +105,8 @@ class MetricCheck:
         pair = f"golden {first.golden!r}, run {first.value!r}, {self.apart(first)}"
         if first.step is None:
             return [f"the median differs: {pair} ({self.tolerance})"]
-        found = [
-            f"differs at {self.differing} of {_steps(self.steps)} ({self.tolerance}), first at "
-            f"step {first.step}: {pair}"
-        ]
+        where = f"{self.differing} of {counted_steps(self.steps)} ({self.tolerance})"
+        found = [f"differs at {where}, first at step {first.step}: {pair}"]
         if self.largest.step != first.step:
             found.append(f"largest at step {self.largest.step}: {self.apart(self.largest)}")
         return found
@@ -129,12 +127,18 @@ class MetricCheck:
         if self.tolerance.kind == "ulp" or (self.tolerance.kind == "exact" and not self.decimal):
             dtype = self.tolerance.dtype
             ulps = abs(place(far.value, dtype) - place(far.golden, dtype))
-            return f"{ulps:,.6g} ulp apart ({size:.3g})"
+            return f"{ulp_words(ulps)} apart ({size:.3g})"
         return f"{self.tolerance.words(far.distance)} apart"
 
 
-def _steps(count: int) -> str:
+def counted_steps(count: int) -> str:
+    """Return a number of steps in words."""
     return f"{count} step{'' if count == 1 else 's'}"
+
+
+def counted_metrics(count: int) -> str:
+    """Return a number of metrics in words."""
+    return f"{count} metric{'' if count == 1 else 's'}"
 
 
 def named_steps(steps: Sequence[int]) -> str:
@@ -169,9 +173,9 @@ class Checked:
         """The answer in one or two words."""
         if self.equal:
             return "equal"
-        if self.replayed is not None and self.replayed.clears_code:
-            return self.replayed.verdict
-        return "differs"
+        if self.replayed is None or self.replayed.verdict == "deterministic":
+            return "differs"
+        return self.replayed.verdict
 
     @property
     def equal(self) -> bool:
@@ -186,17 +190,17 @@ class Checked:
     @property
     def first_line(self) -> str:
         """The answer in one sentence."""
-        count = len(self.metrics)
-        metrics = f"{count} metric{'' if count == 1 else 's'}"
+        metrics = counted_metrics(len(self.metrics))
         if self.equal:
             return f"Golden: {self.run_id} gives the {metrics} of {self.file} again."
-        if self.replayed is not None and self.replayed.clears_code:
-            return (
-                f"Golden: the difference from {self.file} blames no code: {self.replayed.sentence}."
-            )
         apart = [one.tag for one in self.metrics if not one.equal]
         verb = "differs" if len(apart) == 1 else "differ"
-        return f"Golden: {', '.join(apart)} {verb} from {self.file} in {self.run_id}."
+        words = f"Golden: {', '.join(apart)} {verb} from {self.file} in {self.run_id}"
+        if self.replayed is None or self.replayed.verdict == "deterministic":
+            return f"{words}."
+        if self.replayed.clears_code:
+            return f"{words}. That says nothing about the code: {self.replayed.sentence}."
+        return f"{words}. A replay did not repeat it: {self.replayed.sentence}."
 
     @property
     def first_step(self) -> int | None:

@@ -12,7 +12,7 @@ from canary.compare.paths import Request, thresholds_for
 from canary.compare.thresholds import Thresholds
 from canary.errors import EXIT_OK, EXIT_REGRESSION, InputError, UsageError
 from canary.golden.cause import Cause, cause_of, package_changes
-from canary.golden.check import MetricCheck, compare_metric, name_of, require_known
+from canary.golden.check import MetricCheck, compare_metric, counted_metrics, name_of, require_known
 from canary.golden.formats.schema import Schema
 from canary.golden.measured import MeasuredRun, measured_run
 from canary.golden.model import Entry, Golden, GoldenMetric, Moved, Series
@@ -55,19 +55,23 @@ class MetricRefresh:
 
     @property
     def beyond(self) -> Judged | None:
-        """The statistic that got worse beyond its limit."""
-        return next((one for one in self.judged if one.beyond), None)
+        """The statistic that is furthest beyond its limit; None if all are within it."""
+        return max((one for one in self.judged if one.beyond), key=_used, default=None)
 
     @property
     def nearest(self) -> Judged:
         """The statistic that used most of its limit."""
-        return max(self.judged, key=lambda one: one.worse_by / one.limit)
+        return max(self.judged, key=_used)
 
     def words(self) -> str:
-        """Return what moved."""
+        """Return what moved. Why it was refused stands in `Refreshed.refused`."""
         if self.agreed.problem:
-            return f"refused: {self.agreed.problem}"
+            return "refused"
         return "did not move" if self.moved.equal else self.moved.movement()
+
+
+def _used(one: Judged) -> float:
+    return one.used
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,20 @@ class Refreshed:
     cause: Cause
     refused: tuple[str, ...]
     """Why the file was not written; empty: it was, or nothing moved."""
-    accepted: str | None = None
-    dirty: bool = False
+    accept: str | None = None
+    """The user's reason to accept what got worse, even if nothing did."""
+    uncommitted: tuple[str, ...] = ()
+    """The runs with uncommitted changes."""
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """The metrics that got worse beyond their limit."""
+        return tuple(one.tag for one in self.metrics if one.beyond)
+
+    @property
+    def accepted(self) -> str | None:
+        """Why what got worse was accepted; None if nothing had to be, or the file is refused."""
+        return self.accept if self.worse and not self.refused else None
 
     @property
     def moved(self) -> tuple[MetricRefresh, ...]:
@@ -102,8 +118,9 @@ class Refreshed:
             return f"Golden: {self.file} is not refreshed: {self.refused[0]}."
         if not self.moved:
             return f"Golden: nothing moved, {self.file} stays as it is."
-        count = len(self.moved)
-        return f"Golden: {self.file} is refreshed, {count} of {len(self.metrics)} metrics moved."
+        moved = f"{len(self.moved)} of {counted_metrics(len(self.metrics))} moved"
+        worse = f"; {', '.join(self.worse)} got worse, accepted" if self.accepted else ""
+        return f"Golden: {self.file} is refreshed, {moved}{worse}."
 
 
 def refresh(ask: Ask, now: datetime | None = None) -> Refreshed:
@@ -121,8 +138,8 @@ def refresh(ask: Ask, now: datetime | None = None) -> Refreshed:
     schema = SCHEMAS[golden.schema]
     if ask.tolerances and schema.any_tolerance:
         raise UsageError(
-            "--tolerance cannot loosen the limits of a golden file while it is refreshed",
-            "change the tolerance in the file, where a review sees it",
+            "--tolerance does not change the tolerances of a canary file",
+            "edit them in the file, where a review sees it",
         )
     runs = _repeats(ask.runs)
     names = {tag: name_of(runs[0], golden.schema, tag) for tag in golden.metrics}
@@ -131,20 +148,22 @@ def refresh(ask: Ask, now: datetime | None = None) -> Refreshed:
     before = load_record(ask.baseline) if ask.baseline else golden.record
     limits = thresholds_for(Request((), ()), (before or runs[0].record,))[0]
     metrics = tuple(_metric(ask, golden, runs, tag, limits) for tag in golden.metrics)
+    uncommitted = [run for run in runs if run.record.git.get("dirty")]
+    newest = (uncommitted or runs)[-1]  # The one whose commit does not say what ran, if any.
     found = Refreshed(
         str(ask.file),
         golden.schema,
         ask.reason.strip(),
         tuple(run.run_id for run in runs),
         metrics,
-        cause_of(before, runs[-1].record, ask.repository),
+        cause_of(before, newest.record, ask.repository),
         _refusals(metrics, ask.accept),
         ask.accept,
-        any(bool(run.record.git.get("dirty")) for run in runs),
+        tuple(run.run_id for run in uncommitted),
     )
     if not found.refused and found.moved:
-        entry = _entry(found, before, runs[-1].record, now or datetime.now(UTC))
-        write_golden(ask.file, schema.write(_renewed(golden, schema, found, runs[-1], entry)))
+        entry = _entry(found, before, newest.record, now or datetime.now(UTC))
+        write_golden(ask.file, schema.write(_renewed(golden, schema, found, newest, entry)))
     return found
 
 
@@ -153,9 +172,6 @@ def _require_reasons(ask: Ask) -> None:
         raise UsageError("--reason is empty", "say why the values may change: it is kept")
     if ask.accept is not None and not ask.accept.strip():
         raise UsageError("--accept needs a reason", "it is kept in the file's history")
-    for name, limit in (ask.limits or {}).items():
-        if limit.kind != "percent":
-            raise UsageError(f"--limit {name}={limit} is no percentage", "write --limit loss=2%")
 
 
 def _repeats(paths: Sequence[Path]) -> list[MeasuredRun]:
@@ -228,7 +244,14 @@ def _as_filed(golden: GoldenMetric, series: Series) -> Series:
 
 def _refusals(metrics: Sequence[MetricRefresh], accept: str | None) -> tuple[str, ...]:
     """Return why the file must not be written. One refused metric refuses the whole file."""
-    found = [f"{one.tag}: {one.agreed.problem}" for one in metrics if one.agreed.problem]
+    problems: dict[str, list[str]] = {}
+    for one in metrics:
+        if one.agreed.problem:
+            problems.setdefault(one.agreed.problem, []).append(one.tag)
+    found = [
+        why if len(tags) == len(metrics) > 1 else f"{', '.join(tags)}: {why}"
+        for why, tags in problems.items()
+    ]
     if accept is None:
         found += [
             f"{one.tag} got worse beyond its limit ({worse.sentence()}); "
@@ -240,7 +263,6 @@ def _refusals(metrics: Sequence[MetricRefresh], accept: str | None) -> tuple[str
 
 
 def _entry(found: Refreshed, before: RunRecord | None, after: RunRecord, now: datetime) -> Entry:
-    worse = any(one.beyond for one in found.metrics)
     return Entry(
         date=f"{now:%Y-%m-%d}",
         reason=found.reason,
@@ -249,7 +271,7 @@ def _entry(found: Refreshed, before: RunRecord | None, after: RunRecord, now: da
         dirty=after.git.get("dirty"),
         packages=package_changes(before, after),
         moved={one.tag: _moved(one.moved) for one in found.moved},
-        accepted=found.accepted if worse else None,
+        accepted=found.accepted,
         statistics={one.tag: statistics_of(one.name, one.agreed.series) for one in found.metrics},
     )
 

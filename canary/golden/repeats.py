@@ -71,11 +71,11 @@ def _enough(count: int, needed: int | None, series: Series, too_wide: str) -> Ag
     if count >= needed:
         return Agreement(count, needed, series)
     more = needed - count
-    runs = f"{more} more repeat{'' if more == 1 else 's'}"
-    noise = " for this spread" if needed > LEAST else ""
-    return Agreement(
-        count, needed, problem=f"{needed} agreeing repeats are needed{noise}: run {runs}"
-    )
+    times = "once more" if more == 1 else f"{more} more times"
+    noise = ", because they spread" if needed > LEAST else ""
+    there = "is 1 run" if count == 1 else f"are {count} runs"
+    words = f"there {there}, {needed} that agree are needed{noise}: train {times} and name all runs"
+    return Agreement(count, needed, problem=words)
 
 
 def _unequal(golden: GoldenMetric, repeats: Sequence[Series]) -> str:

@@ -3,7 +3,9 @@
 Each launch trains up to the step as the run did, with the run's own kernels. The step and the one
 before it, whose update it shows, run a second time. Both start from the same parameters, optimizer
 and random states. A step unequal to itself, or two launches unequal to each other, show a machine,
-kernel or seed that is not deterministic. Then a difference from the golden file blames no code.
+kernel or seed that is not deterministic. Then a difference from the golden file says nothing about
+the code. Launches that are equal, but do not give the run's values, leave it open: the code here
+may be another one, or the run cannot be repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import InputError, RunFailed
@@ -38,6 +40,8 @@ class Launched:
     rows: tuple[Row, ...]
     twice: tuple[Twice, ...]
     not_twice: str = ""
+    git: Mapping[str, Any] = field(default_factory=dict)
+    """The state of the code that it trained with, as in a record."""
 
     def series(self, name: str) -> Series:
         """Return a metric over the launch's steps."""
@@ -62,7 +66,7 @@ class Replayed:
     @property
     def clears_code(self) -> bool:
         """Whether the difference must not be laid to the code."""
-        return self.verdict != "deterministic"
+        return self.verdict in ("not deterministic", "not seeded")
 
 
 class _Results:
@@ -71,6 +75,11 @@ class _Results:
     def __init__(self, inner: Listener) -> None:
         self._inner = inner
         self.kept: list[Result] = []
+
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+        """Say that this probe is a launch of the replay."""
+        self._inner.warned("a launch of the replay: a probe, but with the run's own kernels")
+        self._inner.launch_begins(kind, index, steps)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
@@ -117,7 +126,7 @@ def config_of(run: MeasuredRun) -> LoadedConfig:
     file = run.folder / "config.yaml"
     if run.record.source is not None:
         raise InputError(
-            f"run {run.run_id} was recorded elsewhere, so its steps cannot be replayed",
+            f"run {run.run_id} was imported, so its steps cannot be replayed",
             "repeat it where it ran, and check both runs",
         )
     if not file.is_file():
@@ -150,7 +159,7 @@ def _launches(
         rows = merged_rows(RankSteps(RunFolder(folder).probe_steps).read())
         twice = tuple(one for ended in results.kept for one in ended.twice)
         reason = next((ended.not_twice for ended in results.kept if ended.not_twice), "")
-        found.append(Launched(tuple(rows), twice, reason))
+        found.append(Launched(tuple(rows), twice, reason, record.git))
     return found
 
 
@@ -186,8 +195,9 @@ def judged(
     twice = tuple(sorted({t["step"] for one in launches for t in one.twice}))
     reason = next((one.not_twice for one in launches if one.not_twice), "")
     if not twice and not reason:
-        reason = "its loop shows no training_step of a transformers Trainer"
-    notes = (f"no step was run twice in place: {reason}",) if not twice else ()
+        reason = "the training has no training_step of a transformers Trainer"
+    alone = f"no step was run twice on the same state, because {reason}; the launches were compared"
+    notes = (alone,) if not twice else ()
     if (bad := _unequal(launches)) is not None:
         return Replayed("not deterministic", step, _not_deterministic(bad), twice, notes=notes)
     if (parted := parted_at(launches, names.values(), step)) is not None:
@@ -197,17 +207,35 @@ def judged(
     if gives == "run":
         words = f"{how}, and they give the run's values: the machine repeats itself"
         return Replayed("deterministic", step, words, twice, "run", notes)
-    if gives == "golden":
-        words = f"{how}, and they give the golden values: the run itself cannot be repeated"
-        return Replayed("not repeated", step, words, twice, "golden", notes)
-    words = f"{how}, but they give neither the run's nor the golden values: "
-    words += "code, packages or machine are not those of the run"
-    return Replayed("not repeated", step, words, twice, "", notes)
+    given = (
+        "the golden values, not the run's" if gives else "neither the golden nor the run's values"
+    )
+    other = _other_code(run, launches[0])
+    words = (
+        f"{how} and give {given}. Either the code here is not the run's ({other}), or packages or "
+    )
+    words += "machine are not, or the run cannot be repeated"
+    return Replayed("not repeated", step, words, twice, gives, notes)
+
+
+def _other_code(run: MeasuredRun, launched: Launched) -> str:
+    """Return what is known about the code of the run and of the replay."""
+    was, now = run.record.git, launched.git
+    then, here = was.get("sha"), now.get("sha")
+    if then and here and then != here:
+        return f"the run is of commit {then[:9]}, the replay of {here[:9]}"
+    if was.get("dirty"):
+        return "the run had uncommitted changes"
+    if now.get("dirty"):
+        return "there are uncommitted changes now"
+    if not then or not here:
+        return "its commit is not known"
+    return "though both are of the same commit"
 
 
 def _how(twice: Sequence[int], step: int) -> str:
     own = f"{_repeating(twice)} bit for bit"
-    both = f"two launches are equal to step {step}"
+    both = f"two launches are equal up to step {step}"
     return f"{own}, {both}" if twice else both
 
 

@@ -22,6 +22,7 @@ SCHEMAS: dict[str, Schema] = {
         trl.SCHEMA,
     )
 }
+OF_NONE = f"it has the format of none of {', '.join(SCHEMAS)}"
 LARGEST = 16 << 20
 """Bytes of a golden file."""
 MOST_STEPS = 100_000
@@ -74,12 +75,14 @@ def _parsed(content: bytes) -> Golden:
     except UnicodeDecodeError as error:
         raise NotThis("it is no text") from error
     if not text.lstrip().startswith(("{", "[")):
+        if not torchtitan.LINE.match(text):
+            raise NotThis(OF_NONE)
         return torchtitan.SCHEMA.read(text)
     document = _document(text)
     for schema in SCHEMAS.values():
         if schema.recognizes(document):
             return schema.read(document)
-    raise NotThis(f"it has the schema of none of {', '.join(SCHEMAS)}")
+    raise NotThis(OF_NONE)
 
 
 def _document(text: str) -> dict[str, Any]:

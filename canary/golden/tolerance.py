@@ -78,7 +78,7 @@ class Tolerance:
     def words(self, distance: float) -> str:
         """Return a distance with its unit."""
         if self.kind == "ulp":
-            return f"{distance:,.6g} ulp"
+            return ulp_words(distance)
         return f"{distance:.3g}%" if self.kind == "percent" else f"{distance:.3g}"
 
     def drift(self, differences: Sequence[float]) -> float | None:
@@ -90,6 +90,13 @@ class Tolerance:
 
 
 EXACT = Tolerance()
+WHOLE_FROM = 1_000
+"""Ulps from which fractions are not shown."""
+
+
+def ulp_words(distance: float) -> str:
+    """Return a distance in ulp with its unit; a large one as a whole number."""
+    return f"{distance:,.0f} ulp" if distance >= WHOLE_FROM else f"{distance:.6g} ulp"
 
 
 def place(value: float, dtype: str = DEFAULT_DTYPE) -> float:
@@ -152,7 +159,7 @@ def _size(text: str) -> float | None:
     return size if math.isfinite(size) and size >= 0 else None
 
 
-def tolerances_of(texts: Sequence[str], option: str = "--tolerance") -> dict[str, Tolerance]:
+def tolerances_of(texts: Sequence[str]) -> dict[str, Tolerance]:
     """Read `NAME=TOLERANCE` options.
 
     Raises:
@@ -162,8 +169,24 @@ def tolerances_of(texts: Sequence[str], option: str = "--tolerance") -> dict[str
     for text in texts:
         name, equals, size = _named(text)
         if not equals or not name:
-            raise UsageError(f"{option} {text!r} names no metric", f"write {option} loss=5%")
+            raise UsageError(f"--tolerance {text!r} names no metric", "write --tolerance loss=5%")
         found[name] = parse_tolerance(size)
+    return found
+
+
+def limits_of(texts: Sequence[str]) -> dict[str, Tolerance]:
+    """Read `NAME=PERCENT` options.
+
+    Raises:
+        UsageError: an option has no name, or no percentage.
+    """
+    found = {}
+    for text in texts:
+        name, equals, size = (part.strip() for part in text.rpartition("="))
+        limit = _each(size) if equals and name else None
+        if limit is None or limit.kind != "percent":
+            raise UsageError(f"--limit {text!r} is no percentage", "write --limit loss=2%")
+        found[name] = limit
     return found
 
 

@@ -98,8 +98,10 @@ def _worse(one: MetricRefresh) -> str:
         return "not judged"
     if not one.judged:
         return "no direction known"
-    if one.beyond or one.moved.equal:
-        return one.beyond.sentence() if one.beyond else "no"
+    if one.beyond:
+        return f"beyond its limit ({one.beyond.sentence()})"
+    if one.moved.equal:
+        return "not worse"
     return f"within its limit ({one.nearest.sentence()})"
 
 
@@ -112,7 +114,9 @@ def _refresh_document(found: Refreshed) -> dict[str, Any]:
         "format": found.schema,
         "reason": found.reason,
         "accepted": found.accepted,
+        "accepted_metrics": list(found.worse) if found.accepted else [],
         "runs": list(found.runs),
+        "uncommitted_runs": list(found.uncommitted),
         "metrics": [
             {
                 **_metric(one.moved),
@@ -123,7 +127,7 @@ def _refresh_document(found: Refreshed) -> dict[str, Any]:
                 "repeats": one.agreed.count,
                 "needed_repeats": one.agreed.needed,
                 "worse": one.beyond.sentence() if one.beyond else None,
-                "message": one.words(),
+                "message": one.agreed.problem or one.words(),
             }
             for one in found.metrics
         ],

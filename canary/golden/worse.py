@@ -31,6 +31,8 @@ OBVIOUS: dict[str, tuple[Direction, str]] = {
 }
 """Metric -> (the worse direction, the key of its limit); the others are in `QUANTITIES`."""
 SPREAD = "spread"
+WORDS = {"mean": "mean of all steps", "largest": "largest value"}
+"""Statistics whose key in a file's history is shorter than their name in a sentence."""
 LARGEST = ("grad_norm", "max_memory_bytes", "memory_bytes")
 """Metrics of which the largest value counts."""
 
@@ -52,6 +54,15 @@ class Judged:
     def beyond(self) -> bool:
         """Whether it got worse beyond its limit."""
         return not self.worse_by <= self.limit
+
+    @property
+    def used(self) -> float:
+        """The share of its limit that it used; infinite if it cannot be said."""
+        if math.isnan(self.worse_by):
+            return math.inf
+        if self.limit == 0:
+            return math.copysign(math.inf, self.worse_by) if self.worse_by else 0.0
+        return self.worse_by / self.limit
 
     def sentence(self) -> str:
         """Return the change in words."""
@@ -90,21 +101,21 @@ def judged(
     known = direction_of(name)
     if known is None:
         return []
-    direction, key = known
-    limit, scale = float(getattr(thresholds, key)), key.rpartition("_")[2]
+    direction, threshold = known
+    limit, scale = float(getattr(thresholds, threshold)), threshold.rpartition("_")[2]
     if given is not None:
         limit, scale = given.size, "pct"
     return [
         Judged(
-            f"{words}{since}",
-            was[words],
-            now[words],
-            _worse_by(was[words], now[words], direction, scale, was.get(SPREAD, 0.0)),
+            f"{WORDS.get(key, key)}{since}",
+            was[key],
+            now[key],
+            _worse_by(was[key], now[key], direction, scale, was.get(SPREAD, 0.0)),
             limit,
             scale,
         )
-        for words in was
-        if words != SPREAD and words in now
+        for key in was
+        if key != SPREAD and key in now
     ]
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from canary.errors import InputError, UsageError
-from canary.golden.check import compare_metric
+from canary.errors import InputError, UsageError, nearest
+from canary.golden.check import compare_metric, counted_steps
 from canary.golden.formats.schema import Schema, statistic_of
 from canary.golden.measured import MeasuredRun, measured_run, require_metric
 from canary.golden.model import Entry, Golden, GoldenMetric, Series, as_filed
@@ -77,7 +77,9 @@ def golden_of(
             f"the {schema.name} format keeps no tolerances", "give --tolerance to `golden check`"
         )
     if unknown := [name for name in given if name not in names]:
-        raise UsageError(f"--tolerance names {unknown[0]!r}, which is not written")
+        near = nearest(unknown[0], names)
+        hint = f"did you mean {near!r}?" if near else f"written are {', '.join(names)}"
+        raise UsageError(f"--tolerance names {unknown[0]!r}, which is not written", hint)
     metrics = {}
     for name, tag in names.items():
         tolerance = given.get(name) or schema.tolerance(tag, name)
@@ -147,11 +149,11 @@ def write(
     entry = first_entry(run.record, golden, datetime.now(UTC))
     golden = Golden(golden.schema, golden.metrics, golden.record, (entry,), golden.facts)
     write_golden(file, schema.write(golden))
-    counts = ", ".join(f"{tag} ({len(one.series.steps)})" for tag, one in golden.metrics.items())
-    dirty = (
-        "; note: its working tree had uncommitted changes" if run.record.git.get("dirty") else ""
+    counts = ", ".join(
+        f"{tag} at {counted_steps(len(one.series.steps))}" for tag, one in golden.metrics.items()
     )
-    return f"wrote {file} in the {schema.name} format: {counts} steps of {run.run_id}{dirty}"
+    dirty = "; note: the run had uncommitted changes" if run.record.git.get("dirty") else ""
+    return f"wrote {file} ({schema.name} format) from {run.run_id}: {counts}{dirty}"
 
 
 def first_entry(record: RunRecord, golden: Golden, now: datetime) -> Entry:

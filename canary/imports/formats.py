@@ -74,7 +74,7 @@ def known_format(name: str) -> Format:
 
 
 def files_to_read(
-    files: Sequence[Found], asked: str | None, telling: Telling
+    files: Sequence[Found], asked: str | None, telling: Telling, source: str = "the source"
 ) -> tuple[Format, list[Found]]:
     """Return the format of a source, and its files of one run.
 
@@ -82,15 +82,15 @@ def files_to_read(
         InputError: no file has a known format, or there are several runs.
     """
     if not files:
-        raise InputError("the source has no files", "name what the training left")
+        raise InputError(f"{source} has no files", "name what the training left")
     if asked is not None:
         form = known_format(asked)
         mine = list(files) if len(files) == 1 else [one for one in files if form.fits(one)]
         if not mine:
             raise InputError(
-                f"nothing in the source looks like {form.title}", "name the file, or its folder"
+                f"nothing in {source} looks like {form.title}", "name the file, or its folder"
             )
-        return form, _one_run(form, mine, telling)
+        return form, _one_run(form, mine, telling, source)
     found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
     fitting = {name: mine for name, mine in found.items() if mine}
     if not fitting:
@@ -107,14 +107,14 @@ def files_to_read(
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         what = f"{FORMATS[name].title} ({shortened(left[0].name)}{more})"
         telling.tell(f"not read: {what}; --format {name} reads it")
-    return FORMATS[first], _one_run(FORMATS[first], fitting[first], telling)
+    return FORMATS[first], _one_run(FORMATS[first], fitting[first], telling, source)
 
 
 def _below(folder: str, other: str) -> bool:
     return folder.startswith(f"{other}/" if other else "")
 
 
-def _one_run(form: Format, files: list[Found], telling: Telling) -> list[Found]:
+def _one_run(form: Format, files: list[Found], telling: Telling, source: str) -> list[Found]:
     """Return the files of the only run.
 
     Raises:
@@ -127,7 +127,7 @@ def _one_run(form: Format, files: list[Found], telling: Telling) -> list[Found]:
         return [one for one in files if one.folder == runs[0]]
     if form.one_run != "source" and len(runs) > 1:
         raise InputError(
-            f"the source holds {len(runs)} runs: {listed([run or '.' for run in runs])}",
+            f"{source} holds {len(runs)} runs: {listed([run or '.' for run in runs])}",
             f"name one of these {form.one_run}s",
         )
     return files

@@ -38,6 +38,11 @@ class Mapped:
     no_step_time: str
     """Why there are none."""
 
+    @property
+    def count(self) -> int:
+        """The number of the source's metrics."""
+        return len(self.names) + self.others
+
 
 def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
     """Return a run's rows."""
@@ -147,7 +152,7 @@ def _why_untimed(timed: int, step_time: str) -> str:
         return ""
     if step_time:
         return f"the source has a time for only {timed} steps, {MIN_STEPS} are needed"
-    return "recorded by another program: the source has no step time and no times of its rows"
+    return "not recorded: the source has no step time and no times of its rows"
 
 
 def _row(step: int, values: Mapping[str, Mapping[int, float]], series: Series) -> Row:

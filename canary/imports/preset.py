@@ -11,7 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from canary.config.source import parse
 from canary.errors import ConfigError, InputError, did_you_mean, nearest, printable
@@ -60,6 +68,27 @@ class Name(Strict):
         return min((name for name in names if matches(name)), default=None)
 
 
+KINDS = {
+    "tuple_type": "is no list",
+    "dict_type": "has no keys",
+    "model_type": "has no keys",
+    "model_attributes_type": "has no keys",
+    "string_type": "is no text",
+    "bool_type": "is neither true nor false",
+    "float_type": "is no number",
+    "missing": "is missing",
+}
+"""Error type of pydantic -> words for people who write YAML."""
+EXAMPLES = {
+    "metrics": "write lists of names, such as loss: [my/loss]",
+    "console": "write a list, such as [{line: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'}]",
+    "step": "write a list, such as [step]",
+    "prefixes": "write a list, such as ['train/', '']",
+    "other_axis": "write a list, such as ['time/*']",
+    "framework": "write framework: my-trainer",
+}
+
+
 def _as_name(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
@@ -84,14 +113,14 @@ class Console(Strict):
     with_last: bool = False
     """Where lines have no step: whether it belongs to the line before, such as an evaluation."""
 
-    @model_validator(mode="after")
-    def _compiles(self) -> Console:
-        for pattern in filter(None, (self.line, self.pair)):
-            try:
-                re.compile(pattern)
-            except (re.error, RecursionError, OverflowError) as error:
-                raise ValueError(f"is not a regular expression: {error}") from error
-        return self
+    @field_validator("line", "pair")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"is not a regular expression: {error}") from error
+        return pattern
 
 
 class RowKind(Strict):
@@ -238,17 +267,26 @@ def load_preset(name: str) -> Preset:
     try:
         preset = Preset.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), str(shown))
-        unknown = first["type"] == "extra_forbidden"
-        message = "unknown key" if unknown else first["msg"].removeprefix("Value error, ")
-        raise ConfigError(
-            f"{key} in {place}: {message}",
-            "see docs/import.md for the keys of a preset",
-            file=shown,
-        ) from error
+        raise _wrong_key(error, origins, shown) from error
     return preset if preset.extends is None else _extended(preset, values)
+
+
+def _wrong_key(error: ValidationError, origins: Mapping[str, str], shown: Path) -> ConfigError:
+    """Return the first thing that is wrong in a preset: its key, its line and what to write."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), str(shown))
+    hint: str | None = "docs/import.md has the keys of a preset, and an example"
+    if first["type"] == "extra_forbidden":
+        message = "unknown key"
+        if len(first["loc"]) == 1:
+            hint = did_you_mean(nearest(key, Preset.model_fields), hint)
+    else:
+        kind, said = first["type"], first["msg"].removeprefix("Value error, ")
+        message = KINDS.get(kind, said[0].lower() + said[1:])
+        hint = EXAMPLES.get(str(first["loc"][0])) if kind in KINDS else hint
+        hint = hint or "docs/import.md has the keys of a preset, and an example"
+    return ConfigError(f"{key} in {place}: {message}", hint, file=shown)
 
 
 def _extended(preset: Preset, values: Mapping[str, Any]) -> Preset:
@@ -284,9 +322,36 @@ def choose(names: Sequence[str]) -> Chosen:
     if most < LEAST_KNOWN:
         return Chosen(None, f"no preset knows {LEAST_KNOWN} of the metrics")
     if len(best) > 1:
-        roots = {shipped(name).extends or name for name in best}
-        best = [name for name in best if {name} == roots]
-        if not best:
-            tied = ", ".join(name for name, count in known.items() if count == most)
-            return Chosen(None, f"several presets fit equally well ({tied}): name one")
-    return Chosen(shipped(best[0]), f"it knows {most} of {len(names)} metrics, more than any other")
+        return _of_several(best, names)
+    return Chosen(shipped(best[0]), "it knows the most metrics")
+
+
+def _of_several(tied: Sequence[str], names: Sequence[str]) -> Chosen:
+    """Choose among presets that know as many metrics of a run."""
+    roots = {shipped(name).extends or name for name in tied}
+    if len(roots) == 1 and (root := next(iter(roots))) in tied:
+        return Chosen(shipped(root), "it knows the most metrics")
+    first = shipped(tied[0])
+    if any(_meaning(shipped(name), names) != _meaning(first, names) for name in tied[1:]):
+        return Chosen(None, f"several presets fit equally well ({', '.join(tied)}): name one")
+    agree = f"{', '.join(tied)} read its metrics in the same way"
+    if len(roots) > 1:
+        return Chosen(first, agree)
+    below = shipped(next(iter(roots)))
+    kept = {key: getattr(below, key) for key in ("framework", "repository", "version", "commit")}
+    return Chosen(first.model_copy(update=kept), f"{agree}, and all extend it")
+
+
+def _meaning(preset: Preset, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return what a preset makes of a run's names."""
+    inner = [preset.inner(name) for name in names]
+    other = {n for n in inner if any(fnmatch.fnmatchcase(n, one) for one in preset.other_axis)}
+    return (
+        inner,
+        preset.names_in(inner),
+        other,
+        next((name for name in preset.step if name in inner), None),
+        [kind for kind in preset.row_kinds if kind.has in inner],
+        preset.null_is_nan,
+        preset.step_time_of,
+    )

@@ -65,7 +65,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     found = files_of(asked.source, telling)
     if before is not None:
         found = _left_since(before, found, telling)
-    form, files = files_to_read(found, asked.format, telling)
+    form, files = files_to_read(found, asked.format, telling, shortened(str(asked.source)))
     since = 0.0 if before is None else before.moment
     why = "named"
     fitted: Preset | None = None
@@ -99,6 +99,11 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
 
 
 def _no_metric(files: list[Found], telling: Telling) -> InputError:
+    if len(files) == 1 and not files[0].path.stat().st_size:
+        return InputError(
+            f"{shortened(files[0].name)} is empty (0 bytes)",
+            "name the file that the training wrote",
+        )
     said = "; ".join(telling.sentences()[:MOST_SAID])
     return InputError(
         f"{shortened(files[0].name)} has no metric with a number{f': {said}' if said else ''}",

@@ -16,7 +16,7 @@ from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.job import Result
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.rows import StepFile
-from canary.record.curves import MOST_VALUES, Source
+from canary.record.curves import MOST_VALUES, UNKNOWN_MACHINE, Source
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
@@ -25,13 +25,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 WARMUP = 10
 NAMED_MACHINE = "named"
 """The device type of a machine of which only the name is known."""
-ELSEWHERE = "recorded by another program"
 UNMEASURED = {
-    "exact": f"{ELSEWHERE}: no probe collected exact signals",
-    "phases": f"{ELSEWHERE}: it does not split the step into phases",
-    "perf.approx_tokens_per_sec": f"{ELSEWHERE}: tokens were not counted per step",
-    "perf.samples_per_sec": f"{ELSEWHERE}: samples were not counted per step",
-    "host": f"{ELSEWHERE}: its processes were not watched",
+    "exact": "the run was imported: no probe collected exact signals",
+    "phases": "the run was imported: it has no phases of a step",
+    "perf.approx_tokens_per_sec": "the run was imported: tokens were not counted per step",
+    "perf.samples_per_sec": "the run was imported: samples were not counted per step",
+    "host": "the run was imported: its processes were not watched",
 }
 """Why values of an imported record are null."""
 
@@ -80,7 +79,7 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
     if found.no_step_time:
         record.unmeasured["perf.step_time"] = found.no_step_time
     if not any("peak_bytes" in row for row in found.rows):
-        record.unmeasured["perf.max_mem_mb"] = f"{ELSEWHERE}: the source has no peak memory"
+        record.unmeasured["perf.max_mem_mb"] = "not recorded: the source has no peak memory"
     record.notes += [note for note in _notes(imported) if note not in record.notes]
     writer.record = record.model_copy(
         update={
@@ -96,7 +95,7 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
 
 def _notes(imported: Imported) -> list[str]:
     found = imported.mapped
-    notes = [f"{ELSEWHERE}: {summary_of(imported)}", f"preset: {preset_words(imported)}"]
+    notes = [f"imported: {summary_of(imported)}", f"preset: {preset_words(imported)}"]
     if found.step_time:
         notes.append(f"step times are {found.step_time}")
     if len(found.names) * len(found.rows) > MOST_VALUES:
@@ -110,21 +109,22 @@ def summary_of(imported: Imported) -> str:
     first, last = span(found.rows)
     count = len(imported.files)
     files = imported.files[0] if count == 1 else f"{count} files"
-    metrics = len({name for row in found.rows for name in row.get("rl", {})})
-    metrics += sum(any(key in row for row in found.rows) for key in ("loss", "grad_norm"))
-    metrics += sum(any(key in row for row in found.rows) for key in ("learning_rate", "peak_bytes"))
-    return (
-        f"{imported.format}, {files}, {len(found.rows):,} rows of steps {first} to {last}, "
-        f"{metrics} metrics"
-    )
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    rows = f"{len(found.rows):,} row{'' if len(found.rows) == 1 else 's'} of {steps}"
+    return f"{imported.format}, {files}, {rows}, {_metrics(found.count)}"
 
 
 def preset_words(imported: Imported) -> str:
     """Return which preset was used, and why."""
     if imported.preset is None:
         return f"none: {imported.why_preset}; metrics keep the names of the source"
-    names = len(imported.mapped.names)
-    return f"{imported.preset.shown} ({imported.why_preset}); it names {names} metrics"
+    found = imported.mapped
+    names = f"{len(found.names)} of {_metrics(found.count)}"
+    return f"{imported.preset.shown} ({imported.why_preset}); it names {names}"
+
+
+def _metrics(count: int) -> str:
+    return f"{count} metric{'' if count == 1 else 's'}"
 
 
 def import_run(
@@ -152,8 +152,12 @@ def import_run(
         },
     }
     writer = ImportWriter(folder, name, config)
-    writer.record.git = {"sha": None, "reason": f"{ELSEWHERE}: its commit is not known"}
-    if machine is not None:
+    writer.record.git = {"sha": None, "reason": "the run was imported: its commit is not known"}
+    if machine is None:
+        writer.record.unmeasured["env.device"] = (
+            f"the run was imported: the machine {UNKNOWN_MACHINE}"
+        )
+    else:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
     writer.add_launch("measured", LAUNCH)
     completed = Result(status="completed")

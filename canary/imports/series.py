@@ -169,8 +169,13 @@ class Gathering:
         """
         if self._again:
             total, first, last = sum(self._again.values()), min(self._again), max(self._again)
-            where = f"step {first}" if first == last else f"steps {first} to {last}"
-            self._telling.tell(f"{total:,} values at {where} were written again: the last counts")
+            where = f"step {first}" if first == last else f"{first} to {last}"
+            if 1 < len(self._again) <= last - first:
+                where = f"{len(self._again)} steps from {first} to {last}"
+            elif first != last:
+                where = f"steps {where}"
+            words = "value was" if total == 1 else "values were"
+            self._telling.tell(f"{total:,} {words} written again at {where}: the last one is used")
         elif self._unordered:
             self._telling.tell("the steps are not in order and were sorted")
         if self._series.numbered:
@@ -261,10 +266,9 @@ def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> N
         for name in other:
             del series.values[name]
         if other:
-            telling.tell(
-                f"{len(other)} metrics ({pattern}) were left out: their step is not the training "
-                "step"
-            )
+            words = "1 metric" if len(other) == 1 else f"{len(other)} metrics"
+            was = "was" if len(other) == 1 else "were"
+            telling.tell(f"{words} ({pattern}) {was} left out: the step is not the training step")
 
 
 def _as_nan(series: Series, telling: Telling) -> None:
@@ -297,7 +301,8 @@ def _tell_nulls(series: Series, telling: Telling) -> None:
         telling.tell(f"null in {listed(nulls)}: no value at these steps")
     if wild:
         total = sum(wild.values())
-        telling.tell(f"{total:,} values are NaN or infinite, in {listed(list(wild))}")
+        words = "value is" if total == 1 else "values are"
+        telling.tell(f"{total:,} {words} NaN or infinite, in {listed(list(wild))}")
 
 
 def listed(names: Sequence[str]) -> str:

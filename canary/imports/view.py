@@ -7,6 +7,7 @@ from canary.imports.preset import preset_file, shipped, shipped_names
 from canary.imports.reading import Imported
 from canary.imports.record import preset_words, summary_of
 from canary.imports.series import listed
+from canary.record.curves import UNKNOWN_MACHINE
 from canary.record.types import RunRecord
 
 MOST_LINES = 20
@@ -23,6 +24,8 @@ def import_lines(record: RunRecord, imported: Imported) -> list[str]:
     lines.append(f"step time   {found.step_time or found.no_step_time}")
     if "perf.max_mem_mb" in record.unmeasured:
         lines.append(f"memory      {record.unmeasured['perf.max_mem_mb']}")
+    if "env.device" in record.unmeasured:
+        lines.append(f"machine     it {UNKNOWN_MACHINE}; --machine NAME names it")
     lines.append("exact       no exact signals: learning is compared by its curves alone")
     lines += [f"note        {told}" for told in imported.told[:MOST_LINES]]
     if len(imported.told) > MOST_LINES:

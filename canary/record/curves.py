@@ -25,6 +25,8 @@ ROW_METRICS: dict[str, Callable[[Row], Any]] = {
 """Metrics that stand in a field of a row: name -> the value in a row."""
 MOST_VALUES = 100_000
 """Values of all curves of a record."""
+UNKNOWN_MACHINE = "is not known, so speed is compared only by gates you wrote"
+"""What is said of an imported run's machine; two unknown ones are not taken for one."""
 
 
 LARGEST_STEP = 2**53

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from canary.record.digits import significant
 from canary.record.types import RunRecord
 
 TAIL_SHARE = 10
@@ -41,5 +42,5 @@ def end_loss_words(record: RunRecord) -> str:
     losses = record.stability.loss_values
     loss = end_loss(record)
     if loss is None or not math.isfinite(loss):
-        return f"{losses[-1]:.4f} (last step)" if losses else ""
-    return f"{loss:.4f} ({END_LOSS})"
+        return f"{significant(losses[-1])} (last step)" if losses else ""
+    return f"{significant(loss)} ({END_LOSS})"

@@ -75,6 +75,8 @@ class Micro(TypedDict, total=False):
     bos_most_in_a_sequence: int
     pad_tokens: int
     pad_ids: int
+    fed_sha256: str
+    """Hash of the integer tensors that entered the model, if a `DataLoader` yielded the batch."""
     unpacked: list[str]
     """Names of the tensors that were inside a mapping or a list."""
     advantages: Series

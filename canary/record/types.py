@@ -271,6 +271,16 @@ class Memory(Section):
     sampled: dict[str, Any] = Field(default_factory=dict)
 
 
+class Stall(Section):
+    """The longest timed step of a launch, if it is far from all others (`canary.record.spikes`)."""
+
+    step: int
+    seconds: Number
+    next_s: Number
+    """The longest of the other steps."""
+    others_mean_s: Number
+
+
 class Launch(Section):
     """One launch: the unit of replication of every timing."""
 
@@ -301,6 +311,8 @@ class Launch(Section):
     slowing: Number | None = None
     """Time of steps in the last third over the first third (see `canary.record.slowing`); None if
     the launch is too short."""
+    stall: Stall | None = None
+    """None without such a step, and in records of older versions."""
     host: dict[str, Number] = Field(default_factory=dict)
     """Reported by the process at its end: `gil_held` (share), `voluntary_switches` and
     `involuntary_switches`, over `steps` steps."""

@@ -17,7 +17,7 @@ from canary.report.charts.memory import memory_charts
 from canary.report.charts.operators import operator_charts
 from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
-from canary.report.charts.times import CHECK, time_charts
+from canary.report.charts.times import time_charts
 from canary.report.numbers import amount
 from canary.report.page import Charted, Page, StageRow, joined_text
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
@@ -33,7 +33,7 @@ SPEED_WORDS = {
 }
 """Answers by status, the one that decides first."""
 OF_MEMORY = ("max_memory",)
-LED_BY = 5
+LED_BY = 6
 """Figures of the summary in the first line of a run's page."""
 
 
@@ -216,10 +216,9 @@ def _slower(found: Comparison) -> str:
     """Answer with the check of speed that decides: one that failed, else one that is undecided."""
     judged = [c for c in found.checks if c.lane == "timing" and c.name not in OF_MEMORY]
     for status, words in SPEED_WORDS.items():
-        of_status = [check for check in judged if check.status == status]
-        if of_status:
-            # Of equal ones the mean, which the summary shows.
-            check = next((c for c in of_status if c.name == CHECK), of_status[0])
+        # The first of them is the one that the first line is about.
+        check = next((check for check in judged if check.status == status), None)
+        if check is not None:
             return f"{words}: {check.message}."
     return "Speed was not judged." if judged else "Speed was not measured."
 

@@ -17,7 +17,7 @@ from canary.report.page import Page, page_text
 
 MOST_DRAWERS = 6
 """Canaries and machines on one page; those with the newest runs."""
-NOISE_OF = {"step_time": "step_time_mean", "memory": "max_memory"}
+NOISE_OF = {"step_time": "step_time_median", "memory": "max_memory"}
 """A metric of the page, and its name in a noise model."""
 
 

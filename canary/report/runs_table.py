@@ -35,7 +35,7 @@ def cells(run: StoredRun) -> tuple[str, ...]:
         run.path.name,
         record.status,
         str(steps),
-        amount(1e3 * record.perf.step_time.mean, "ms") if timed else "-",
+        amount(1e3 * record.perf.step_time.median, "ms") if timed else "-",
         amount(record.perf.max_mem_mb, "MB"),
         amount(end_loss(record)),
     )

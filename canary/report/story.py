@@ -19,7 +19,7 @@ from canary.report.render import INDENT, check_format, environment, tidy
 from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, compared, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
-TIMED = ("step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
+TIMED = ("step_time_median_s", "step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
 """Figures of the summary that come from the clock."""
 NOISE = "too noisy to tell"
 """Shown beside a timing's change if the step time may be unchanged."""

@@ -19,7 +19,7 @@ SHOWN = 20
 """Newest runs, with the current one."""
 LEAST = 3
 """Fewer runs show no trend."""
-FOLLOWED = ("step_time_mean_s", "tokens_per_sec", "max_mem_mb", "final_loss")
+FOLLOWED = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST_RANGE = 0.1
 """Share of the median that the blocks span at least: noise must not look like mountains."""

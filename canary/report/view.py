@@ -31,6 +31,7 @@ VERDICT_MARKS = {
     "error": "💥",
 }
 SUMMARY_ROWS = (
+    ("step time, median", "step_time_median_s", "ms", 1000.0),
     ("step time, mean", "step_time_mean_s", "ms", 1000.0),
     ("step time, p95", "step_time_p95_s", "ms", 1000.0),
     ("tokens per second", "tokens_per_sec", "", 1.0),

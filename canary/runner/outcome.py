@@ -8,6 +8,7 @@ from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.protocol.job import Result
 from canary.record.alerts import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
+from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, shown_phases
@@ -44,10 +45,10 @@ def outcome_text(record: RunRecord) -> str:
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]
     if time_.count:
-        lines.append(
-            f"  step time   {1000 * time_.mean:.1f} ms mean, {1000 * time_.p50:.1f} p50, "
-            f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
+        median, mean, p95 = (
+            significant(1000 * seconds) for seconds in (time_.median, time_.mean, time_.p95)
         )
+        lines.append(f"  step time   {median} ms median, {mean} mean, {p95} p95 {_timed(record)}")
     else:
         why = record.unmeasured.get("perf.step_time", "no step was timed")
         lines.append(f"  step time   {why}")
@@ -56,7 +57,7 @@ def outcome_text(record: RunRecord) -> str:
     if perf.max_mem_mb is not None:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
     if loss := end_loss_words(record):
-        lines.append(f"  loss        {loss}, {stability.nan_steps} NaN, {stability.inf_steps} Inf")
+        lines.append(f"  final loss  {loss}, {stability.nan_steps} NaN, {stability.inf_steps} Inf")
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
     shown = [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()]
     lines += _line("metrics", [*shown[:-1], f"{shown[-1]} (means after warm-up)"] if shown else [])
@@ -70,11 +71,20 @@ def outcome_text(record: RunRecord) -> str:
     if record.profiler.steps:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
-    if time_.count < MIN_STEPS and record.config.get("repeats") != 0:
-        few = f"{time_.count} steps timed after warm-up, a comparison needs {MIN_STEPS}"
+    told = not time_.count and "perf.step_time" in record.unmeasured
+    if time_.count < MIN_STEPS and not told and record.config.get("repeats") != 0:
+        timed = f"{time_.count} step{'' if time_.count == 1 else 's'}"
+        few = f"{timed} timed after warm-up, a comparison needs {MIN_STEPS}"
         lines.append(f"  note        {few}; {more_steps(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
+
+
+def _timed(record: RunRecord) -> str:
+    """Return over how many steps times are, and how many first steps they leave out."""
+    count, warmup = record.perf.step_time.count, record.config.get("metrics_warmup_steps")
+    without = f", without the first {warmup}" if isinstance(warmup, int) and warmup > 0 else ""
+    return f"over {count} step{'' if count == 1 else 's'}{without}"
 
 
 def _line(name: str, words: list[str]) -> list[str]:
@@ -101,7 +111,7 @@ def throughput_words(record: RunRecord) -> list[str]:
         ("tokens", perf.approx_tokens_per_sec),
         ("completion tokens", 1 / each if each and is_online(record.phases) else None),
     )
-    return [f"{rate:,.{int(rate < 100)}f} {what}/s" for what, rate in rates if rate is not None]
+    return [f"{rate:,.{int(rate < 100)}f} {what}/s" for what, rate in rates if rate]
 
 
 def utilisation_words(record: RunRecord) -> list[str]:
@@ -158,7 +168,7 @@ def exact_line(record: RunRecord) -> str:
     """Return the size of the exact signals, in one line."""
     exact = record.exact
     if not exact and record.source is not None:
-        return record.unmeasured.get("exact", "recorded by another program")
+        return record.unmeasured.get("exact", "the run was imported")
     if not exact:
         return "no probe: learning and work cannot be compared exactly"
     work = exact.get("work", {})

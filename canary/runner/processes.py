@@ -149,7 +149,7 @@ class RankProcesses:
         return causes or found
 
     def _explained(self, failure: RankFailure) -> Result:
-        after = self._after(failure.rank)
+        after = self.how_far(failure.rank)
         if failure.result is None:
             code = self._exit_code(self._pulses[failure.rank].pid)
             reason, hint = _death(code)
@@ -221,7 +221,8 @@ class RankProcesses:
         walls = sorted(row["wall_s"] for row in rows)
         return max(row["time"] for row in rows), walls[len(walls) // 2]
 
-    def _after(self, rank: int) -> str:
+    def how_far(self, rank: int = 0) -> str:
+        """Return how many steps a rank has done, in words."""
         rows = self._rows(rank)
         return f"after step {rows[-1]['step']}" if rows else "before its first step"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from canary.compare.diagnosis.evidence import Finding, evidence_of
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL
 from canary.record.exact import TokenCount
 
 LOOK = "print the first batch of both sides: ids, labels, attention mask"
@@ -70,6 +71,8 @@ def _not_reached(facts: Facts) -> Iterator[Finding]:
 def _what(facts: Facts) -> tuple[str, float]:
     """Return (description, strength)."""
     batches = facts.batches
+    if facts.difference("batches", CHANGED_BEFORE_MODEL) is not None:
+        return "the loop changes the batch between the DataLoader and the model", 0.95
     labels, inputs, eos = facts.exact_counts("label_tokens", "input_tokens", "eos_labels")
     if not batches.known:
         return "the training steps get different tokens", 0.75
@@ -153,6 +156,11 @@ def _eos_alone_in_each(facts: Facts) -> bool:
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:
+    if facts.difference("batches", CHANGED_BEFORE_MODEL) is not None:
+        return (
+            "compare the lines of the loop between the DataLoader and the model's call",
+            "print what enters the model in step 1 of both sides: ids, labels, masks",
+        )
     if eos_alone(facts) is not None:
         return "append tokenizer.eos_token to every example before truncation and packing", LOOK
     eos = facts.exact_counts("eos_labels")[0]

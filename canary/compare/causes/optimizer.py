@@ -43,15 +43,22 @@ def _clipping(facts: Facts, found: Difference) -> Finding:
         (True, False): "is no longer clipped before the update",
         (False, True): "is now clipped before the update",
     }.get((was, now), "is clipped differently before the update")
+    action = (
+        "compare the code between backward and optimizer.step: clip_grad_norm_, its limit and its "
+        "arguments"
+    )
+    if found.current == 0 and found.baseline:
+        how = "is zero at the optimizer, so nothing is learned"
+        action = (
+            "look between backward and optimizer.step for zero_grad, which must come before "
+            "backward or after the step"
+        )
     return Finding(
         C.OPTIMIZER,
         0.95,
         f"the gradient of step {step} is equal after backward, but {how}",
         (evidence_of(found),),
-        (
-            "compare the code between backward and optimizer.step: clip_grad_norm_, its limit and "
-            "its arguments",
-        ),
+        (action,),
         equal=("batches", "first_gradient"),
     )
 

@@ -168,6 +168,10 @@ def live_tensors(
     return replace(found, quiet_below=found.limit) if several else found
 
 
+NO_MEMORY_MB = 0.1
+"""A smaller change of live memory matters to nobody, whatever its share of a tiny model."""
+
+
 def held_mb(record: RunRecord) -> float | None:
     """Return the exact MB alive between two steps: parameters, optimizer state and all else."""
     held = held_bytes(_memory(record), SETTLED_STEP)
@@ -177,10 +181,15 @@ def held_mb(record: RunRecord) -> float | None:
 def live_memory(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Report no change of 2% or less."""
+    """Report no change of 2% or less, or of less than `NO_MEMORY_MB`."""
     found = plain(row, baseline, current, thresholds)
     if found.baseline and found.current:
-        return replace(found, quiet_below=0.02 * found.baseline)
+        return replace(
+            found,
+            limit=max(found.limit, NO_MEMORY_MB),
+            limit_pct=found.limit_pct if found.limit >= NO_MEMORY_MB else None,
+            quiet_below=max(0.02 * found.baseline, NO_MEMORY_MB),
+        )
     return replace(found, why_not="the bytes of live tensors were not counted on both sides")
 
 

@@ -86,7 +86,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         and not _recorded_less(before[step], after[step])
     ]
     if not differing:
-        return []
+        return _fed_differences(before[:common], after[:common])
     first = differing[0]
     if all(
         same_rows(before[s], after[s]) and cut_otherwise(before[s], after[s]) for s in differing
@@ -111,6 +111,40 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
             step=first + 1,
         )
     ]
+
+
+CHANGED_BEFORE_MODEL = "fed_sha256"
+"""The signal of batches that a loop changes between its `DataLoader` and the model."""
+
+
+def _fed_differences(before: Steps, after: Steps) -> list[Difference]:
+    """Return the difference in what entered the model of equal batches. After step 1 it may depend
+    on what was learned, so it belongs to the trajectory then."""
+    pairs = [(_fed(was), _fed(now)) for was, now in zip(before, after, strict=True)]
+    differing = [
+        step for step, (was, now) in enumerate(pairs) if None not in (*was, *now) and was != now
+    ]
+    if not differing:
+        return []
+    first = differing[0]
+    was, now = (short(side[0]) for side in pairs[first])
+    return [
+        Difference(
+            "trajectory" if first else "batches",
+            CHANGED_BEFORE_MODEL,
+            was,
+            now,
+            count=len(differing),
+            detail="the DataLoader yields equal batches, but other integers enter the model, from "
+            f"step {first + 1} on",
+            learned=True,
+            step=first + 1,
+        )
+    ]
+
+
+def _fed(step: Sequence[Micro]) -> list[str | None]:
+    return [micro.get("fed_sha256") for micro in step]
 
 
 def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:

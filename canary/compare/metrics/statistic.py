@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from canary.config.metric_gates import OF_SINGLE_STEPS, MetricGate
 from canary.record.curves import Curve
+from canary.record.spikes import MIN_POINTS, is_far
 
 Point = tuple[int, float]
 """A step and the metric's value at it."""
@@ -187,22 +188,14 @@ def lone_spikes(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> li
     return [points[place][0] for place in found]
 
 
-SPIKE = 6.0
-"""A spike is so many robust standard deviations away from the median of its window."""
-MAD_OF_NORMAL = 0.6745
-"""Median absolute deviation of a normal distribution, in standard deviations."""
-MIN_POINTS = 5
-
-
 def _outliers(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> list[int]:
     """Return the steps far from all others without which the statistic is within its bounds."""
     if len(points) < max(MIN_POINTS, 2 * gate.spikes + 1) or gate.statistic == "count":
         return []
     middle = statistics.median(value for _, value in points)
     far = {step: abs(value - middle) for step, value in points}
-    usual = statistics.median(far.values()) / MAD_OF_NORMAL
     farthest = sorted(far, key=lambda step: -far[step])[: gate.spikes]
-    spikes = [step for step in farthest if far[step] > SPIKE * usual]
+    spikes = [step for step in farthest if is_far(far[step], list(far.values()))]
     kept = [point for point in points if point[0] not in spikes]
     return spikes if spikes and not bounds.breaks(value_of(kept, gate)) else []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, check_of
@@ -34,6 +34,7 @@ from canary.compare.timing.lane import (
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
+from canary.compare.timing.stalls import LoneStall, lone_stall
 from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
@@ -59,18 +60,27 @@ def timing_checks(
     has_gpu = any(record.env.get("gpus") for record in current)
     samples, refused = timing_samples(current, baseline, anchor, paired, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
-    estimates = {
-        metric: (
-            found,
-            estimate_drift(found, samples[DRIFTS[metric]].baseline, noise, has_gpu)
-            if metric in DRIFTS
-            else estimate(found, paired, noise, has_gpu),
-        )
-        for metric, found in wanted.items()
-    }
     share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
-    found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
-    checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
+
+    def judged(samples: Mapping[Metric, Samples]) -> _Judged:
+        estimates = {
+            metric: (
+                samples[metric],
+                estimate_drift(samples[metric], samples[DRIFTS[metric]].baseline, noise, has_gpu)
+                if metric in DRIFTS
+                else estimate(samples[metric], paired, noise, has_gpu),
+            )
+            for metric in wanted
+        }
+        gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
+        return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
+
+    found_gates, checks = judged(samples)
+    if "step_time_mean" in checks and checks["step_time_mean"].status == "fail":
+        stall = lone_stall(current, baseline)
+        if stall is not None:
+            rest = judged(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
+            found_gates, checks = _excused((found_gates, checks), rest, stall, len(current) > 1)
     for metric in DRIFTS:
         if metric in checks and checks[metric].status == "inconclusive":
             checks[metric] = replace(checks[metric], status="skip")
@@ -84,6 +94,19 @@ def timing_checks(
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed += _derived_checks(checks, found_gates, current, baseline, thresholds)
     return listed + refused
+
+
+_Judged = tuple[dict[Metric, Gate], dict[Metric, Check]]
+
+
+def _excused(found: _Judged, rest: _Judged, stall: LoneStall, several: bool) -> _Judged:
+    """Return what is found without the lone stall if the mean step time fails only by it."""
+    gates, checks = rest
+    without = checks["step_time_mean"]
+    if without.status == "fail":
+        return found
+    mean = stall.excuse(found[1]["step_time_mean"], without, several)
+    return gates, checks | {"step_time_mean": mean}
 
 
 CLOCKS: dict[Metric, tuple[Metric, ...]] = {
@@ -237,35 +260,47 @@ def _tokens_per_sec(
     if gate is None or source is None or not before or not after or not counted:
         return check_of("tokens_per_sec", "skip", "tokens were not counted on both sides")
     drop = math.log(before) - math.log(after)
-    more = gate.estimate.change - drop
+    stalled = _of_lone_stall(source, gate)
+    more = gate.estimate.change + stalled - drop
     lo, hi = gate.estimate.lower(gate.alpha) - more, gate.estimate.upper() - more
     limit = -math.log1p(-thresholds.max_tps_drop_pct / 100)
     if thresholds.sensitivity == "adaptive":
         limit = tolerance(gate, thresholds, thresholds.max_tps_drop_pct)[1]
     status: CheckStatus = source.status
-    if source.unjudged is None:
+    if source.unjudged in (None, "stalled"):
         if lo > 0:
-            status = "fail" if drop >= limit else "warn"
+            status = "fail" if drop - stalled >= limit else "warn"
         elif hi < limit:
-            status = "pass"
+            status = "warn" if stalled > 0 else "pass"
         else:
             status = "inconclusive"
     change = percent(-drop)
     why = f"derived from {CHECKS[name].title} and token counts"
+    excused = stalled > 0 and status != "fail"
+    if excused:
+        why += ", with the one stalled step"
     if status == source.status == "inconclusive":
         why = f"undecided, because {CHECKS[name].title} is undecided"
     return replace(
         check_of("tokens_per_sec", status, f"tokens per second {signed_percent(change)}, {why}"),
+        unjudged="stalled" if excused else None,
         baseline=before,
         current=after,
         unit="tokens/s",
         delta=after - before,
         delta_pct=change,
-        interval=(percent(-hi), percent(-lo)),
+        interval=(percent(-hi - stalled), percent(-lo - stalled)),
         threshold=-100 * -math.expm1(-limit),
         detectable=percent(-gate.estimate.detectable(gate.alpha)),
         noise=gate.estimate.spread.source,
     )
+
+
+def _of_lone_stall(mean: Check, rest: Gate) -> float:
+    """Return the part of a mean's change, a log ratio, that is left out as one stalled step."""
+    if mean.unjudged != "stalled":
+        return 0.0
+    return math.log1p((mean.delta_pct or 0.0) / 100) - rest.estimate.change
 
 
 def _gpu_utilization(

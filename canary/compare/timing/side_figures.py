@@ -13,6 +13,7 @@ from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
 
 CHECKED = {
+    "step_time_median_s": ("step_time_median", "ms", 1e-3),
     "step_time_mean_s": ("step_time_mean", "ms", 1e-3),
     "tokens_per_sec": ("tokens_per_sec", "tokens/s", 1.0),
     "max_mem_mb": ("max_memory", "MB", 1.0),
@@ -58,6 +59,7 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
 
     losses = [loss for loss in map(end_loss, records) if loss is not None]
     return {
+        "step_time_median_s": typical(lambda record: record.perf.step_time.median),
         "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),
         "step_time_p95_s": typical(lambda record: record.perf.step_time.p95),
         "tokens_per_sec": typical(lambda record: record.perf.approx_tokens_per_sec),

@@ -6,12 +6,15 @@ of a float32 widened to a double, and has no tolerance; the steps must be the sa
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from canary.golden.formats.schema import NotThis, Schema, finite_number, rising, step_number
 from canary.golden.model import Golden, GoldenMetric
 from canary.golden.tolerance import EXACT
 
+LINE = re.compile(r"\s*(?:[-+]?\d|$)")
+"""What a file of this form begins with."""
 PROJECT = "pytorch/torchtitan b5bcd76c66d0acb1a08b176d9639425bc55e0b2a"
 TAG = "loss_metrics/global_avg_loss"
 """The file names no metric; this is the tag that its writer reads."""

@@ -44,7 +44,7 @@ class Metric:
 
 
 METRICS = (
-    Metric("step_time", "Step time", "ms", lambda record: 1e3 * record.perf.step_time.mean),
+    Metric("step_time", "Step time", "ms", lambda record: 1e3 * record.perf.step_time.median),
     Metric(
         "tokens", "Tokens per second", "", lambda record: record.perf.approx_tokens_per_sec, False
     ),

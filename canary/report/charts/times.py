@@ -28,7 +28,7 @@ from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import significant
 
-CHECK = "step_time_mean"
+CHECK = "step_time_median"
 MOST_LAUNCHES = 120
 """Launches of one side in the chart, the newest ones."""
 DATA_WAIT = 0.3
@@ -51,7 +51,7 @@ def _launches(sides: ShownSides) -> Iterator[Chart]:
         alt.Chart()
         .mark_point(filled=True, size=60, opacity=0.8)
         .encode(
-            x=alt.X("ms:Q", title="ms per step, mean of a launch", scale=alt.Scale(zero=False)),
+            x=alt.X("ms:Q", title="ms per step, median of a launch", scale=alt.Scale(zero=False)),
             y=alt.Y("side:N", title=None, sort=[BEFORE, NOW]),
             color=alt.Color("side:N", scale=SIDE_COLOURS, legend=None),
             shape=alt.Shape("side:N", scale=SIDE_SHAPES, legend=None),
@@ -68,17 +68,17 @@ def _launches(sides: ShownSides) -> Iterator[Chart]:
 def _dots(runs: Iterable[ShownRun], side: str) -> Iterator[dict[str, str | float]]:
     for run in runs:
         for launch in run.record.launches:
-            if launch.kind == "measured" and launch.mean_step_time_s is not None:
+            if launch.kind == "measured" and launch.median_step_time_s is not None:
                 yield {
                     "side": side,
                     "run": run.record.run_id,
                     "launch": launch.index,
-                    "ms": 1e3 * launch.mean_step_time_s,
+                    "ms": 1e3 * launch.median_step_time_s,
                 }
 
 
 def _check(found: Comparison | None) -> Check | None:
-    """Return the check of mean step time, if it was judged against a baseline."""
+    """Return the check of the median step time, if it was judged against a baseline."""
     checks = found.checks if found is not None else ()
     return next((c for c in checks if c.name == CHECK and c.interval and c.baseline), None)
 

@@ -140,7 +140,9 @@ class PlainLines:
         """Print the launch's length and purpose."""
         self._pace.begin(kind, steps)
         self._last = time.monotonic()
-        length = "the whole training" if steps is None else f"{steps} steps"
+        length = (
+            "the whole training" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"
+        )
         purpose = figures.UNWATCHED if self._unwatched else figures.PURPOSE[kind]
         self._print(Event("launch", f"{kind}: {length}, {purpose}"))
 

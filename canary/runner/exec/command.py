@@ -16,7 +16,7 @@ from pathlib import Path
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
-from canary.protocol.job import JOB, PARENT, Job, Listener, Result, begun_path
+from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
 from canary.record.ranks import rank_files, rank_path
 from canary.runner.exec.file_notes import MARKS, NOTE, PROTECT, VARIABLE
 from canary.runner.exec.left_files import Refused
@@ -46,6 +46,9 @@ TRAINS = (
     "give the command that trains, or use canary.Recorder in your training loop; the canary cannot "
     "watch a Python started with -I, -S or -E"
 )
+
+
+BY_HAND = "use canary.Recorder in this loop, because it changes its parameters itself"
 
 
 def attached_environment(
@@ -167,11 +170,13 @@ class CommandRunner(LocalRunner):
             return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:
             words = last_words(watch.printed())
+            # A loop may have been left by an exit: only a Trainer or a Recorder knows its end.
+            known = result.training.get("trainer") != TORCH_LOOP
+            trained = "the training completed, then" if known else f"{watch.how_far()},"
             result = replace(
                 result,
                 status="failed",
-                reason="the training completed, then the command exited with code "
-                f"{returncode}{_after(words)}",
+                reason=f"{trained} the command exited with code {returncode}{_after(words)}",
                 failure=failure_of(words),
                 see_log=True,
             )
@@ -214,6 +219,8 @@ class CommandRunner(LocalRunner):
         broken = next(marks.glob("broken.*"), None)
         if broken is not None:
             return f"the canary cannot watch this command: {broken.read_text()}", "please report it"
+        if not any(marks.glob("optimizer.*")) and (backwards := _backwards(marks)):
+            return f"no optimizer step was seen: {backwards}: {shown}", BY_HAND
         for mark, found in SEEN_SO_FAR.items():
             if any(marks.glob(f"{mark}.*")):
                 return f"the command never trained: {found}: {shown}", TRAINS
@@ -261,6 +268,18 @@ def _other_program(name: str, number: int | None) -> str:
     near = did_you_mean(nearest(Path(name).name, launchers))
     remedy = "give a program on PATH, or the path of its file"
     return f"{near} Or {remedy}" if near else remedy
+
+
+def _backwards(marks: Path) -> str:
+    """Return how often the processes of a command ran backward without an optimizer, in words;
+    empty if none did."""
+    left = [mark.read_text(encoding="utf-8") for mark in marks.glob("backward.*")]
+    if not left:
+        return ""
+    # A process that ended at once wrote no count.
+    count = max((int(text) for text in left if text.isdigit()), default=0)
+    times = f" {count:,} times" if count > 1 else " once" if count else ""
+    return f"backward ran{times}, but no torch optimizer was made and no Trainer was called"
 
 
 def _after(words: str) -> str:

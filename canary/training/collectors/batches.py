@@ -206,6 +206,9 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
+    fed_sha256 = getattr(inputs, "fed_sha256", None)
+    if fed_sha256 is not None:
+        described["fed_sha256"] = fed_sha256
     if getattr(inputs, "unpacked", ()):
         described["unpacked"] = list(inputs.unpacked)  # type: ignore[attr-defined]
     advantages = inputs.get("advantages")

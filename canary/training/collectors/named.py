@@ -20,6 +20,8 @@ class Named(dict[str, Any]):
 
     unpacked: tuple[str, ...] = ()
     """Names of tensors nested in a mapping or a list: older versions left these out."""
+    fed_sha256: str | None = None
+    """Hash of what entered the model of it, if a loop may have changed it after its loader."""
 
 
 def named(batch: Any) -> Named:
@@ -29,6 +31,8 @@ def named(batch: Any) -> Named:
     Arrays of other frameworks and lists of numbers become tensors, padded if lengths differ. Text
     becomes the tensor of its bytes. Other values are left out.
     """
+    if isinstance(batch, Named):
+        return batch
     found, inner = Named(), _Inner()
     if _is_features(batch):
         inner.put_all("", _by_name(batch))
@@ -176,6 +180,7 @@ def hashable(batch: Mapping[str, Any]) -> Named:
     beside token sequences stay unhashed: the model may have computed them."""
     found = Named(batch)
     found.unpacked = getattr(batch, "unpacked", ())
+    found.fed_sha256 = getattr(batch, "fed_sha256", None)
     if not parts(batch):
         for name, value in batch.items():
             if value.is_floating_point() and value.element_size() in BITS:

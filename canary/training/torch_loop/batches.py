@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from canary.training.collectors.batches import parts
-from canary.training.collectors.named import named
+from canary.training.collectors.batches import batch_sha256, integer_tensors, parts
+from canary.training.collectors.named import Named, named
 
 MOST_WAITING = 8
 """Batches kept per loader that no backward has used yet."""
@@ -23,25 +24,41 @@ class LoaderBatches:
     """Matches batches with backwards, in order: a loop may fetch the next batch early."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[Any]] = {}
+        self._waiting: dict[int, deque[tuple[Any, dict[Any, Any]]]] = {}
         self._last: int | None = None
+        self._doubted: dict[int, int] = {}
+        """How many of a loader's waiting batches may be for an evaluation."""
 
     def yielded(self, iterator: Any, batch: Any) -> None:
         """A loader yielded a batch."""
         self._last = id(iterator)
         queue = self._waiting.setdefault(self._last, deque(maxlen=MOST_WAITING))
-        queue.append(batch)
+        # A loop may take entries out of a batch: `labels = batch.pop("labels")`.
+        queue.append((batch, dict(batch) if isinstance(batch, MutableMapping) else {}))
 
-    def not_trained(self) -> None:
-        """The model was called without gradients: the last loader is not for training."""
-        if self._last is not None:
-            self._waiting.pop(self._last, None)
+    def doubted(self) -> None:
+        """The model was called without gradients, or in evaluation mode: the last loader may be for
+        an evaluation. A policy is called so for its old probabilities too."""
+        if self._last in self._waiting:
+            self._doubted[self._last] = len(self._waiting[self._last])
+
+    def _settle(self) -> None:
+        """A backward uses doubted batches only if no others wait: those of the last loader."""
+        waiting = {key: len(queue) for key, queue in self._waiting.items()}
+        sure = any(count > self._doubted.get(key, 0) for key, count in waiting.items())
+        for key, count in self._doubted.items():
+            queue = self._waiting.get(key)
+            if queue and (sure or key != self._last):
+                for _ in range(min(count, len(queue))):
+                    queue.popleft()
+        self._doubted = {}
 
     def take(self) -> list[Any]:
         """Return the batches of this backward: the oldest of each loader."""
+        self._settle()
         taken = [queue.popleft() for queue in self._waiting.values() if queue]
         self._waiting = {key: queue for key, queue in self._waiting.items() if queue}
-        return taken
+        return [{**whole, **batch} if whole else batch for batch, whole in taken]
 
 
 def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,21 +88,49 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in parameters if one.kind in kinds)[1:]
 
 
-def as_tokens(batch: Any, *, embeds: bool) -> dict[str, Any]:
+def fed_sha256(batch: Mapping[str, Any], entered: Mapping[str, Any]) -> str | None:
+    """Return a hash of the integer tensors of a loader's batch as they entered the model. A loop
+    may change them in between.
+
+    Counted are tensors with as many rows as a tensor of the batch, and no more numbers. Others,
+    such as text that a policy generated, depend on more than the batch. Names do not count.
+    """
+    yielded = integer_tensors(batch).values()
+    sizes = {(len(one), one.numel()) for one in yielded if one.dim()}
+    of_batch = [
+        value.long()
+        for value in entered.values()
+        if value.dim() and any(len(value) == rows and value.numel() <= n for rows, n in sizes)
+    ]
+    if not of_batch:
+        return None
+    digests = sorted(batch_sha256({"fed": value}) for value in of_batch)
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+PAIR = {side: f"{side}_input_ids" for side in ("chosen", "rejected")}
+
+
+def as_tokens(batch: Any, *, embeds: bool) -> Named:
     """Return a batch by name. Token sequences without a known name get the names `input_ids` and
     `labels`: if the model `embeds`, the first integer tensor of two dimensions, and the next one of
-    the same shape."""
-    found: dict[str, Any] = named(batch)
-    if parts(found) or "labels" in found or not embeds:
+    the same shape. A pair of `chosen` and `rejected` has no labels."""
+    found = named(batch)
+    if parts(found) or not embeds:
         return found
-    sequences = [
-        name
+    tokens = {
+        name: value
         for name, value in found.items()
         if isinstance(value, torch.Tensor) and value.dim() == 2 and value.dtype in TOKEN_TYPES
-    ]
-    if not sequences:
+    }
+    if tokens.keys() >= {*PAIR}:
+        return Named({PAIR.get(name, name): value for name, value in found.items()})
+    ids = next((name for name in tokens if name != "labels"), None)
+    if ids is None:
         return found
-    shape = found[sequences[0]].shape
-    known = {sequences[0]: "input_ids"}
-    known |= {name: "labels" for name in sequences[1:2] if found[name].shape == shape}
-    return {known.get(name, name): value for name, value in found.items()}
+    labels = "labels" if "labels" in found else next((one for one in tokens if one != ids), None)
+    alike = labels in tokens and tokens[labels].shape == tokens[ids].shape
+    if "labels" in found and not alike:
+        return found  # labels of whole sequences
+    known = {ids: "input_ids"} | ({labels: "labels"} if alike else {})
+    return Named({known.get(name, name): value for name, value in found.items()})

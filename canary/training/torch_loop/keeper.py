@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,11 +27,22 @@ UNSEEN = {
         "the loop did not call torch.nn.utils.clip_grad_norm_; the probe reads the norms",
     ),
     "tokens": ("tokens", "no batch of token ids was seen"),
+    "labels": (
+        "tokens.label_tokens",
+        "no label per token was seen in the batches, nor among the model's arguments",
+    ),
     "samples": ("perf.samples_per_sec", "no batch was seen"),
 }
 """What a loop may not show: the part of the record that is missing then, and why."""
 OF_GRADIENTS = ("stability.grad_norm_values", "exact.first_gradient", "exact.clipping")
 INSIDE_BACKWARD = "the optimizers step inside backward, so no moment has all gradients"
+
+
+def why_unseen(seen: Set[str]) -> dict[str, str]:
+    """Return the reasons of what the steps did not show; `seen`: keys of `UNSEEN`."""
+    if "tokens" not in seen:
+        seen = seen | {"labels"}  # one reason is enough
+    return dict(why for name, why in UNSEEN.items() if name not in seen)
 
 
 class LoopKeeper(JobKeeper):
@@ -68,7 +79,7 @@ class LoopKeeper(JobKeeper):
     def _result(self, collector: LoopCollector) -> Result:
         result = super()._result(collector)
         if collector.steps:
-            missing = dict(why for name, why in UNSEEN.items() if name not in self.seen)
+            missing = why_unseen(self.seen)
             if self._inside_backward:
                 missing |= dict.fromkeys(OF_GRADIENTS, INSIDE_BACKWARD)
             return replace(result, unmeasured=result.unmeasured | missing)
@@ -102,6 +113,7 @@ class LoopKeeper(JobKeeper):
             "losses": row["loss"] is not None,
             "norms": row["grad_norm"] is not None,
             "tokens": row["input_tokens"] is not None or row["label_tokens"] is not None,
+            "labels": row["label_tokens"] is not None,
             "samples": bool(row["samples"]),
         }
         self.seen |= {name for name, is_shown in shown.items() if is_shown}

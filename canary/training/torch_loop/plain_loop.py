@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from canary.protocol.job import TORCH_LOOP
 from canary.training.collectors.distributed import world_size
 from canary.training.exact.effective import is_users_file
 from canary.training.recorder.loop import Loop
@@ -45,7 +46,7 @@ class PlainLoop(Loop):
         """Return the description of a loop without a name of its own."""
         found = super().describe()
         del found["name"]
-        return found | {"trainer": "torch loop", "world_size": self.distributed_facts["world_size"]}
+        return found | {"trainer": TORCH_LOOP, "world_size": self.distributed_facts["world_size"]}
 
     def loss_of(self, micro_losses: Sequence[float]) -> float | None:
         """Return the sum: a step applies the gradient of the sum of its losses, and a loop that

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -13,14 +12,14 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from canary.protocol.job import Job
+from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.probe import LoopCollector, Scalar
-from canary.training.torch_loop.batches import as_tokens
+from canary.training.torch_loop.batches import as_tokens, fed_sha256
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, parameters_of, size_of
+from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
@@ -28,12 +27,11 @@ from canary.training.torch_loop.plain_loop import (
     running_functions,
     settings_of,
 )
+from canary.training.torch_loop.step_optimizers import StepOptimizers
 
 
 class Recording:
-    """Collects the steps of one loop. A step ends when the optimizer of the largest model has
-    stepped. Other optimizers of this model that stepped in the step before must have stepped too.
-    """
+    """Collects the steps of one loop; `StepOptimizers` says when a step ends."""
 
     def __init__(
         self,
@@ -45,47 +43,28 @@ class Recording:
     ) -> None:
         """`tops`: the outermost modules that hold the parameters. `optimizers`: all of this
         process, those of the largest model first. `frame`: where the loop called."""
-        primary = optimizers[0]
         self.model = as_one(tops)
-        self.size = size_of(primary)
+        self._optimizers = StepOptimizers(
+            optimizers, None if self.model is None else self.model.parameters()
+        )
+        self.size = self._optimizers.size
         self.forward_seen = False
         self.thread = threading.get_ident()
-        held = parameters_of(primary) if self.model is None else self.model.parameters()
-        self._held = {id(value) for value in held}
-        self._in_turn: set[int] = set()
-        """Optimizers of this model with a loss of their own: they step after the primary's step."""
-        own = tuple(one for one in optimizers if self.trains(one))
-        self._primary = weakref.ref(primary)
-        self._expected = {id(one) for one in own}
-        self._stepped: set[int] = set()
         loop = PlainLoop(
-            name="torch loop",
+            name=TORCH_LOOP,
             model=self.model,
-            optimizers=own,
-            settings=settings_of(primary),
+            optimizers=self._optimizers.own,
+            settings=settings_of(optimizers[0]),
             loop_functions=running_functions(frame),
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
-        self._embeds = self.model is not None and any(
-            isinstance(one, nn.Embedding) for one in self.model.modules()
-        )
         self._keeper = LoopKeeper(job, launch)
-        exact = self._keeper.begin(loop)
-        if exact is not None:
-            every = (id(value) for one in optimizers for value in parameters_of(one))
-            exact.trained_in_turn = frozenset(every)
-        self.collector = LoopCollector(
-            loop,
-            self._keeper.keep,
-            self._keeper.launch,
-            exact,
-            self._keeper.profiler(),
-            self._keeper.watch(),
-            driven=True,
-        )
-        self._note_choice(own, optimizers)
+        self.collector = self._collecting(loop, optimizers)
+        self._note_choice(optimizers)
         self._device = loop.device
         self._stepped_inside = self._updating = False
+        modules = () if self.model is None else self.model.modules()
+        self._embeds = any(isinstance(one, nn.Embedding) for one in modules)
         self._given: list[dict[str, Any]] = []
         """The batches of the running step."""
         self._foreign: list[Scalar] = []
@@ -99,7 +78,23 @@ class Recording:
         self.collector.step_begins(None)
         self._end = ProcessEnd(self.process_ends)
 
-    def _note_choice(self, own: Sequence[Optimizer], optimizers: Sequence[Optimizer]) -> None:
+    def _collecting(self, loop: PlainLoop, optimizers: Sequence[Optimizer]) -> LoopCollector:
+        exact = self._keeper.begin(loop)
+        if exact is not None:
+            every = (id(value) for one in optimizers for value in parameters_of(one))
+            exact.trained_in_turn = frozenset(every)
+        return LoopCollector(
+            loop,
+            self._keeper.keep,
+            self._keeper.launch,
+            exact,
+            self._keeper.profiler(),
+            self._keeper.watch(),
+            driven=True,
+        )
+
+    def _note_choice(self, optimizers: Sequence[Optimizer]) -> None:
+        own = self._optimizers.own
         others = [one for one in optimizers if one not in own]
         if others:
             names = ", ".join(f"{type(one).__name__} of {size_of(one)}" for one in others)
@@ -110,9 +105,7 @@ class Recording:
 
     def trains(self, optimizer: Optimizer) -> bool:
         """Return whether the optimizer trains the recorded model, for the recorded loss."""
-        if id(optimizer) in self._in_turn:
-            return False
-        return any(id(value) in self._held for value in parameters_of(optimizer))
+        return self._optimizers.trains(optimizer)
 
     def switch(self, phase: str) -> str:
         """Begin a phase; return the one that ended."""
@@ -124,7 +117,7 @@ class Recording:
         if trains:
             self._new_activity()
         self.forward_seen = True
-        self._entered = arguments
+        self._entered = arguments or self._entered
         if self._dtype is None:
             self._dtype = autocast_dtype(self._device)
 
@@ -136,10 +129,13 @@ class Recording:
         for loss in losses:
             self.collector.loss(loss)
         entered, self._entered = self._entered, None
+        from_loader = bool(batches)
         if not batches and entered:
             batches = [entered]
         for batch in batches:
             tensors = as_tokens(batch, embeds=self._embeds)
+            if from_loader and entered and self.collector.exact is not None:
+                tensors.fed_sha256 = fed_sha256(tensors, entered)
             if not self._micro_batches:
                 self._learn_batch(tensors)
             self._micro_batches += 1
@@ -150,6 +146,15 @@ class Recording:
         if self.collector.steps == 0:
             sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
             self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
+            self._note_columns(tensors)
+
+    def _note_columns(self, tensors: dict[str, Any]) -> None:
+        reader = None if self.model is None else time_first(self.model)
+        if reader and any(getattr(value, "ndim", 0) == 2 for value in tensors.values()):
+            self._keeper.notes.append(
+                "batch size and samples are counted in the first dimension of a batch; the model's "
+                f"{reader} has batch_first=False, so that dimension may be time"
+            )
 
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
@@ -157,13 +162,13 @@ class Recording:
             self.collector.backward_ended(scale)
         if self._stepped_inside:
             self._stepped_inside = False
-            self._expected = set(self._stepped)
+            self._optimizers.expect_these()
             self._close()
 
     def clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
         """Gradients were clipped; `norm` is theirs before."""
         several = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-        if not several or id(several[0]) not in self._held:
+        if not several or not self._optimizers.holds(several[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
             self.collector.grad_norm(norm)
@@ -175,28 +180,25 @@ class Recording:
         recorded step the loop is ended."""
         if self.is_over:
             self._end_loop()
-        primary = self._primary()
-        if self._stepped and (primary is None or id(primary) in self._stepped):
-            self._leave_out(self._expected - self._stepped)
-            self._expected = set(self._stepped)
+        # The first step shows which optimizers step between backwards of the primary.
+        first, optimizers = not self.collector.steps, self._optimizers
+        if optimizers.primary_stepped:
+            self._note_left_out(optimizers.leave_out_late() if first else 0)
+            optimizers.expect_these()
             self._close()
-        elif self._stepped and not self._updating:
-            self._leave_out(self._stepped)
+        elif optimizers.any_stepped and not self._updating:
+            self._note_left_out(optimizers.leave_out_early() if first else 0)
             self._foreign += self.collector.take_losses()
             self.collector.drop_attempt()
             for tensors in self._given:
                 self.collector.batch(tensors)
-            self._stepped = set()
+            optimizers.step_ended()
 
-    def _leave_out(self, optimizers: set[int]) -> None:
-        """Leave out optimizers that step between backwards of the primary: their loss is another.
-        The first step shows it."""
-        if optimizers and not self.collector.steps:
-            self._in_turn |= optimizers
-            self._expected -= optimizers
+    def _note_left_out(self, count: int) -> None:
+        if count:
             self._keeper.notes.append(
                 f"steps and losses are those of the optimizer of {self.size} parameters; not "
-                f"recorded: {len(optimizers)} of this model with a backward of their own"
+                f"recorded: {count} of this model with a backward of their own"
             )
 
     def update_begins(self, optimizer: Optimizer, *, inside: bool) -> None:
@@ -208,8 +210,8 @@ class Recording:
         if inside:
             self._stepped_inside = True
             self._keeper.steps_inside_backward()
-        elif id(optimizer) in self._stepped:
-            self._expected = set(self._stepped)
+        elif self._optimizers.has_stepped(optimizer):
+            self._optimizers.expect_these()
             self._close()
         self._evaluations = 0
 
@@ -222,8 +224,8 @@ class Recording:
         self._evaluations = 0
         self._updating = False
         self.collector.optimizer_ended()
-        self._stepped.add(id(optimizer))
-        if not self._stepped_inside and self._expected <= self._stepped:
+        self._optimizers.stepped(optimizer)
+        if not self._stepped_inside and self._optimizers.all_stepped:
             self._close()
 
     def other_stepped(self) -> None:
@@ -237,7 +239,7 @@ class Recording:
         self._foreign = []
 
     def _close(self) -> None:
-        self._stepped = set()
+        self._optimizers.step_ended()
         self._given = []
         self.collector.give_losses(self._foreign)
         self._foreign = []
@@ -285,7 +287,7 @@ class Recording:
 
     def process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""
-        if self._stepped and not self.is_over and error is None:
+        if self._optimizers.any_stepped and not self.is_over and error is None:
             self._close()
         self._keeper.end(self.collector, None if self.is_over else error)
 

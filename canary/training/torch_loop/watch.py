@@ -8,7 +8,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +23,8 @@ from canary.training.attach.turn import TURN
 from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
+from canary.training.torch_loop.closures import StepArguments
+from canary.training.torch_loop.earlier_loops import ALL, EarlierLoops
 from canary.training.torch_loop.models import (
     children_of,
     holds,
@@ -34,10 +35,6 @@ from canary.training.torch_loop.models import (
 from canary.training.torch_loop.recording import Recording, loss_tensors
 from canary.training.torch_loop.scaling import Scaling
 
-EARLIER = "earlier_loops"
-"""File of a run: how many loops began, in the measured launch, before the recorded training."""
-ALL = 10**9
-
 
 class LoopWatch:
     """The plain loop of this process. The first that begins is recorded, unless one with a larger
@@ -45,6 +42,7 @@ class LoopWatch:
 
     def __init__(self, job: Job, started: float) -> None:
         self._job, self._started = job, started
+        self._earlier = EarlierLoops(job)
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._run: Recording | None = None
         self._off = TURN.taken
@@ -113,17 +111,8 @@ class LoopWatch:
         if run is not None and not self._off and not run.was_written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
             run.discard()
-            self._leave_count(ALL)
+            self._earlier.leave(ALL)
         self._run, self._off = None, True
-
-    def _leave_count(self, count: int) -> None:
-        """Let the probe leave out the loops that this launch left out."""
-        if self._job.kind == "measured":
-            self._earlier.write_text(str(count))
-
-    @property
-    def _earlier(self) -> Path:
-        return Path(self._job.scratch_dir).parent / EARLIER
 
     # Which loop is recorded.
 
@@ -153,7 +142,7 @@ class LoopWatch:
             self._begin(optimizers)
 
     def _begin(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        if self._begun < self._to_leave_out():
+        if self._begun < self._earlier.to_leave_out():
             self._begun += 1
             self._ignored = size_of(optimizers[0])
             return
@@ -167,7 +156,7 @@ class LoopWatch:
             )
             self._run.discard()
             self._run = None
-            self._leave_count(self._begun)
+            self._earlier.leave(self._begun)
         launch = claimed_launch(self._job, self._started)
         if launch is None:
             self._off = True
@@ -180,14 +169,6 @@ class LoopWatch:
         if self._begun == 1:
             follow_parent()
 
-    def _to_leave_out(self) -> int:
-        if self._job.launch == 0:
-            return 0
-        try:
-            return int(self._earlier.read_text())
-        except (OSError, ValueError):
-            return 0
-
     # What the loop does.
 
     def _around_call(
@@ -196,7 +177,7 @@ class LoopWatch:
         if self._off or self._inside or self._in_backward or self._elsewhere():
             return called(*args, **kwargs)
         if not torch.is_grad_enabled():
-            self._batches.not_trained()
+            self._batches.doubted()
             return called(*args, **kwargs)
         self._safely(self._model_called, module, args, kwargs)
         run = self._run
@@ -212,7 +193,7 @@ class LoopWatch:
 
     def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not module.training:
-            self._batches.not_trained()
+            self._batches.doubted()
         elif self._unsettled:
             self._decide(module)
         arguments = entering(module, args, kwargs)
@@ -274,24 +255,17 @@ class LoopWatch:
         if run is None or not run.trains(optimizer):
             return None
         run.update_begins(optimizer, inside=self._in_backward)
-        given, place = closure_of(args, kwargs)
-        if given is None and not self._in_backward:
+        step = StepArguments(args, kwargs)
+        if step.closure is None and not self._in_backward:
             run.collector.optimizer_begins(optimizer)
             return None
         run.collector.optimizer_called()
-        if given is None:
+        if step.closure is None:
             return None
-
-        @functools.wraps(given)
-        def closure(*closure_args: Any, **closure_kwargs: Any) -> Any:
-            self._safely(run.closure_begins)
-            loss = given(*closure_args, **closure_kwargs)
-            self._safely(run.collector.gradients_ready)
-            return loss
-
-        if place is None:
-            return args, {**kwargs, "closure": closure}
-        return (*args[:place], closure, *args[place + 1 :]), kwargs
+        return step.watched(
+            functools.partial(self._safely, run.closure_begins),
+            functools.partial(self._safely, run.collector.gradients_ready),
+        )
 
     def _update_ended(self, optimizer: Any, *_: Any) -> None:
         if self._off or torch.compiler.is_compiling():
@@ -336,15 +310,6 @@ class LoopWatch:
         if torch.is_grad_enabled():
             self._batches.yielded(iterator, batch)
         return batch
-
-
-def closure_of(args: Any, kwargs: Any) -> tuple[Any, int | None]:
-    """Return the closure given to an optimizer's step and its place; None if it is named."""
-    if kwargs.get("closure") is not None:
-        return kwargs["closure"], None
-    if len(args) > 1 and callable(args[1]):
-        return args[1], 1
-    return None, None
 
 
 def begin(taps: Taps, job: Job, started: float) -> None:

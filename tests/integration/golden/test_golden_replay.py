@@ -107,7 +107,7 @@ def test_a_step_unequal_to_itself_clears_the_code(tmp_path: Path, before: str, w
 
     assert found["verdict"] == found["replay"]["verdict"] == "not deterministic"
     assert f"differs from itself in {where}" in found["replay"]["message"]
-    assert "blames no code" in found["first_line"]
+    assert "says nothing about the code" in found["first_line"]
     assert found["cause"] == []
 
 

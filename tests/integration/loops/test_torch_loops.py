@@ -70,6 +70,9 @@ def test_a_loop_is_recorded_whole_and_trains_as_if_alone(tmp_path: Path, name: s
     assert record.config["batch_size"] in (4, 8)
     assert record.exact["first_update"]["tensors_changed"] > 0
     assert all(record.exact["batches"]), record.exact["batches"]
+    if "enumerate(loader(" in SCRIPTS[name] and "gan" not in name:
+        entered = [micro.get("fed_sha256") for step in record.exact["batches"] for micro in step]
+        assert None not in entered
     assert whole.folder is not None
     for row in read_rows(whole.folder / "steps.jsonl"):
         assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)
@@ -91,6 +94,17 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
         assert first is not None, fault
         assert first.stage == stage, (name, fault, first)
         assert signal in (None, first.signal)
+
+
+def test_labels_that_the_loop_changes_after_its_loader_are_the_batches(tmp_path: Path) -> None:
+    records = []
+    for labels in ("targets", "targets.roll(1, 1)"):
+        call = f"model(ids, {labels})"
+        write_script(tmp_path, SCRIPTS["plain"].replace("model(ids, targets)", call))
+        records.append(watched(tmp_path, PYTHON, "train.py", options=PROBED).record())
+    first = compare_to_baseline(records[1], records[0], gates=()).first_difference
+    assert first is not None
+    assert (first.stage, first.signal) == ("batches", "fed_sha256")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")

@@ -8,6 +8,7 @@ from canary.campaign.calibrate import calibration, calibration_text
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, on_gpu, record, scatter
+from tests.unit.gating import imported
 
 
 def equal_runs(cpu_sd: float = 0.03) -> list[RunRecord]:
@@ -43,3 +44,10 @@ def test_devices_and_spinning_threads_have_no_noise_of_cpu_time() -> None:
     assert "cpu_time" not in calibration(threads).model.metrics
     gpus = [on_gpu(altered(run, "launches", 0, "cpu_s_per_step", to=None)) for run in equal_runs()]
     assert "cpu_time" not in calibration(gpus).model.metrics
+
+
+def test_imported_runs_are_not_said_to_have_equal_exact_signals() -> None:
+    assert "every exact signal was equal" in calibration_text(calibration(equal_runs()))
+    text = calibration_text(calibration([imported(run) for run in equal_runs()]))
+    assert "every exact signal was equal" not in text
+    assert "no exact signals were recorded" in text

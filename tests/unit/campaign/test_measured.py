@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from canary.baseline.branch import BRANCH, Remote, pull, push
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawer, select
 from canary.baseline.origin import Surroundings
-from canary.campaign.ab import AbRequest
+from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.noise_model import (
     Measured,
     named_noise,
@@ -149,3 +150,15 @@ def test_exact_runs_one_probe_per_side_and_takes_no_pairs() -> None:
     assert request.plan().pairs == 1
     assert request.all_settings == ("max_steps=10", "repeats=0")
     assert "leave --pairs out" in str(refused(exact=True, pairs="3").hint)
+
+
+def test_an_imported_run_has_no_probe_for_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.yaml", "other.yaml"):
+        text = "name: a\ncommand: [python3, train.py]\nimport: {source: outputs}\n"
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    request = AbRequest(None, base_config=Path("one.yaml"), head_config=Path("other.yaml"))
+    with pytest.raises(UsageError, match="--exact does not work with `import` in base"):
+        run_ab(replace(request, exact=True), Said())

@@ -111,6 +111,24 @@ def test_another_machine_is_an_error_and_an_unknown_one_only_leaves_speed_out() 
     assert found.check("metrics.reward.mean").status == "pass"
 
 
+def unknown_machine(run: RunRecord) -> RunRecord:
+    return run.model_copy(update={"env": {}})
+
+
+def test_two_unknown_machines_are_not_taken_for_one() -> None:
+    """A slower step may be another machine's: only a gate that a person wrote judges it."""
+    slow = [0.2] * 20
+    before = [unknown_machine(with_curve(run, [0.1] * 20, "step_time_s")) for run in stored()]
+    now = unknown_machine(imported(with_curve(record(100, 0.2), slow, "step_time_s")))
+    found = compared(now, before)
+    assert found.verdict == "inconclusive"
+    assert not found.passed
+    assert "is not known, so speed is compared only by gates you wrote" in found.first_line
+    assert {check.name for check in found.checks if check.failed} == set()
+    written = gate("step_time_s", statistic="median", limit="10%")
+    assert compared(now, before, written).verdict == "regression"
+
+
 def test_two_frameworks_are_not_compared() -> None:
     now = imported(rewarded(100))
     source = Source(format="jsonl", preset="nemo_rl")

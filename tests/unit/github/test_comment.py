@@ -362,7 +362,7 @@ def test_a_pass_is_three_lines_and_folds_everything_else() -> None:
     text = section(found, Source("a" * 40, "https://github.com/o/r/actions/runs/1"), LIMIT)
     first, figures = lines_before_the_fold(text)
     assert first.startswith("**✅ Pass: learns the same")
-    assert figures.startswith("- **Figures**: step time, mean 100.0 ms; tokens per second 2,779")
+    assert figures.startswith("- **Figures**: step time, median 100.0 ms; tokens per second 2,779")
     (commit,) = text.rsplit("</details>", 1)[1].split("\n\n")[1:]
     assert commit.startswith("<sub>commit `aaaaaaaaa`")
 

@@ -27,13 +27,15 @@ def run_folder(
     launches: Sequence[Mapping[str, Sequence[Any]]] = (),
     first: int = 1,
     sha: str = "a" * 40,
+    dirty: bool = False,
 ) -> Path:
     """A completed run. `values`: metric -> value per step; `launches`: the same of further ones;
     `first`: the first step."""
     chosen = {"loss": LOSSES, "grad_norm": NORMS} if values is None else values
     folder = root / name
     folder.mkdir(parents=True)
-    record = committed(example() if of is None else of, sha).model_copy(update={"run_id": name})
+    whole = committed(example() if of is None else of, sha, dirty=dirty)
+    record = whole.model_copy(update={"run_id": name})
     (folder / "metrics.json").write_text(jsonio.dumps(record.model_dump()))
     rows = [
         row

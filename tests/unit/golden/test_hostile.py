@@ -61,6 +61,7 @@ BROKEN: dict[str, bytes | str | dict[str, Any] | list[Any]] = {
     "trl_step_twice": {"config": {}, "env": {}, "steps": [STEP, STEP]},
     "trl_not_an_object": {"config": {}, "env": {}, "steps": [7]},
     "trl_nan": {"config": {}, "env": {}, "steps": [{**STEP, "loss": "nan"}]},
+    "yaml_of_something_else": "metrics:\n  - metric: loss\n",
     "torchtitan_three_words": "1 2.5 3\n",
     "torchtitan_one_word": "2.5\n",
     "torchtitan_nan": "1 nan\n",

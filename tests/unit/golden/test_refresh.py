@@ -64,8 +64,14 @@ def test_one_run_is_not_enough(tmp_path: Path) -> None:
     before = file.read_bytes()
     found = refreshed(file, *repeats(tmp_path, MOVED, 1))
     assert found.exit_code == 1
-    assert "2 agreeing repeats are needed: run 1 more repeat" in found.refused[0]
+    assert found.refused == (
+        "there is 1 run, 2 that agree are needed: train once more and name all runs",
+    )
     assert file.read_bytes() == before
+    assert refresh_text(found, "text").count("train once more") == 1
+    assert refresh_text(found, "markdown").count("train once more") == 1
+    (loss, _) = json.loads(refresh_text(found, "json"))["metrics"]
+    assert "train once more" in loss["message"]
 
 
 def test_launches_of_one_run_are_repeats(tmp_path: Path) -> None:
@@ -108,10 +114,16 @@ def test_a_worse_loss_needs_acceptance_in_every_schema(tmp_path: Path, form: str
     runs = repeats(tmp_path, WORSE)
     found = refreshed(file, *runs)
     assert found.exit_code == 1
-    assert "got worse beyond its limit (mean 1.253 -> 1.880: 50% worse" in found.refused[0]
+    assert "got worse beyond its limit (mean of " in found.refused[0]
+    assert ": 50% worse, limit " in found.refused[0]
     assert file.read_bytes() == before
     accepted = refreshed(file, *runs, accept="the new data is harder")
     assert accepted.exit_code == 0
+    (tag,) = accepted.worse
+    assert accepted.first_line.endswith(f" moved; {tag} got worse, accepted.")
+    assert f"accepted: {tag}, because: the new data is harder" in refresh_text(accepted, "text")
+    assert ", because: the new data is harder\n" in refresh_text(accepted, "markdown")
+    assert json.loads(refresh_text(accepted, "json"))["accepted_metrics"] == [tag]
     assert file.read_bytes() != before
     if form == "canary":
         assert read_golden(file).history[-1].accepted == "the new data is harder"
@@ -123,6 +135,8 @@ def test_a_lower_loss_is_no_regression_and_keeps_no_acceptance(tmp_path: Path) -
     found = refreshed(file, *repeats(tmp_path, better), accept="for sure")
     assert found.refused == ()
     assert read_golden(file).history[-1].accepted is None
+    assert "accepted" not in found.first_line
+    assert "othing had to be accepted" in refresh_text(found, "text")
 
 
 @pytest.mark.parametrize(
@@ -149,8 +163,43 @@ def test_a_limit_of_the_command_line_is_narrower(tmp_path: Path) -> None:
     assert refreshed(file, *runs).refused == ()
 
 
+def test_one_change_has_one_size_whatever_the_limit(tmp_path: Path) -> None:
+    """The last tenth is 3.84% worse, the mean of all steps less: the larger one is told."""
+    file = golden_file(tmp_path)
+    runs = repeats(tmp_path, {"loss": (*LOSSES[:4], 1.08 * LOSSES[4]), "grad_norm": NORMS})
+    narrow = refreshed(file, *runs, limits={"loss": Tolerance("percent", 0.5)})
+    wide = refreshed(file, *runs)
+    words = "mean of the last tenth of the steps 0.7812 -> 0.8113: 3.84% worse, limit"
+    assert f"({words} 0.5%)" in narrow.refused[0]
+    assert f"within its limit ({words} 10%)" in refresh_text(wide, "text")
+
+
+def test_a_limit_of_nothing_lets_a_lower_loss_pass_and_no_higher_one(tmp_path: Path) -> None:
+    file = golden_file(tmp_path)
+    limits = {"loss": Tolerance("percent", 0)}
+    worse = refreshed(file, *repeats(tmp_path / "worse", WORSE), limits=limits)
+    assert "limit 0%" in worse.refused[0]
+    better = refreshed(file, *repeats(tmp_path / "better", MOVED), limits=limits)
+    assert better.refused == ()
+    assert "within its limit" in refresh_text(better, "text")
+
+
+def test_the_page_names_the_runs_with_uncommitted_changes(tmp_path: Path) -> None:
+    file = golden_file(tmp_path)
+    dirty = run_folder(tmp_path, "new-0", MOVED, dirty=True)
+    clean = run_folder(tmp_path, "new-1", MOVED)
+    page = refresh_text(refreshed(file, dirty, clean), "markdown")
+    assert "Runs: new-0, new-1\n" in page
+    assert "With uncommitted changes: new-0\n" in page
+    assert "but the run had uncommitted changes" in page
+    assert read_golden(file).history[-1].dirty is True
+    runs = repeats(tmp_path / "both", None, dirty=True)
+    page = refresh_text(refreshed(file, *runs), "markdown")
+    assert "Runs, all with uncommitted changes: new-0, new-1\n" in page
+
+
 def test_a_refresh_cannot_loosen_the_tolerance_of_its_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot loosen"):
+    with pytest.raises(UsageError, match="does not change the tolerances"):
         refreshed(
             golden_file(tmp_path),
             *repeats(tmp_path, MOVED),
@@ -258,7 +307,7 @@ def test_the_number_of_repeats_follows_from_the_spread() -> None:
     few, many = noisy(3, 2e-3), noisy(30, 2e-3)
     assert few.needed is not None
     assert few.needed > 3
-    assert f"run {few.needed - 3} more repeat" in few.problem
+    assert f"train {few.needed - 3} more times" in few.problem
     assert many.problem == ""
     assert many.series.values[0] == pytest.approx(1.0, abs=2e-3)
 
@@ -309,7 +358,7 @@ def test_small_steps_for_the_worse_add_up(tmp_path: Path) -> None:
     ]
     assert refreshed(file, *steps[0]).refused == ()
     found = refreshed(file, *steps[1])
-    assert "mean since 20" in found.refused[0]
+    assert "mean of all steps since 20" in found.refused[0]
     assert refreshed(file, *steps[1], accept="agreed").refused == ()
     again = {"loss": tuple(1.2 * value for value in LOSSES), "grad_norm": NORMS}
     assert refreshed(file, *repeats(tmp_path / "again", again)).refused == ()

@@ -85,23 +85,47 @@ def test_launches_that_part_clear_the_code(tmp_path: Path) -> None:
     assert "although step 2 repeats" in found.sentence
 
 
-def test_launches_that_give_the_golden_values_clear_the_code(tmp_path: Path) -> None:
-    one = launched(OTHER[:3], EQUAL)
-    found = verdict(tmp_path, one, one)
-    assert (found.verdict, found.gives) == ("not repeated", "golden")
+@pytest.mark.parametrize(
+    ("was", "now", "why"),
+    [
+        ({"dirty": False}, {"sha": "a" * 40}, "though both are of the same commit"),
+        ({"dirty": True}, {"sha": "a" * 40}, "the run had uncommitted changes"),
+        ({"dirty": False}, {"sha": "a" * 40, "dirty": True}, "there are uncommitted changes now"),
+        (
+            {"dirty": True},
+            {"sha": "b" * 40},
+            "the run is of commit aaaaaaaaa, the replay of bbbbbbbbb",
+        ),
+        ({"dirty": False}, {"sha": None}, "its commit is not known"),
+    ],
+)
+def test_launches_that_give_the_golden_values_leave_the_code_open(
+    tmp_path: Path, was: Any, now: Any, why: str
+) -> None:
+    """The code here may be older than the run's: the replay does not acquit it."""
+    one = replace(launched(OTHER[:3], EQUAL), git=now)
+    of_run = run(tmp_path, values={"loss": LOSSES}, **was)
+    found = judged(of_run, golden(), (one, one), {"loss": "loss"}, 3)
+    assert (found.verdict, found.gives, found.clears_code) == ("not repeated", "golden", False)
+    assert f"Either the code here is not the run's ({why}), or " in found.sentence
+    answer = replace(check(of_run, golden(), FILE), replayed=found)
+    assert answer.verdict == "not repeated"
+    assert "A replay did not repeat it: step 2 repeats bit for bit" in answer.first_line
+    assert check_text(answer, "text").count("give the golden values, not the run's") == 1
 
 
 def test_launches_that_give_neither_say_so(tmp_path: Path) -> None:
     one = launched(shifted(LOSSES[:3], 7.0), EQUAL)
     found = verdict(tmp_path, one, one)
     assert (found.verdict, found.gives) == ("not repeated", "")
-    assert "neither the run's nor the golden values" in found.sentence
+    assert "neither the golden nor the run's values" in found.sentence
 
 
 def test_a_loop_that_cannot_be_run_twice_is_told(tmp_path: Path) -> None:
     one = launched(reason="the training has several ranks")
     found = verdict(tmp_path, one, one)
-    assert found.notes == ("no step was run twice in place: the training has several ranks",)
+    words = "no step was run twice on the same state, because the training has several ranks"
+    assert found.notes == (f"{words}; the launches were compared",)
     assert "bit for bit" not in found.sentence
 
 
@@ -112,7 +136,10 @@ def test_a_cleared_code_is_the_first_line_and_names_no_cause(tmp_path: Path) -> 
         check(found, golden(), FILE), replayed=judged(found, golden(), [one], {"loss": "loss"}, 3)
     )
     text = check_text(answer, "text")
-    assert text.startswith("Golden: the difference from golden.json blames no code: step 2 run")
+    words = (
+        "Golden: loss differs from golden.json in run-1. That says nothing about the code: step 2"
+    )
+    assert text.startswith(words)
     assert answer.exit_code == 1
 
 
@@ -124,7 +151,7 @@ def test_a_run_without_its_config_cannot_be_replayed(tmp_path: Path) -> None:
 
 def test_an_imported_run_cannot_be_replayed(tmp_path: Path) -> None:
     of = example().model_copy(update={"source": Source(format="jsonl")})
-    with pytest.raises(InputError, match="recorded elsewhere"):
+    with pytest.raises(InputError, match="was imported"):
         config_of(run(tmp_path, values={"loss": LOSSES}, of=of))
 
 

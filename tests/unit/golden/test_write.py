@@ -23,7 +23,8 @@ def golden_file(root: Path) -> Path:
 def test_the_canarys_file_holds_values_tolerances_history_and_record(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     said = write(folder, golden_file(tmp_path), "canary", [], {"loss": Tolerance("ulp", 3)})
-    assert said.endswith("loss (5), grad_norm (5) steps of run-1")
+    written = f"wrote {golden_file(tmp_path)} (canary format) from run-1"
+    assert said == f"{written}: loss at 5 steps, grad_norm at 5 steps"
     golden = read_golden(golden_file(tmp_path))
     assert str(golden.metrics["loss"].tolerance) == "3ulp"
     assert golden.metrics["loss"].series.values == LOSSES
@@ -89,8 +90,8 @@ def test_a_tolerance_that_the_file_cannot_keep_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_tolerance_of_a_metric_that_is_not_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'reward', which is not written"):
-        write(run_folder(tmp_path), golden_file(tmp_path), "canary", [], {"reward": Tolerance()})
+    with pytest.raises(UsageError, match=r"'los', which is not written \(did you mean 'loss'"):
+        write(run_folder(tmp_path), golden_file(tmp_path), "canary", [], {"los": Tolerance()})
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -128,13 +129,15 @@ def test_the_command_line_has_the_exit_codes_of_the_docs(
     assert canary("check", other, file) == 1
     assert canary("check", other, file, "--tolerance", "loss=1%") == 0
     assert canary("check", other, file, "--tolerance", "loss=near") == 2
+    assert canary("refresh", other, file, "--reason", "a", "--limit", "loss=near") == 2
     assert canary("check", other, str(tmp_path / "none.json")) == 2
     assert canary("write", same, str(tmp_path / "x"), "--format", "megatrom") == 2
     Path(file).write_text("{}")
     assert canary("check", same, file) == 4
     lines = capsys.readouterr().err.splitlines()
     assert "did you mean 'megatron'" in lines[-2]
-    assert len(lines) == 4
+    assert "--limit 'loss=near' is no percentage (write --limit loss=2%)" in lines[1]
+    assert len(lines) == 5
 
 
 def test_the_json_of_a_check_is_one_document(

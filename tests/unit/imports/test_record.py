@@ -66,7 +66,7 @@ def test_a_record_has_the_canarys_names_and_units(tmp_path: Path) -> None:
     assert record.stability.final_loss == 0.1
     assert record.alert_summary is None
     assert not record.exact
-    assert "recorded by another program" in record.unmeasured["exact"]
+    assert "the run was imported" in record.unmeasured["exact"]
     assert usable(record) == ""
 
 
@@ -74,7 +74,7 @@ def test_nan_in_the_source_is_nan_in_the_record(tmp_path: Path) -> None:
     rows = [{"step": s, "loss": math.nan if s == 7 else 1.0, "lr": 1.0} for s in range(1, 21)]
     record = made(lines(tmp_path / "a.jsonl", rows))
     assert record.stability.nan_at == [7]
-    assert any("1 values are NaN or infinite" in note for note in record.notes)
+    assert any("1 value is NaN or infinite" in note for note in record.notes)
 
 
 def test_an_evaluation_at_the_end_is_no_diverged_loss(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_step_times_come_from_the_times_of_one_process(tmp_path: Path) -> None:
     record = made(lines(tmp_path / "a.jsonl", [*first, *again]))
     assert record.perf.step_time.max == pytest.approx(3.0)
     assert any("differences of the times" in note for note in record.notes)
-    assert any("steps 16 to 20 were written again" in note for note in record.notes)
+    assert any("written again at steps 16 to 20" in note for note in record.notes)
 
 
 def test_without_times_the_step_time_is_not_judged_and_the_comparison_says_why(
@@ -145,7 +145,11 @@ def test_named_machines_have_histories_of_their_own(tmp_path: Path) -> None:
     assert "two machines" in mismatch(here, there)
     assert mismatch(here, unknown) == ""
     assert "is not known" in why_not_timed([here, unknown])
-    assert mismatch(unknown, made(verl(tmp_path / "d.jsonl"))) == ""
+    another = made(verl(tmp_path / "d.jsonl"))
+    assert mismatch(unknown, another) == ""
+    assert "only by gates you wrote" in why_not_timed([unknown, another])
+    assert "only by gates you wrote" in unknown.unmeasured["env.device"]
+    assert "env.device" not in here.unmeasured
 
 
 def test_a_value_of_the_step_before_moves_there(tmp_path: Path) -> None:
@@ -197,6 +201,61 @@ def test_a_tie_goes_to_the_preset_that_the_others_extend() -> None:
     assert choose(["loss", "x", "y"]).preset is None
 
 
+def test_presets_that_read_the_metrics_in_the_same_way_are_no_tie() -> None:
+    names = [f"train/{name}" for name in ("loss", "grad_norm", "learning_rate", "reward")]
+    chosen = choose(names)
+    assert chosen.preset is not None
+    assert chosen.preset.framework == "transformers"
+    assert chosen.preset.names_in(names)["reward"] == ("train/reward", 1.0)
+    words = "axolotl, llama-factory, trl read its metrics in the same way, and all extend it"
+    assert chosen.why == words
+
+
+def test_the_preset_of_the_docs_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "import.md").read_text(encoding="utf-8")
+    example = next(one for one in page.split("```yaml\n") if one.startswith("framework: "))
+    file = tmp_path / "mine.yaml"
+    file.write_text(example.split("```")[0], encoding="utf-8")
+    names = ["train/total_loss", "rewards/b", "rewards/a", "step_ms", "train/grad_norm"]
+    found = load_preset(str(file)).names_in(names)
+    assert found["loss"] == ("train/total_loss", 1.0)
+    assert found["reward"] == ("rewards/a", 1.0)
+    assert found["step_time_s"] == ("step_ms", 0.001)
+    assert found["grad_norm"] == ("train/grad_norm", 1.0)
+
+
+def test_one_count_of_metrics_is_shown(run: Run, tmp_path: Path) -> None:
+    """The step of a row is no metric, and a step time of the source is one."""
+    rows = [{"step": step, "loss": 1.0, "reward": 0.1, "kl": 0.2} for step in range(1, 21)]
+    _, _, err = run(["import", str(lines(tmp_path / "a.jsonl", rows)), "-o", str(tmp_path)])
+    assert "20 rows of steps 1 to 20, 3 metrics\n" in err
+    assert "; it names 3 of 3 metrics\n" in err
+    assert "step time   not recorded: the source has no step time" in err
+    assert "memory      not recorded: the source has no peak memory" in err
+    _, _, err = run(["import", str(verl(tmp_path / "b.jsonl")), "-o", str(tmp_path)])
+    count = err.split("steps 1 to 30, ")[1].splitlines()[0]
+    assert f" of {count}\n" in err
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ((), "src has no files"),
+        (("a.jsonl",), "a.jsonl is empty (0 bytes)"),
+    ],
+)
+def test_an_empty_source_is_named(
+    run: Run, tmp_path: Path, files: tuple[str, ...], said: str
+) -> None:
+    folder = tmp_path / "src"
+    folder.mkdir()
+    for name in files:
+        (folder / name).touch()
+    code, _, err = run(["import", str(folder), "-o", str(tmp_path)])
+    assert code == 2
+    assert said in err
+
+
 def test_a_preset_of_the_users_own_extends_a_shipped_one(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("framework: mine\nextends: trl\nmetrics:\n  reward: [my/reward]\n", "utf-8")
@@ -210,8 +269,15 @@ def test_a_preset_of_the_users_own_extends_a_shipped_one(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("framework: mine\nmetric: {}\n", "metric in"),
-        ("framework: mine\nconsole: [{line: '(a'}]\n", "not a regular expression"),
+        ("framework: mine\nmetric: {}\n", r"metric in .*:2: unknown key \(did you mean 'metrics'"),
+        ("framework: mine\nmetrics: {loss: my}\n", r"metrics.loss in .*: is no list \(write lists"),
+        ("framework: mine\nconsole: {line: a}\n", r"console in .*:2: is no list \(write a list"),
+        ("framework: mine\nmetrics: [a]\n", "metrics in .*: has no keys"),
+        ("metrics: {}\n", "framework in .*: is missing"),
+        (
+            "framework: mine\nconsole:\n  -\n    line: '(a'\n",
+            r"console.0.line in .*:4: is not a regular expression",
+        ),
         ("framework: mine\nmetrics:\n  loss: [{name: a, scale: 0}]\n", "must not be 0"),
         ("framework: 'a b'\n", "framework in"),
         ("- 1\n", "has no `key: value` lines"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from canary.campaign.calibrate import PAIR_COUNTS, calibration, calibration_text, table_rows
@@ -31,6 +33,6 @@ def test_the_page_of_a_calibration_has_the_numbers_of_its_table() -> None:
 def test_signals_that_differ_between_equal_runs_are_named() -> None:
     made = calibration(equal_runs())
     noisy = made.model.model_copy(update={"inexact": {"batches.<script>": 1.0}})
-    page = calibration_page(type(made)(noisy, made.values, made.machine))
+    page = calibration_page(replace(made, model=noisy, probed=True))
     assert "batches.&lt;script&gt;" in page
     assert "batches.<script>" not in page

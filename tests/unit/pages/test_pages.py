@@ -102,8 +102,9 @@ def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
     place = losses["columns"].index("current")
     shown = {row[0]: row[place] for row in losses["rows"]}
     assert shown == dict(enumerate(current[-1].stability.loss_values, start=1))
-    check = slower.check("step_time_mean")
-    assert check.message in Read(page).text
+    check = slower.check("step_time_median")
+    message = f"{check.message[0].upper()}{check.message[1:]}"
+    assert message in Read(page).text
 
 
 def test_the_loss_at_the_end_is_one_number(page: str) -> None:
@@ -134,6 +135,24 @@ def test_a_run_whose_speed_is_undecided_is_not_called_as_fast() -> None:
     answer = answers_of(page_of(current, baseline))["Is it slower?"]
     assert answer.startswith("Not decided: ")
     assert any(check.message in answer for check in undecided)
+
+
+def uneven_steps() -> tuple[list[RunRecord], list[RunRecord]]:
+    """Two single runs: their medians and their means differ by other shares."""
+    return [record(50, 0.1, mean_s=0.13)], [record(1, 0.106, mean_s=0.12)]
+
+
+def test_the_answer_about_speed_is_the_number_of_the_first_line_and_of_the_launches() -> None:
+    current, baseline = uneven_steps()
+    found = compare_to_baseline(current, baseline)
+    median = found.check("step_time_median").message
+    assert median in found.first_line
+    page = page_of(current, baseline)
+    assert answers_of(page)["Is it slower?"] == f"Not decided: {median}."
+    caption = re.search(r'id="launches".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
+    assert caption
+    assert html.unescape(caption[1]).startswith(f"{median[0].upper()}{median[1:]}")
+    assert [row[3] for row in numbers(page, "launches")["rows"]] == [106.0, 100.0]
 
 
 def test_what_broke_is_what_the_first_line_says() -> None:

@@ -25,12 +25,12 @@ def test_the_trends_are_those_of_the_newest_runs() -> None:
     runs = [*history(count=30), record(40, 0.15)]
     trends = dict(trends_of(runs))
     assert list(trends) == [
-        "step time, mean",
+        "step time, median",
         "tokens per second",
         "peak memory",
         "final loss",
     ]
-    times = trends["step time, mean"]
+    times = trends["step time, median"]
     assert len(times) == SHOWN
     assert times[-1] == 150.0
     assert trends_of(runs[-2:]) == ()
@@ -40,7 +40,7 @@ def test_the_comment_shows_them_beside_the_figures() -> None:
     current, stored = records([0.15], first=50), history()
     found = compare_to_baseline(current, stored, history=True)
     text = section(found, Source("a" * 40), LIMIT, trends=trends_of([*stored, *current]))
-    (row,) = (line for line in text.splitlines() if line.startswith("| step time, mean |"))
+    (row,) = (line for line in text.splitlines() if line.startswith("| step time, median |"))
     assert row.endswith("█ 98.05 to 150 ms |")
     without = section(found, Source("a" * 40), LIMIT)
     assert "newest runs" not in without

@@ -90,10 +90,10 @@ def test_the_outcome_is_told_in_units() -> None:
     text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
     assert text.splitlines() == [
         "completed in 12.0 s",
-        "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
+        "  step time   500 ms median, 500 mean, 500 p95 over 2 steps",
         "  throughput  16.0 samples/s, 200 tokens/s",
         "  memory      300 MB peak (resident)",
-        "  loss        2.0000 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
+        "  final loss  2 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: learning and work cannot be compared exactly",
         "  note        2 steps timed after warm-up, a comparison needs 5; train more steps",

@@ -148,6 +148,19 @@ def test_a_lost_or_another_clip_is_called_clipping(
     assert any("clip" in action for action in suspect.suggested_actions)
 
 
+def test_a_gradient_that_is_zeroed_before_the_step_is_not_called_clipped(tmp_path: Path) -> None:
+    def zeroed(parameters: list[torch.nn.Parameter]) -> None:
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+
+    found = compared(train(tmp_path, zeroed), train(tmp_path, by_norm(1.0)))
+    suspect = found.diagnosis.top_suspect
+    assert suspect is not None
+    assert suspect.category == "optimizer"
+    assert "is zero at the optimizer, so nothing is learned" in suspect.description
+    assert any("zero_grad" in action for action in suspect.suggested_actions)
+
+
 def test_equal_clips_differ_in_nothing(tmp_path: Path) -> None:
     found = compared(train(tmp_path, by_norm(1.0)), train(tmp_path, by_norm(1.0)))
     assert found.differences == ()

@@ -81,9 +81,14 @@ def torch_loaded(module: ModuleType) -> None:
     """Wait for the first optimizer of this process."""
     mark("torch")
     try:
-        load_alone("training/attach/taps").begin(module, optimizer_made)
+        load_alone("training/attach/taps").begin(module, optimizer_made, backwards_alone)
     except Exception as error:  # noqa: BLE001 - another torch may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
+
+
+def backwards_alone(count: str) -> None:
+    """Leave a mark: the loop changes its parameters without an optimizer."""
+    mark("backward", count)
 
 
 def optimizer_made(taps: object) -> None:

@@ -14,6 +14,7 @@ from canary.record.types import RunRecord
 from canary.training.collectors.batches import describe_batch
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
+    OTHER,
     OTHER_HASHES,
     OTHER_LOSS,
     TRAJECTORY,
@@ -98,6 +99,32 @@ def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     masked = [{"0": one["0"], "1": one["1"].where(one["1"] > 5, -100)} for one in batches]
     assert "labels differ for the same sequences" in against(batches, masked).description
+
+
+@pytest.mark.parametrize(
+    ("steps", "stage"), [(range(12), "batches"), (range(3, 12), "trajectory"), ((), None)]
+)
+def test_a_batch_that_the_loop_changes_before_the_model_is_the_datas(
+    steps: Any, stage: str | None
+) -> None:
+    """A record of another version, without the hash, shows no difference."""
+    before, after = (changed(side, *every_micro("fed_sha256", "a" * 64)) for side in sides())
+    after = changed(after, *(OTHER_LOSS if stage == "batches" else ()))
+    for step in steps:
+        for micro in after.exact["batches"][step]:
+            micro["fed_sha256"] = OTHER
+    found = compare_to_baseline(after, before, gates=())
+    first = found.first_difference
+    assert (first and first.stage) == stage
+    if first is not None:
+        assert first.detail.startswith("the DataLoader yields equal batches, but other integers")
+    top = found.diagnosis.top_suspect
+    if stage == "batches":
+        assert top is not None
+        assert (top.category, top.confidence > 0.9) == ("data", True)
+        assert "changes the batch between the DataLoader and the model" in top.description
+    older = changed(before, *every_micro("fed_sha256", None))
+    assert compare_to_baseline(after, older, gates=()).check("batches").status == "pass"
 
 
 def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> None:

@@ -15,12 +15,14 @@ from canary.record.types import AlertSummary, Launch, RunRecord, Stability
 from canary.report.document import document
 from canary.report.render import render
 from canary.report.story import story_of, story_text
+from canary.report.view import view_of
 from canary.runner.outcome import outcome_text
 from tests.unit.comparing import altered, crashed, example, plain, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
 """The newest is far from the others."""
 FIGURES = {
+    "step_time_median": ("step_time_median_s", 1e-3),
     "step_time_mean": ("step_time_mean_s", 1e-3),
     "tokens_per_sec": ("tokens_per_sec", 1.0),
     "max_memory": ("max_mem_mb", 1.0),
@@ -53,6 +55,12 @@ def test_the_change_that_explain_tells_is_that_of_the_check() -> None:
     assert told["step time, mean"].change.startswith(f"{check.delta_pct:+.1f}%")
     assert "62.8" not in story_text(story, "text", found)
     assert "62.8" not in render(found, "markdown")
+
+
+def test_the_summary_begins_with_the_step_time_of_the_first_line() -> None:
+    found = compare_to_baseline(record(10, 0.1, mean_s=0.13), record(1, 0.106, mean_s=0.12))
+    assert "median step time" in found.first_line
+    assert view_of(found).summary[0] == ("step time, median", "106.0 ms", "100.0 ms")
 
 
 def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:

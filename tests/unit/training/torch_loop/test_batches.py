@@ -1,0 +1,116 @@
+"""Which batches a plain loop has: what a loader yields, and what enters the model of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from canary.training.collectors.batches import describe_batch
+from canary.training.collectors.named import hashable, named
+from canary.training.torch_loop.batches import LoaderBatches, as_tokens, entering, fed_sha256
+
+IDS = torch.arange(12).view(3, 4)
+LABELS = IDS + 1
+
+
+class Net(nn.Module):
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor | None = None) -> None:
+        """Take two tensors."""
+
+
+def entered(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return entering(Net(), args, kwargs)
+
+
+def test_each_backward_takes_the_oldest_batch_of_each_loader() -> None:
+    batches, one, other = LoaderBatches(), object(), object()
+    for loader, batch in ((one, "a"), (other, "x"), (one, "b")):
+        batches.yielded(loader, batch)
+    assert [batches.take() for _ in range(3)] == [["a", "x"], ["b"], []]
+
+
+def test_what_the_loop_takes_out_of_a_batch_still_belongs_to_it() -> None:
+    """torchtune: `labels = batch.pop("labels")`."""
+    batches = LoaderBatches()
+    batch = {"tokens": IDS, "labels": LABELS}
+    batches.yielded(object(), batch)
+    batch.pop("labels")
+    batch["tokens"] = IDS + 2
+    (found,) = batches.take()
+    assert [*as_tokens(found, embeds=True)] == ["input_ids", "labels"]
+    assert found["tokens"].equal(IDS + 2)
+    assert found["labels"] is LABELS
+
+
+def test_batches_of_an_evaluation_are_not_trained_on() -> None:
+    batches, train, test = LoaderBatches(), object(), object()
+    batches.yielded(train, "kept")
+    batches.yielded(test, "evaluated")
+    batches.doubted()
+    assert batches.take() == ["kept"]
+    batches.yielded(test, "evaluated")
+    batches.doubted()
+    batches.yielded(train, "trained in evaluation mode")
+    batches.doubted()
+    assert batches.take() == ["trained in evaluation mode"]
+
+
+def test_a_batch_of_which_old_probabilities_are_computed_first_is_trained_on() -> None:
+    batches, train = LoaderBatches(), object()
+    for batch in ("first", "second"):
+        batches.yielded(train, batch)
+        batches.doubted()
+        assert batches.take() == [batch]
+
+
+def test_pairs_under_their_plain_names_are_no_labels() -> None:
+    found = as_tokens({"chosen": IDS, "rejected": LABELS}, embeds=True)
+    assert [*found] == ["chosen_input_ids", "rejected_input_ids"]
+    assert describe_batch(found, None)["input_tokens"] == 24
+    assert "label_tokens" not in describe_batch(found, None)
+
+
+def test_integer_tensors_enter_a_model_by_name_and_others_do_not() -> None:
+    found = entered(IDS, targets=LABELS)
+    assert [*found] == ["idx", "targets"]
+    assert [*entered({"input_ids": IDS, "length": 3})] == ["input_ids"]
+    assert entered(IDS.float()) == {}
+
+
+def test_sequences_without_names_get_those_of_a_trainer_if_the_model_embeds() -> None:
+    batch = (IDS, LABELS, torch.tensor([0, 1, 1]))
+    assert [*as_tokens(batch, embeds=True)] == ["input_ids", "labels", "2"]
+    assert [*as_tokens(batch, embeds=False)] == ["0", "1", "2"]
+    classes = {"text": IDS, "labels": torch.tensor([0, 1, 1])}
+    assert [*as_tokens(classes, embeds=True)] == ["text", "labels"]
+    labelled = {"labels": LABELS, "words": IDS, "mask": IDS.bool()}
+    assert [*as_tokens(labelled, embeds=True)] == ["labels", "input_ids", "mask"]
+
+
+def test_what_the_loop_changes_after_its_loader_shows_in_what_enters() -> None:
+    batch = as_tokens((IDS, LABELS), embeds=True)
+    same = fed_sha256(batch, entered(IDS, LABELS))
+    assert same == fed_sha256(batch, entered(IDS.int(), targets=LABELS))
+    assert same is not None
+    assert same != fed_sha256(batch, entered(IDS, LABELS.roll(1, 1)))
+    assert same != fed_sha256(batch, entered(IDS))
+    shorter = fed_sha256(batch, entered(IDS[:, :-1], IDS[:, 1:]))
+    assert None is not shorter != fed_sha256(batch, entered(IDS[:, :-1], IDS[:, 1:].roll(1, 1)))
+
+
+@pytest.mark.parametrize("other", [IDS.repeat(1, 2), IDS.repeat(2, 1), torch.tensor(3)])
+def test_what_does_not_come_from_the_batch_is_not_counted(other: torch.Tensor) -> None:
+    """Completions are longer than their prompts, or have other rows: a policy generates them."""
+    batch = as_tokens((IDS, LABELS), embeds=True)
+    assert fed_sha256(batch, entered(other)) is None
+    assert fed_sha256(batch, entered(IDS, other)) == fed_sha256(batch, entered(IDS))
+
+
+def test_the_hash_of_what_enters_is_part_of_the_exact_batch() -> None:
+    batch = as_tokens((IDS, LABELS), embeds=True)
+    assert "fed_sha256" not in describe_batch(hashable(batch), None)
+    batch.fed_sha256 = "a" * 64
+    assert describe_batch(hashable(named(batch)), None)["fed_sha256"] == "a" * 64

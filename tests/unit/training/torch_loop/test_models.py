@@ -1,0 +1,80 @@
+"""Which modules a loop trains, found by the parameters of its optimizer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from canary.training.torch_loop.models import (
+    Several,
+    as_one,
+    children_of,
+    holds,
+    outermost_modules,
+    parameters_of,
+    size_of,
+    time_first,
+    without_wrappers,
+)
+
+
+class Wrapped(nn.Module):
+    """As DistributedDataParallel holds the user's module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def optimizer_of(*modules: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD([value for one in modules for value in one.parameters()], lr=0.1)
+
+
+def test_the_outermost_modules_hold_the_parameters_in_the_optimizers_order() -> None:
+    one, other, unused = nn.Sequential(nn.Linear(2, 2)), nn.Linear(3, 3), nn.Linear(4, 4)
+    optimizer = optimizer_of(other, one)
+    assert outermost_modules(parameters_of(optimizer)) == [other, one]
+    assert size_of(optimizer) == 12 + 6
+    assert holds(one, optimizer)
+    assert not holds(unused, optimizer)
+
+
+def test_names_of_parameters_are_those_without_wrappers() -> None:
+    plain = nn.Linear(2, 2)
+    assert without_wrappers(Wrapped(plain)) is plain
+    both = Wrapped(plain)
+    both.head = nn.Linear(2, 2)
+    assert without_wrappers(both) is both
+
+
+def test_several_modules_count_as_one_model() -> None:
+    one, other = nn.Linear(2, 2), nn.Linear(3, 3)
+    made = as_one([one, other])
+    assert isinstance(made, Several)
+    assert [name for name, _ in made.named_parameters()] == [
+        *("Linear.weight", "Linear.bias", "Linear1.weight", "Linear1.bias")
+    ]
+    assert as_one([one]) is one
+    assert as_one([]) is None
+
+
+def test_the_modules_below_are_found_through_lists() -> None:
+    inner = [nn.Linear(2, 2), nn.Linear(3, 3), nn.ReLU()]
+    model = Wrapped(nn.ModuleList(inner[:2]))
+    model.last = inner[2]
+    assert [*children_of([model])] == inner
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (nn.LSTM(2, 2), "LSTM"),
+        (nn.TransformerEncoderLayer(4, 2, 4), "MultiheadAttention"),
+        (nn.GRU(2, 2, batch_first=True), None),
+        (nn.Linear(2, 2), None),
+    ],
+)
+def test_a_model_that_reads_time_first_is_known(module: nn.Module, name: str | None) -> None:
+    assert time_first(nn.Sequential(nn.Linear(2, 2), module)) == name
+    assert time_first(nn.Sequential(module, nn.GRU(2, 2, batch_first=True))) is None

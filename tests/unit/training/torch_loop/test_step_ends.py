@@ -1,0 +1,139 @@
+"""When a step of a plain loop ends: which optimizers make it, and what they were given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Optimizer
+
+from canary.protocol.job import Job
+from canary.training.torch_loop.closures import StepArguments
+from canary.training.torch_loop.earlier_loops import EarlierLoops
+from canary.training.torch_loop.recording import loss_tensors
+from canary.training.torch_loop.step_optimizers import StepOptimizers
+
+
+def optimizer(*values: torch.Tensor) -> Optimizer:
+    return SGD(values, lr=0.1)
+
+
+@pytest.fixture
+def model() -> nn.Linear:
+    return nn.Linear(4, 2)
+
+
+def test_all_optimizers_of_one_model_make_its_step(model: nn.Linear) -> None:
+    """Muon beside AdamW; the discriminator's optimizer trains another model."""
+    large, small, foreign = (
+        *(optimizer(model.weight), optimizer(model.bias)),
+        optimizer(*nn.Linear(2, 1).parameters()),
+    )
+    step = StepOptimizers([large, foreign, small], model.parameters())
+    assert (step.own, step.size) == ((large, small), 8)
+    assert not step.trains(foreign)
+    for one, over in ((large, False), (small, True)):
+        step.stepped(one)
+        assert step.all_stepped is over
+    step.step_ended()
+    assert not step.any_stepped
+
+
+def test_one_that_stepped_less_often_is_expected_no_longer(model: nn.Linear) -> None:
+    often, seldom = optimizer(model.weight), optimizer(model.bias)
+    step = StepOptimizers([often, seldom], model.parameters())
+    step.stepped(often)
+    assert step.primary_stepped
+    step.expect_these()
+    step.step_ended()
+    step.stepped(often)
+    assert step.all_stepped
+    assert step.trains(seldom)
+
+
+def test_one_that_steps_after_a_backward_of_its_own_is_left_out(model: nn.Linear) -> None:
+    """The two losses of a GAN in one module: before the primary's step, or after it."""
+    primary, other = optimizer(model.weight), optimizer(model.bias)
+    late = StepOptimizers([primary, other], model.parameters())
+    late.stepped(primary)
+    assert late.leave_out_late() == 1
+    early = StepOptimizers([primary, other], model.parameters())
+    early.stepped(other)
+    assert not early.primary_stepped
+    assert early.leave_out_early() == 1
+    early.step_ended()
+    for step in (late, early):
+        assert not step.trains(other)
+        step.stepped(primary)
+        assert step.all_stepped
+
+
+def test_a_primary_that_the_loop_dropped_is_not_waited_for(model: nn.Linear) -> None:
+    primary, other = optimizer(model.weight), optimizer(model.bias)
+    step = StepOptimizers([primary, other], model.parameters())
+    step.own = ()
+    del primary
+    assert not step.primary_stepped
+    step.stepped(other)
+    assert step.primary_stepped
+
+
+def test_parameters_without_a_module_are_those_of_the_largest_optimizer() -> None:
+    first, second = torch.zeros(3), torch.zeros(2)
+    step = StepOptimizers([optimizer(first), optimizer(second)], None)
+    assert (step.holds(first), step.holds(second)) == (True, False)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
+    calls: list[str] = []
+
+    def closure() -> float:
+        calls.append("loss")
+        return 0.5
+
+    step = StepArguments(("optimizer",) if named else ("optimizer", closure, 7), {})
+    step = replace(step, kwargs={"closure": closure}) if named else step
+    args, kwargs = step.watched(lambda: calls.append("begins"), lambda: calls.append("ended"))
+    watched: Any = kwargs["closure"] if named else args[1]
+    assert watched() == 0.5
+    assert calls == ["begins", "loss", "ended"]
+    assert (args[0], args[2:], [*kwargs]) == (
+        *("optimizer", () if named else (7,)),
+        ["closure"] if named else [],
+    )
+
+
+@pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", None), ("optimizer", 3)])
+def test_a_step_without_a_closure_has_none(args: tuple[Any, ...]) -> None:
+    assert StepArguments(args, {"closure": None}).closure is None
+
+
+def test_only_single_numbers_are_losses() -> None:
+    one, several = torch.tensor(1.0), torch.ones(3)
+    assert loss_tensors(one) == [one]
+    assert loss_tensors([one, several, None]) == [one]
+    assert loss_tensors(None) == []
+
+
+def test_a_probe_leaves_out_the_loops_that_the_measured_launch_left_out(tmp_path: Path) -> None:
+    measured = Job(
+        kind="measured",
+        launch=0,
+        config_file="",
+        rows_file="",
+        result_file="",
+        scratch_dir=str(tmp_path / "launch0"),
+        cache_dir="",
+        rows_dir="",
+    )
+    probe = replace(measured, kind="probe", launch=1, scratch_dir=str(tmp_path / "launch1"))
+    assert EarlierLoops(probe).to_leave_out() == 0
+    EarlierLoops(measured).leave(2)
+    EarlierLoops(probe).leave(5)
+    assert EarlierLoops(probe).to_leave_out() == 2
+    assert EarlierLoops(measured).to_leave_out() == 0
