@@ -57,6 +57,7 @@ METRICS = "metrics"
 _FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
 
 _TABLE = (
+    _stability("steps_trained", "trained steps", ("max_steps_lost_pct",), _LEARNING, fatal=True),
     _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
     _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
     _invariant("raw_loss_finite", "losses and gradients of the probe are finite", fatal=True),

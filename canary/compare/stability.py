@@ -27,6 +27,7 @@ def stability_checks(
 ) -> list[Check]:
     """Return all checks of stability; the worst current record decides."""
     found = [
+        _steps_trained(current, baseline, thresholds),
         _bad_steps("nan_steps", current, baseline, thresholds.max_nan_steps),
         _bad_steps("inf_steps", current, baseline, thresholds.max_inf_steps),
         _divergence(current, baseline, thresholds),
@@ -34,6 +35,41 @@ def stability_checks(
         _gradient_explosion(current, baseline, thresholds),
     ]
     return found + metric_checks(current, baseline, thresholds)
+
+
+def _fewest_steps(records: Sequence[RunRecord]) -> int | None:
+    """Return the steps of the shortest measured launch; None without one."""
+    counts = [
+        launch.steps
+        for record in records
+        for launch in record.launches
+        if launch.kind == "measured" and launch.status == "completed"
+    ]
+    return min(counts, default=None)
+
+
+def _steps_trained(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    """Fail if a training that ended without an error lost many of the baseline's steps."""
+    name, limit = "steps_trained", thresholds.max_steps_lost_pct
+    before, after = _fewest_steps(baseline), _fewest_steps(current)
+    if not before or after is None:
+        return check_of(name, "skip", "no measured launches to compare")
+    lost = 100 * (1 - after / before)
+    words = f"{CHECKS[name].title} {before} -> {after}"
+    status: CheckStatus = "fail" if lost > limit else "warn" if lost > 0 else "pass"
+    if lost > 0:
+        words += ": the training ended earlier" + (f", limit {limit:g}%" if lost > limit else "")
+    return replace(
+        check_of(name, status, words),
+        baseline=before,
+        current=after,
+        unit="steps",
+        delta=float(after - before),
+        delta_pct=-lost,
+        threshold=-limit,
+    )
 
 
 BadSteps = Literal["nan_steps", "inf_steps"]

@@ -285,6 +285,13 @@ def _compare(
     imported = all(map(is_imported, good))
     if not mixed:
         found = with_missing_checks(found, now, good, options.thresholds)
+    if any(not change.cosmetic for change in config_changes(good[-1], now[-1])):
+        found = [
+            replace(check, status="changed")
+            if check.name == "steps_trained" and check.status == "fail"
+            else check
+            for check in found
+        ]
     checks = with_acceptance(found, exact.environment_changes)
     verdict = decide(
         checks,

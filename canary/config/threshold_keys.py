@@ -46,6 +46,12 @@ class Thresholds(BaseModel):
         10.0, gt=0, le=100, description="GPU utilisation in percentage points; more only warns."
     )
 
+    max_steps_lost_pct: float = Field(
+        10.0,
+        gt=0,
+        lt=100,
+        description="Steps that a launch trains fewer than the baseline's; fewer lost warn.",
+    )
     max_nan_steps: int = Field(0, ge=0, description="Steps with a NaN loss.")
     max_inf_steps: int = Field(0, ge=0, description="Steps with an infinite loss.")
     max_loss_rise: float = Field(

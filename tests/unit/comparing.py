@@ -175,6 +175,15 @@ def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
     return made
 
 
+def trained(whole: RunRecord, steps: int) -> RunRecord:
+    """As if each of its measured launches had trained so many steps."""
+    made = copied(whole)
+    for launch in made.launches:
+        if launch.kind == "measured":
+            launch.steps = steps
+    return made
+
+
 def plain(whole: RunRecord) -> Any:
     """Its `exact` as data that may hold anything, to compute with and to change at will."""
     return whole.exact

@@ -10,12 +10,13 @@ import pytest
 
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks
+from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS
 from canary.record.end_loss import tail_mean
 from canary.record.jsonio import shown, to_strict
 from canary.record.types import RunRecord
 from canary.report.view import row_of
-from tests.unit.comparing import altered, example
+from tests.unit.comparing import altered, example, history, record, trained
 
 LOSSES = ("stability", "loss_values")
 GRADS = ("stability", "grad_norm_values")
@@ -336,3 +337,30 @@ def test_an_infinite_change_is_shown_as_such_and_not_as_a_number(
     assert made.delta_pct is None
     assert to_strict(made.delta) == "inf", "as docs/record.md says of numbers that are not finite"
     assert row_of(made).change == "not finite"
+
+
+@pytest.mark.parametrize(
+    ("steps", "status", "verdict"),
+    [
+        (100, "pass", "pass"),
+        (120, "pass", "pass"),
+        (95, "warn", "pass"),
+        (70, "fail", "regression"),
+    ],
+)
+def test_a_training_that_ends_early_without_an_error_does_not_pass(
+    steps: int, status: str, verdict: str
+) -> None:
+    current = trained(record(100), steps)
+    found = compare_to_baseline(current, history(0.005), history=True)
+    assert found.check("steps_trained").status == status
+    assert found.verdict == verdict
+    if verdict == "regression":
+        assert found.first_line.startswith("Regression: trained steps 100 -> 70: the training")
+
+
+def test_fewer_steps_that_the_config_asks_for_need_acceptance() -> None:
+    fewer = trained(record(100), 50)
+    found = compare_to_baseline(altered(fewer, "config", "max_steps", to=50), history(0.005))
+    assert found.verdict == "changed"
+    assert "max_steps 100 -> 50" in found.first_line

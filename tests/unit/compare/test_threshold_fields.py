@@ -10,7 +10,7 @@ import pytest
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.record.types import RunRecord
-from tests.unit.comparing import MB, altered, growing, history, on_gpu, record, scatter
+from tests.unit.comparing import MB, altered, growing, history, on_gpu, record, scatter, trained
 from tests.unit.gating import gate, with_curve
 
 
@@ -60,6 +60,7 @@ CASES = [
         statuses=("warn", "pass"),
     ),
     Decided("metric_false_alarms", "metrics.loss.mean", 0.05, 0.0005, ("curves",), statuses=PASSES),
+    Decided("max_steps_lost_pct", "steps_trained", 5, 50, ("steps",)),
     Decided(
         "max_nan_steps", "nan_steps", 0, 1, ("stability", "nan_steps"), plus=1, statuses=PASSES
     ),
@@ -184,6 +185,8 @@ def changed(whole: RunRecord, case: Decided) -> RunRecord:
     """The record with what the case says of it."""
     if case.path == ("slower",):
         return whole
+    if case.path == ("steps",):
+        return trained(whole, 70)
     if case.path[-1] == "growth":
         return growing(whole, 1.0, 0.1)
     if case.path[-1] == "live_tensors":
