@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from canary.baseline.comparability import asked_dtype
+from canary.baseline.comparability import asked_dtype, is_imported
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
 from canary.config.schema import CanaryConfig
@@ -126,7 +126,7 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
     was, now = _comparable_config(baseline, current), _comparable_config(current, baseline)
     found = key_changes(was, now, COSMETIC_CONFIG)
     loaded = _dtype_shown_by_model(baseline, current)
-    return (
+    changes = (
         *changed_options(baseline, current),
         *(
             change
@@ -135,6 +135,30 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
             and not _token_came_later(change.key, baseline, current)
         ),
     )
+    return _of_both(changes, baseline, current, baseline.config, current.config)
+
+
+def recorded_alike(baseline: RunRecord, current: RunRecord) -> bool:
+    """Whether both records hold the same kinds of settings: a run of the canary has all, one with
+    `import:` has those of its config, and one that was imported by hand has none."""
+    kinds = {(is_imported(one), bool(one.config.get("command"))) for one in (baseline, current)}
+    return len(kinds) == 1 or not any(was_imported for was_imported, _ in kinds)
+
+
+def _of_both(
+    changes: tuple[KeyChange, ...],
+    baseline: RunRecord,
+    current: RunRecord,
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> tuple[KeyChange, ...]:
+    """Return the changes of what both sides record: what an import does not know has not changed.
+    A trainer is named otherwise there."""
+    if recorded_alike(baseline, current):
+        return changes
+    known = {key for key, value in flatten(was) if value is not None}
+    known &= {key for key, value in flatten(now) if value is not None}
+    return tuple(one for one in changes if one.key in known and one.key != "training_type")
 
 
 def _token_came_later(key: str, *sides: RunRecord) -> bool:
@@ -161,7 +185,8 @@ def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyCha
         COSMETIC_ENVIRONMENT,
     )
     loaded = _dtype_shown_by_model(baseline, current)
-    return tuple(change for change in found if not (loaded and change.key == "device.dtype"))
+    changes = tuple(change for change in found if not (loaded and change.key == "device.dtype"))
+    return _of_both(changes, baseline, current, baseline.env, current.env)
 
 
 def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:

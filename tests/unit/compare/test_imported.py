@@ -196,3 +196,30 @@ def test_a_preset_file_that_changed_is_an_error() -> None:
         found = compared(now, before, GATE)
         assert found.verdict == "error"
         assert "the preset's file changed" in found.first_line
+
+
+@pytest.mark.parametrize("imported_is_current", [True, False])
+def test_what_an_import_does_not_record_is_no_change(imported_is_current: bool) -> None:
+    watched = record(1)
+    watched.config.update(command=["python", "train.py"], max_steps=40, training_type="exec")
+    watched = altered(watched, "env", "packages", to={"torch": "2.13.0"})
+    bare = imported(rewarded(2))
+    bare.config.clear()
+    bare.config.update(name="jsonl", training_type="trl", **{"import": {"preset": "trl"}})
+    bare = bare.model_copy(update={"env": {}, "git": {"sha": None}})
+    watched = with_curve(watched, [1.0] * 20, "reward")
+    sides = (bare, [watched]) if imported_is_current else (watched, [bare])
+    found = compared(sides[0], sides[1], GATE)
+    assert found.first_difference is None
+    assert [change.key for change in found.config_changes] == ["name"]
+    assert found.environment_changes == ()
+    said = render(found, "text")
+    assert "not set" not in said
+    assert "First difference" not in said
+
+
+def test_what_both_imports_record_is_still_compared() -> None:
+    now = altered(imported(rewarded(100)), "env", "packages", to={"torch": "2.14.0"})
+    before = [altered(run, "env", "packages", to={"torch": "2.13.0"}) for run in stored()]
+    found = compared(now, before, GATE)
+    assert [change.key for change in found.environment_changes] == ["packages.torch"]
