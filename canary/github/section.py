@@ -75,9 +75,11 @@ def comment_view(
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
+    parts["acceptance"] = ""  # the lead says it
     return on_lines(CommentView(**parts, note=note, lead=lead, pictures=pictures))
 
 
+TO_ACCEPT = "someone with write permission sets the action's label (canary:accept by default)"
 MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
 LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
@@ -96,6 +98,8 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     if view.failed and found.diagnosis.top_suspect is not None:
         yield "Likely cause", _cause(found.diagnosis.top_suspect)
         yield from (("Do", action) for action in found.diagnosis.top_suspect.suggested_actions[:1])
+    if view.acceptance:
+        yield "To accept", TO_ACCEPT
     if view.undecided and not view.failed:
         yield "Undecided", ", ".join(row.name for row in view.undecided)
     if not view.failed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
-from canary.compare.exact.lane import IMPORTED
+from canary.compare.exact.lane import NO_SIGNALS
 from canary.compare.exact.stages import STAGES
 from canary.compare.report import Comparison
 from canary.record.types import RunRecord
@@ -223,20 +223,13 @@ def _slower(found: Comparison) -> str:
     return "Speed was not judged." if judged else "Speed was not measured."
 
 
-def _why_settings_unknown(found: Comparison) -> str:
-    """Return why config and environment cannot be called equal: an import records neither in full.
-    Empty if both sides recorded them."""
-    reasons = (check.message for check in found.checks if check.lane == "exact")
-    return next((one.partition(",")[0] for one in reasons if one.endswith(IMPORTED)), "")
-
-
 def _stages(found: Comparison) -> Iterator[StageRow]:
     """Yield the stages of the exact lane that were compared."""
     if not compared(found):
         return
-    unknown_settings = _why_settings_unknown(found)
     first = found.first_difference.stage if found.first_difference else ""
     checks = {check.name: check for check in found.checks if check.lane == "exact"}
+    imported = any(NO_SIGNALS in check.message for check in checks.values())
     for stage in STAGES:
         differences = [each for each in found.differences if each.stage == stage.name]
         check = checks.get(stage.name)
@@ -247,9 +240,9 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
             yield StageRow(stage.name.replace("_", " "), state, words, text)
         elif check is not None and check.status == "skip":
             yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
-        elif stage.kind == "setting" and unknown_settings:
-            words = f"{stage.words}: not recorded, {unknown_settings}"
-            yield StageRow(stage.name.replace("_", " "), "untold", "not compared", words)
+        elif imported and stage.kind == "setting":
+            words = f"{stage.words}, as far as an import records them"
+            yield StageRow(stage.name.replace("_", " "), "untold", "no difference", words)
         elif check is not None or stage.kind == "setting":
             yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
 

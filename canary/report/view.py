@@ -47,6 +47,9 @@ LONGEST_EVIDENCE = 240
 WHY = "Likely cause"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
+HOW_TO_ACCEPT = (
+    "To accept the change: --accept REASON; on a pull request the action's label (canary:accept)"
+)
 TELLS_NOTHING = 100.0
 """A wider interval, in percent of the baseline, is useless to a reader."""
 
@@ -103,6 +106,8 @@ class View:
     undecided: tuple[CheckRow, ...]
     remedy: str
     """What would decide several of them; their messages and the first line do not say it."""
+    acceptance: str
+    """How a person accepts the change; empty if nothing is to accept."""
     first_difference: str
     chain: tuple[str, ...]
     why: str
@@ -157,6 +162,7 @@ def view_of(found: Comparison) -> View:
         warned=with_status("warn"),
         undecided=undecided,
         remedy="" if not remedy or remedy in found.first_line else remedy,
+        acceptance=HOW_TO_ACCEPT if found.verdict == "changed" and not found.accepted else "",
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         why=WHY_UNDECIDED if found.verdict in ("inconclusive", "pass") else WHY,

@@ -12,8 +12,9 @@ from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, shown_phases
-from canary.record.summary import MIN_STEPS, more_steps
+from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps
 from canary.record.types import RunRecord
+from canary.record.typical_phases import phases_of_launches, typical_phases
 from canary.runner.display.pace import shown_metrics
 
 LOG_LINES = 40
@@ -61,9 +62,7 @@ def outcome_text(record: RunRecord) -> str:
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
     shown = [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()]
     lines += _line("metrics", [*shown[:-1], f"{shown[-1]} (means after warm-up)"] if shown else [])
-    if time_.count and time_.mean > 0 and record.phases:
-        shares = sorted(shown_phases(record.phases).items(), key=lambda item: -item[1])
-        lines.append(f"  phases      {'  '.join(share_words(shares, time_.mean))}")
+    lines += _line("phases", [phases_words(record)] if time_.count and record.phases else [])
     if "by_rank" in record.ranks:
         lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
@@ -89,6 +88,19 @@ def _timed(record: RunRecord) -> str:
 
 def _line(name: str, words: list[str]) -> list[str]:
     return [f"  {name:<11} {', '.join(words)}"] if words else []
+
+
+def phases_words(record: RunRecord) -> str:
+    """Return the shares of a typical step, as the report shows them. Rare phases have their
+    mean."""
+    typical = shown_phases(typical_phases(phases_of_launches([record])))
+    shares = sorted(typical.items(), key=lambda item: -item[1])
+    seldom = [
+        f"{name} {1000 * record.phases[name]:.3g} ms per step on average"
+        for name in NOT_TRAINING
+        if record.phases.get(name) and name not in typical
+    ]
+    return "; ".join(filter(None, ("  ".join(share_words(shares, sum(typical.values()))), *seldom)))
 
 
 def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:

@@ -80,7 +80,8 @@ def _what(facts: Facts) -> tuple[str, float]:
         if eos[1] < eos[0]:
             return f"the end-of-sequence labels are masked: {eos[0]:,} -> {eos[1]:,}", 0.95
         if labels[0] != labels[1]:
-            return f"the loss covers different tokens: {labels[0]:,} -> {labels[1]:,} labels", 0.95
+            change = f"{labels[0]:,} -> {labels[1]:,} label tokens"
+            return f"the loss covers different tokens: {change}", 0.95
         return "masks or labels differ for the same sequences", 0.88
     if batches.same_set_in_steps:
         return "the same sequences are in different places of each batch", 0.95

@@ -155,7 +155,7 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
         words = f"the same rows in different micro-batches, from step {first + 1} on"
     pads = [_total(side, "pad_tokens") for side in (before, after)]
     if pads[0] != pads[1]:
-        words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
+        words += f" (pad tokens {_count(pads[0])} -> {_count(pads[1])} over {len(before)} steps)"
     return Difference(
         "batches", "micro_batches", was, now, count=steps, detail=words, step=first + 1
     )
@@ -189,7 +189,7 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
     place = f"from step {first + 1} on"
     if totals:
         key, was, now = totals[0]
-        words = ", ".join(f"{k.replace('_', ' ')} {a} -> {b}" for k, a, b in totals)
+        words = ", ".join(f"{k.replace('_', ' ')} {a:,} -> {b:,}" for k, a, b in totals)
         return key, was, now, f"{words} over {len(before)} steps, {place}"
     was, now = (short(_hashes(side[first])[0]) for side in (before, after))
     return "sha256", was, now, f"{_without_counts(before, after)}, {place}"
@@ -204,6 +204,10 @@ def _without_counts(before: Steps, after: Steps) -> str:
         return "same sequences, different masks or labels"
     counted = all(_total(side, "input_tokens") is not None for side in (before, after))
     return "different tokens, equal counts" if counted else "different sequences or order"
+
+
+def _count(total: int | None) -> str:
+    return "not counted" if total is None else f"{total:,}"
 
 
 def _total(steps: Steps, key: TokenCount) -> int | None:

@@ -39,8 +39,7 @@ from canary.record.types import RunRecord
 
 REPEATS_LOOKED_AT = 4
 NOT_REPEATED = "differs between repeated runs of the baseline or the noise model"
-IMPORTED = "imported, without exact signals"
-"""End of the reason why an imported run has no exact check."""
+NO_SIGNALS = "imported, without exact signals"
 ARITHMETIC = 1e-2
 """A larger relative difference between repeated runs is not rounding in another order."""
 
@@ -183,7 +182,7 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
     imported = [side for side, record in sides if is_imported(record)]
     if imported:
         side = "both sides" if imported[1:] else imported[0]
-        return f"{side} {'were' if imported[1:] else 'was'} {IMPORTED}"
+        return f"{side} {'were' if imported[1:] else 'was'} {NO_SIGNALS}"
     missing = [side for side, record in sides if not record.exact]
     if missing:
         return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from canary.compare.timing.lane import completion_tokens_per_step
 from canary.record.phases import PHASES
 from canary.record.types import Launch, RunRecord
+from canary.record.typical_phases import all_or_none, phases_of_launches, typical_phases
 
 Seconds = Mapping[str, float]
 
@@ -127,7 +128,9 @@ def phase_growth(
     """Return how the phases of a step grew; None if a side recorded no phases."""
     now, before = (_records(side) for side in (current, baseline))
     longer = _generated(now, before)
-    wall = _compare(*_same_phases(_wall(now), _wall(before)), WALL, longer)
+    wall = _compare(
+        *_same_phases(phases_of_launches(now), phases_of_launches(before)), WALL, longer
+    )
     if wall is None:
         return None
     cpu = _compare(*_same_phases(_cpu(now), _cpu(before)), CPU, longer)
@@ -164,7 +167,7 @@ def _compare(
 ) -> _ComparedPhases | None:
     if not here or not there:
         return None
-    now, before = _typical(here), _typical(there)
+    now, before = typical_phases(here), typical_phases(there)
     machine = _common_factor(now, before)
     expected = {name: machine * seconds for name, seconds in before.items()}
     expected["generation"] *= longer
@@ -195,20 +198,9 @@ def _measured(records: Iterable[RunRecord]) -> list[Launch]:
     ]
 
 
-def _wall(records: Sequence[RunRecord]) -> list[dict[str, float]]:
-    """Return seconds by phase of each launch, or of whole records of earlier versions."""
-    launches = _all_phases(launch.phases_steady for launch in _measured(records))
-    return launches or _all_phases(record.phases for record in records if record.phases)
-
-
 def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
     """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
-    return _all_phases(launch.phases_cpu for launch in _measured(records))
-
-
-def _all_phases(found: Iterable[Seconds]) -> list[dict[str, float]]:
-    launches = list(found)
-    return [dict(phases) for phases in launches] if all(launches) else []
+    return all_or_none(launch.phases_cpu for launch in _measured(records))
 
 
 def _same_phases(
@@ -227,10 +219,6 @@ def _same_phases(
             launch["evaluation"] = 0.0
         sides.append(launches)
     return sides[0], sides[1]
-
-
-def _typical(launches: Sequence[Seconds]) -> dict[str, float]:
-    return {name: statistics.median(launch[name] for launch in launches) for name in PHASES}
 
 
 def _common_factor(now: Seconds, before: Seconds) -> float:
@@ -268,7 +256,7 @@ def _spreads(here: Sequence[Seconds], there: Sequence[Seconds], clock: _Clock) -
         return dict.fromkeys(PHASES, clock.noise)
     squares = dict.fromkeys(PHASES, 0.0)
     for side in (here, there):
-        typical = _typical(side)
+        typical = typical_phases(side)
         for launch in side:
             machine = _common_factor(launch, typical)
             for name in PHASES:

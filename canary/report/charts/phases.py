@@ -9,6 +9,7 @@ import altair as alt
 
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
 from canary.record.types import RunRecord
+from canary.record.typical_phases import phases_of_launches, typical_phases
 from canary.report.charts.chart import BAD, BEFORE, CURRENT, NOW, SIDE_COLOURS, Chart, Layer
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import signed, significant
@@ -114,7 +115,10 @@ def _finding(growth: StepGrowth) -> str:
 
 
 def _alone(record: RunRecord) -> Iterator[Chart]:
-    found = {name: seconds for name, seconds in record.phases.items() if seconds > 0}
+    launches = phases_of_launches([record])
+    if not launches:
+        return
+    found = {name: seconds for name, seconds in typical_phases(launches).items() if seconds > 0}
     total = sum(found.values())
     if not total:
         return

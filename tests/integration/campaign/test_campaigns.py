@@ -117,7 +117,7 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     healthy = (folder / "head" / "comparison.txt").read_text()
     assert healthy.startswith(("Pass:", "Learns the same:", "Inconclusive:"))
     assert "Regression: 0 EOS among 932 label tokens" in finished.out
-    assert "What differs, first to last\n  batches: label tokens 1028 -> 932" in finished.out
+    assert "What differs, first to last\n  batches: label tokens 1,028 -> 932" in finished.out
     gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the loss"))
     assert gate.endswith("and passes.")
     assert "== What next" in finished.out

@@ -12,6 +12,8 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.github.status import Answer, status_of
 from canary.record.types import AlertSummary, Launch, RunRecord, Stability
+from canary.report.charts.phases import phase_charts
+from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.document import document
 from canary.report.render import render
 from canary.report.story import story_of, story_text
@@ -259,3 +261,16 @@ def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
         assert "nan" not in render(found, form).lower().replace("nan steps", "").replace(
             "nan_steps", ""
         )
+
+
+def test_the_phases_of_a_run_have_the_shares_that_the_report_shows() -> None:
+    """Stalls of the machine count in the mean of a phase, and not in its typical time."""
+    run = record(10)
+    run.phases = {"forward": 0.05, "backward": 0.03, "checkpoint": 0.004}
+    run.launches[0].phases_steady = {"forward": 0.03, "backward": 0.03}
+    found = compare_to_baseline(run, record(1))
+    (chart,) = phase_charts(ShownSides((ShownRun(run),), (), found))
+    shares = {name: round(float(share or 0)) for name, _, share in chart.rows}
+    assert shares == {"forward": 50, "backward": 50}
+    text = outcome_text(run)
+    assert "phases      forward 50%  backward 50%; checkpoint 4 ms per step on average" in text
