@@ -320,6 +320,7 @@ def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float)
     _, before, after = means
     failed = after / max(before, KL_FLOOR) > limit
     words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}"
+    words += _steps_left_out([*current, *baseline])
     words += ": blow-up" if failed else ""
     return replace(
         check_of(quantity.name, "fail" if failed else "pass", words),
@@ -331,6 +332,15 @@ def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float)
         threshold=limit,
         scale="x",
     )
+
+
+def _steps_left_out(records: Records) -> str:
+    """Say which steps a mean leaves out: a gate's mean may have all."""
+    counts = {record.config.get("metrics_warmup_steps") for record in records}
+    count = counts.pop() if len(counts) == 1 else None
+    if not isinstance(count, int) or count < 1:
+        return ""
+    return f" without the first {count} steps" if count > 1 else " without the first step"
 
 
 def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
@@ -346,6 +356,7 @@ def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float)
     drop = (before - after) / unit
     status: CheckStatus = "pass"
     message = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}"
+    message += _steps_left_out([*current, *baseline])
     if drop > limit:
         status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
     elif quantity.too_good and -drop > SUSPICIOUS * limit:

@@ -78,8 +78,8 @@ def load_metric_gates(path: Path | str) -> tuple[MetricGate, ...] | None:
     Raises:
         ConfigError: unreadable, an unknown key or a wrong value; names file and key.
     """
-    document, _ = read_chain(Path(path))
-    return gates_in(document["metrics"], str(path)) if "metrics" in document else None
+    document, places = read_chain(Path(path))
+    return gates_in(document["metrics"], str(path), places) if "metrics" in document else None
 
 
 def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thresholds:

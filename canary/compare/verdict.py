@@ -8,6 +8,7 @@ from dataclasses import replace
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.metrics.judging import EQUIVALENT
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 NAMED_STAGES = {
@@ -176,8 +177,12 @@ def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
     undecided.sort(key=lambda check: check.name != "repeatability")
     inputs = next((c for c in checks if c.status == "warn" and c.name in LEARNED_STAGES), None)
     tail = f" Warning: {inputs.name}: {inputs.message}." if inputs else ""
-    if undecided and same and all(check.lane == "timing" for check in undecided):
-        return f"{same} Speed is not decided: {undecided[0].message}.{tail}"
+    gates = [check for check in undecided if is_metric_gate(check.name)]
+    timing = [check for check in undecided if check.lane == "timing"]
+    if undecided and same and len(gates) + len(timing) == len(undecided):
+        gate = f" Not decided: {gates[0].message}{_more(gates, 'gate')}." if gates else ""
+        speed = f" Speed is not decided: {timing[0].message}." if timing else ""
+        return f"{same}{gate}{speed}{tail}"
     if undecided:
         return f"Inconclusive: {undecided[0].message}.{tail}"
     skipped = next(
@@ -197,6 +202,11 @@ def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
         f"Inconclusive: no {absent} check ran "
         f"({skipped.message if skipped else 'none recorded'}).{tail}"
     )
+
+
+def _more(checks: Sequence[Check], what: str) -> str:
+    count = len(checks) - 1
+    return f" ({count} more {what}{'' if count == 1 else 's'})" if count else ""
 
 
 def _learning_unchanged(checks: Sequence[Check], changes: Sequence[KeyChange]) -> str:
@@ -235,6 +245,16 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     )
 
 
+def _shown_equal(checks: Sequence[Check]) -> str:
+    """Return what gates of equivalence showed, which is more than that nothing got worse."""
+    found = [
+        check
+        for check in checks
+        if is_metric_gate(check.name) and check.status == "pass" and EQUIVALENT in check.message
+    ]
+    return f"; {found[0].message}{_more(found, 'gate')}" if found else ""
+
+
 def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
@@ -246,6 +266,7 @@ def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> st
         more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
     plural = "" if len(warned) == 1 else "s"
+    speed = _shown_equal(checks) + speed
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
     same, _, changed = same.rstrip(".").partition(". ")
     healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"

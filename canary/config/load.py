@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from canary.config.checks import check_together, check_used
 from canary.config.metric_gates import HINTS as GATE_HINTS
-from canary.config.metric_gates import check_keys
+from canary.config.metric_gates import check_keys, gate_key
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
@@ -103,7 +103,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
     try:
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
-        raise _wrong_value(error, origins, name) from error
+        raise _wrong_value(error, values, origins, name) from error
     check_used(values, given, origins, name)
     config, origins = _resolve(given, origins)
     check_together(config, origins, name)
@@ -171,7 +171,9 @@ KEY_HINTS = {
 }
 
 
-def _wrong_value(error: ValidationError, origins: Origins, source: str) -> ConfigError:
+def _wrong_value(
+    error: ValidationError, values: Mapping[str, Any], origins: Origins, source: str
+) -> ConfigError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     place = _place(key, origins) or source
@@ -182,7 +184,8 @@ def _wrong_value(error: ValidationError, origins: Origins, source: str) -> Confi
     if first["input"] is None:
         hint = "remove the line to get the default"
     got = reprlib.repr(first["input"])
-    return ConfigError(f"{key} in {place}: {message}, got {got}", hint, file=source, key=key)
+    shown = gate_key(key, values["metrics"]) if key.startswith("metrics.") else key
+    return ConfigError(f"{shown} in {place}: {message}, got {got}", hint, file=source, key=key)
 
 
 def _place(key: str, origins: Origins) -> str | None:

@@ -233,13 +233,27 @@ HINTS = {
 """Key of a gate -> a remedy."""
 
 
-def gates_in(values: Any, source: str) -> tuple[MetricGate, ...]:
+def gate_key(key: str, gates: Any) -> str:
+    """Return a gate's dotted key with the metric that it is about: `metrics.0.limit (reward)`."""
+    index = key.split(".")[1] if key.count(".") else ""
+    known = isinstance(gates, Sequence) and index.isdecimal() and int(index) < len(gates)
+    gate = gates[int(index)] if known else None
+    name = gate.get("name") if isinstance(gate, Mapping) else None
+    return f"{key} ({name})" if isinstance(name, str) and name.isprintable() else key
+
+
+def gates_in(
+    values: Any, source: str, places: Mapping[str, str] | None = None
+) -> tuple[MetricGate, ...]:
     """Return the gates of a record's config or of a file of limits.
+
+    `places`: dotted key (`metrics.0.name`) -> file and line.
 
     Raises:
         ConfigError: one line that names source, key and remedy.
     """
-    check_keys(values, {}, source)
+    places = places or {}
+    check_keys(values, places, source)
     found = []
     for index, value in enumerate(values or ()):
         try:
@@ -249,5 +263,8 @@ def gates_in(values: Any, source: str) -> tuple[MetricGate, ...]:
             key = ".".join(map(str, ("metrics", index, *first["loc"])))
             message = first["msg"][0].lower() + first["msg"][1:]
             hint = HINTS.get(key.rpartition(".")[2])
-            raise ConfigError(f"{key} in {source}: {message}", hint, key=key) from error
+            near = (at for name, at in places.items() if name.startswith(f"{key}."))
+            where = places.get(key) or next(near, source)
+            shown = gate_key(key, values)
+            raise ConfigError(f"{shown} in {where}: {message}", hint, key=key) from error
     return tuple(found)

@@ -105,6 +105,9 @@ def _no_metric(files: list[Found], telling: Telling) -> InputError:
             f"{shortened(files[0].name)} is empty (0 bytes)",
             "name the file that the training wrote",
         )
+    if not any(one.size for one in files):
+        what = "did the training write to another file?"
+        raise InputError(f"{shortened(files[0].name)} is empty (0 bytes)", what)
     said = "; ".join(telling.sentences()[:MOST_SAID])
     return InputError(
         f"{shortened(files[0].name)} has no metric with a number{f': {said}' if said else ''}",

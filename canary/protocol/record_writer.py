@@ -12,6 +12,7 @@ from typing import Any, cast
 from canary.machine.environment import fingerprint, git_state
 from canary.protocol.job import Kind, Result
 from canary.record.bottlenecks import with_bottlenecks
+from canary.record.curves import ungated
 from canary.record.exact import Calls
 from canary.record.folder import RunFolder, close_launches, start_record
 from canary.record.profile import Window
@@ -97,6 +98,8 @@ class RecordWriter(ABC):
         # From the start: rows read before may be those of a loop that the training left out.
         self._rows = RankSteps(self.folder.steps)
         self._sum_up()
+        if result.status == "completed" and self.record.config.get("repeats") != 0:
+            self.record.notes.extend(ungated(self.record))
         reason, nan_at = result.reason, self.record.stability.nan_at
         if reason and nan_at and result.status == "failed":
             reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"

@@ -7,13 +7,17 @@ that the preset knows has the canary's name, and `Source.names` has the name in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from canary.errors import nearest
 from canary.record.jsonio import number
 from canary.record.section import Number, Section
 from canary.record.step_row import Row
+
+if TYPE_CHECKING:
+    from canary.record.types import RunRecord
 
 ROW_METRICS: dict[str, Callable[[Row], Any]] = {
     "loss": lambda row: row.get("loss"),
@@ -86,6 +90,19 @@ def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:
         if curve.steps:
             found[name] = curve
     return found
+
+
+def ungated(record: RunRecord) -> list[str]:
+    """Return a note for each gate of a run's config on a metric that the run did not record."""
+    names = {} if record.source is None else record.source.names
+    known = {*record.curves, *record.rl, *names, *names.values()}
+    notes = []
+    for name in dict.fromkeys(gated_metrics(record.config)):
+        if name not in known:
+            near = nearest(name, sorted(known | ROW_METRICS.keys() - {name}))
+            hint = f" (did you mean '{near}'?)" if near else ""
+            notes.append(f"no value of {name} was recorded: its gate cannot be judged{hint}")
+    return notes
 
 
 def gated_metrics(config: Mapping[str, Any]) -> list[str]:

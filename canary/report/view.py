@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.verdict import leading_failure
@@ -254,7 +255,7 @@ def row_of(check: Check) -> CheckRow:
         current=amount(check.current, check.unit),
         change=change,
         interval=interval,
-        threshold=_limit(check.threshold, check.scale),
+        threshold=_limit_of(check),
         detectable=_detectable(check),
         status=STATUS_WORDS[check.status],
         passed=check.status == "pass",
@@ -277,7 +278,30 @@ def _detectable(check: Check) -> str:
         return ""
     if check.status == "pass" and seen is not None and limit is not None and abs(seen) > abs(limit):
         return ""
-    return _limit(seen, check.scale)
+    return _limit(_unsigned(seen, check), check.scale)
+
+
+def _unsigned(value: float | None, check: Check) -> float | None:
+    """Return a percentage of a gate without the sign of its bad direction, as people write it."""
+    of_gate = is_metric_gate(check.name) and check.scale == "%"
+    return abs(value) if of_gate and value is not None else value
+
+
+LONGEST_WRITTEN = 7
+"""Characters of a percentage that a person writes."""
+
+
+def _limit_of(check: Check) -> str:
+    """Return a check's limit; a gate's number as it was written."""
+    value = _unsigned(check.threshold, check)
+    if value is None or not is_metric_gate(check.name):
+        return _limit(value, check.scale)
+    if check.scale == "%":
+        written = f"{value:.10g}%"
+        # The spread of a history gives more digits than anyone writes.
+        return written if len(written) <= LONGEST_WRITTEN else _limit(value, "%")
+    unit = "step" if check.scale == "steps" and value == 1 else check.scale
+    return f"{value:g} {unit}".rstrip()
 
 
 def _limit(value: float | None, scale: str) -> str:

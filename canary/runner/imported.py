@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from canary.config.load import LoadedConfig
 from canary.config.sections import ImportConfig
 from canary.errors import ConfigError, InputError
 from canary.imports.files import Before
@@ -45,6 +46,23 @@ class LauncherRunner(CommandRunner):
         )
 
 
+def require_preset(loaded: LoadedConfig) -> None:
+    """Refuse a config whose `import` names a preset that cannot be used, before anything is made.
+
+    Raises:
+        ConfigError: names file and key.
+    """
+    section = loaded.config.imports
+    if section is None or section.preset in (None, NO_PRESET):
+        return
+    try:
+        load_preset(section.preset)
+    except InputError as error:
+        place = loaded.origins.get("import.preset", loaded.source or "the config")
+        what = f"import.preset in {place}: {error.message}"
+        raise ConfigError(what, error.hint, key="import.preset") from error
+
+
 @dataclass(frozen=True)
 class Awaited:
     """What a command is to leave, and what was there before it."""
@@ -54,13 +72,7 @@ class Awaited:
 
     @classmethod
     def of(cls, section: ImportConfig, log: Path) -> Awaited:
-        """Look at the source before the command starts.
-
-        Raises:
-            InputError, ConfigError: the preset cannot be used.
-        """
-        if section.preset not in (None, NO_PRESET):
-            load_preset(section.preset)
+        """Look at the source before the command starts."""
         own = section.source == OWN_OUTPUT
         source = log if own else Path(section.source).absolute()
         form = section.format or ("console" if own else None)

@@ -41,7 +41,7 @@ from canary.runner.exec.relaunch import (
 )
 from canary.runner.exec.start_command import Start, started_with
 from canary.runner.exec.streams import LogOnly, PassedOn, Streams
-from canary.runner.imported import Awaited, LauncherRunner
+from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
 from canary.runner.warm import warm_starts, without_warm_start
@@ -82,6 +82,7 @@ def run_canary(
         require_liger_installed()
     if config.save_model is not None:
         require_place(_saved_model_folder(config.save_model))
+    require_preset(loaded)
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
     session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous, twice=twice)

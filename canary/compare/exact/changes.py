@@ -141,8 +141,7 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
 def recorded_alike(baseline: RunRecord, current: RunRecord) -> bool:
     """Whether both records hold the same kinds of settings.
 
-    A run of the canary has all. One with `import:` has those of its config. One that was imported
-    by hand has none."""
+    A run of the canary has all. One with `import:` has its config, one imported by hand nothing."""
     kinds = {(is_imported(one), bool(one.config.get("command"))) for one in (baseline, current)}
     return len(kinds) == 1 or not any(was_imported for was_imported, _ in kinds)
 

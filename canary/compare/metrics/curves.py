@@ -54,4 +54,4 @@ def nearest_name(records: Sequence[RunRecord], name: str) -> str:
     """Return the end of a sentence that names the most similar metric; empty without one."""
     logged = {metric for record in records for metric in record.rl}
     near = nearest(name, [*known_names(records), *sorted(logged), *ROW_METRICS])
-    return f"; did you mean '{near}'?" if near is not None and near != name else ""
+    return f" (did you mean '{near}'?)" if near is not None and near != name else ""

@@ -21,6 +21,7 @@ from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, s
 from canary.compare.timing.student import t_quantile
 
 MOST_RUNS = 1000
+EQUIVALENT = "equivalent within"
 OF_RUNS = "measured in these runs"
 SMALLEST = 1e-300
 """Smallest spread, so that one can divide by it."""
@@ -66,7 +67,7 @@ def against_number(samples: Samples, limit: float) -> Check:
         delta=None if before is None else worst - before,
         delta_pct=_percent(worst, before),
         threshold=limit,
-        scale="" if samples.gate.of_step is None else "x",
+        scale=samples.unit,
     )
 
 
@@ -204,9 +205,10 @@ def _by_interval(
             f"runs would show one of {visible:.3g}%. {_what_decides(found, room, alpha)}"
         )
     checked = _numbers(samples, status, words, before, statistics.fmean(samples.current))
+    written = limit if samples.gate.percent is None else samples.gate.percent
     return replace(
         _with_interval(samples, checked, found, before, alpha),
-        threshold=_signed(samples, limit),
+        threshold=_signed(samples, written),
         detectable=_signed(samples, visible),
         noise=found.spread.source,
     )
@@ -219,7 +221,7 @@ def _with_interval(
     sign = _sign(samples, base)
     unit = 100 / abs(base) if base else 1.0
     ends = sorted(sign * unit * end for end in (found.lower(alpha), found.upper(HI_LEVEL)))
-    return replace(check, interval=(ends[0], ends[1]), scale="%" if base else "")
+    return replace(check, interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
 
 
 def _what_decides(found: Estimate, room: float, alpha: float) -> str:
@@ -347,7 +349,7 @@ def _by_two_tests(samples: Samples, sides: Sides, margin: float, alpha: float) -
     change = _change(samples, before)
     status: CheckStatus
     if sides.p_equivalent(margin) < own:
-        status, words = "pass", f"{change}: equivalent within {percent}"
+        status, words = "pass", f"{change}: {EQUIVALENT} {percent}"
     elif beyond and sides.p_different(sign) < alpha:
         status, words = "fail", f"{change}: worse, margin {percent}"
     elif beyond and sides.p_different(-sign) < own:
@@ -356,7 +358,7 @@ def _by_two_tests(samples: Samples, sides: Sides, margin: float, alpha: float) -
         status = "inconclusive"
         words = f"{change}: not shown equivalent within {percent}. "
         words += _more_runs(sides, margin, own, alpha, sign)
-    words += f" (power {power:.0%} if nothing changed)"
+    words += f" (power {power:.0%}: so many such comparisons pass if nothing changed)"
     found = sides.difference(1.0)
     unit = 100 / abs(before)
     half = t_quantile(1 - own, found.df) * found.error

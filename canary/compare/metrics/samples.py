@@ -29,6 +29,11 @@ OF_STATISTIC = {
 }
 
 
+UNITS = {"step_time_s": "s", "max_memory_bytes": "bytes", "completion_length": "tokens"}
+"""Units of the canary's own metrics."""
+OF_ALL_STEPS = ("mean", "median", "max", "min", "area", "share_above")
+
+
 def title(gate: MetricGate) -> str:
     """Return what a gate judges, in words."""
     words = OF_STATISTIC[gate.statistic].format(gate.name)
@@ -42,6 +47,9 @@ def title(gate: MetricGate) -> str:
         words += f" from step {gate.from_step}"
     if gate.to_step is not None:
         words += f" to step {gate.to_step}"
+    whole = (gate.last, gate.from_step, gate.to_step) == (None,) * 3
+    if whole and gate.statistic in OF_ALL_STEPS:
+        words += " over all steps"
     return words
 
 
@@ -58,6 +66,8 @@ class Samples:
     baseline: tuple[float, ...]
     curves: tuple[tuple[Curve, ...], tuple[Curve, ...]]
     """Of (current, baseline)."""
+    metric: str = ""
+    """The canary's name for the metric, if it has one."""
 
     @property
     def title(self) -> str:
@@ -66,7 +76,15 @@ class Samples:
 
     def check(self, status: CheckStatus, message: str) -> Check:
         """Return the gate's check without numbers."""
-        return metric_check(self.name, self.gate.name, status, message)
+        found = metric_check(self.name, self.gate.name, status, message)
+        return replace(found, unit=self.unit)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number that is judged; empty if it is not known, or has none."""
+        if self.gate.of_step is not None or self.gate.statistic in ("count", "share_above"):
+            return ""
+        return UNITS.get(self.metric, "")
 
     def spikes(self, bounds: Bounds) -> list[int]:
         """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
@@ -128,6 +146,7 @@ def samples_of(
         tuple(one.value for one in readings if one.value is not None),
         tuple(one.value for _, one in usable if one.value is not None),
         (tuple(curve for _, curve in found), tuple(curve for curve, _ in usable)),
+        group,
     )
 
 

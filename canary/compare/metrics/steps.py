@@ -50,7 +50,9 @@ def by_step(samples: Samples, percent: float | None) -> Check | Pending:
     allowed = samples.gate.spikes
     if len(samples.baseline) < MIN_RUNS:
         if percent is None:
-            words = f"{samples.title} needs {MIN_RUNS} stored runs, {len(samples.baseline)} there"
+            words = f"{samples.title} needs {MIN_RUNS} stored runs; there "
+            count = len(samples.baseline)
+            words += "is 1" if count == 1 else f"are {count}"
             return samples.check("inconclusive", words)
         beyond = [step for step in steps if step.change > step.room]
         words = f". The spread is not known: {MIN_RUNS} runs of the baseline are needed"
@@ -118,7 +120,7 @@ def _by_levels(
         if one.error
     )
     found = _check(
-        samples, steps, beyond, percent, f". A single step shows a change of {seen:.3g}%"
+        samples, steps, beyond, percent, f". One step alone shows only changes above {seen:.3g}%"
     )
     if found.status == "pass" and percent is not None and seen > percent:
         words = f"{samples.title} single steps are too noisy to rule out {percent:g}%: they show "

@@ -164,5 +164,19 @@ def test_a_file_of_limits_may_hold_gates(tmp_path: Path) -> None:
 
 def test_a_broken_section_in_a_record_is_one_line() -> None:
     broken = altered(record(1), "config", "metrics", to=[{"name": "loss", "limit": "x"}])
-    with pytest.raises(ConfigError, match=r"metrics\.0\.limit in the config of run run-00001"):
+    with pytest.raises(
+        ConfigError, match=r"metrics\.0\.limit \(loss\) in the config of run run-00001"
+    ):
         metric_gates_for(Request((), ()), [broken])
+
+
+def test_a_wrong_gate_of_a_file_of_limits_is_named_with_metric_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "gx.yaml"
+    path.write_text("metrics:\n  - {name: loss, limit: 5%}\n  - {name: score, limit: 5%}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_metric_gates(path)
+    assert f"metrics.1 (score) in {path}:3: needs worse" in str(caught.value)
+    path.write_text("command: [a]\nmetrics:\n  - {name: score, limit: 5%}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert f"metrics.0 (score) in {path}:3: needs worse" in str(caught.value)

@@ -263,3 +263,11 @@ def test_a_scalar_of_tensorboard_that_is_none_is_told(
     assert answer.code == 0, answer.said
     assert "`odd` is not a number" in answer.said
     assert len(answer.values("loss")) == 10
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json", "a.log"])
+def test_an_empty_file_is_said_to_be_empty(name: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    answer = imported(run, [str(tmp_path / name), "--preset", "trl"], tmp_path / "out")
+    fails_well(answer)
+    assert f"{name} is empty" in answer.said

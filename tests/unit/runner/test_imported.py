@@ -208,3 +208,28 @@ def test_a_link_in_the_source_is_not_followed(folder: Path) -> None:
     assert files_of(folder / "source", telling) == []
     assert telling.sentences() == ["a.jsonl: a link was not followed"]
     assert Before.of(folder / "source").files == {}
+
+
+def test_a_preset_that_does_not_exist_is_refused_before_a_run_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"import\.preset in canary\.yaml:\d+: no preset 'trlx'"):
+        ran(section="{source: left, preset: trlx}")
+    with pytest.raises(ConfigError, match=r"import\.preset in canary\.yaml:\d+: cannot read"):
+        ran(section="{source: left, preset: nope.yaml}")
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "notes"),
+    [
+        ("loss", []),
+        ("losss", ["no value of losss was recorded: its gate cannot be judged "
+                   "(did you mean 'loss'?)"]),
+        ("max_memory_bytes", ["no value of max_memory_bytes was recorded: its gate cannot be "
+                              "judged"]),
+    ],
+)  # fmt: skip
+def test_a_gate_on_a_metric_that_nobody_recorded_is_told_at_the_end(
+    name: str, notes: list[str]
+) -> None:
+    found = ran(metrics=f"[{{name: {name}, limit: 5%, worse: higher}}]").notes
+    assert [note for note in found if "its gate" in note] == notes

@@ -11,10 +11,12 @@ from canary.baseline.comparability import is_imported
 from canary.compare.metrics.checks import check_names, metric_gate_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.compare.verdict import first_line
 from canary.record.curves import Curve
-from canary.record.types import RunRecord
+from canary.record.types import Distribution, RunRecord
 from canary.report.render import render
-from tests.unit.comparing import altered, committed, record
+from canary.report.view import view_of
+from tests.unit.comparing import altered, committed, history, record
 from tests.unit.gating import curve, gate, imported, judged, runs, scattered, with_curve
 
 
@@ -197,7 +199,7 @@ def test_each_step_is_judged_by_the_spread() -> None:
     for run, status in ((stepwise(number=100), "pass"), (stepwise(0.7, number=100), "fail")):
         found = answer([run], before, limit="history", statistic="steps")
         assert found.status == status
-        assert "A single step shows a change of" in found.message
+        assert "One step alone shows only changes above" in found.message
 
 
 def test_other_steps_than_the_baselines_are_not_judged() -> None:
@@ -409,3 +411,62 @@ def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
         gate("reward", statistic="steps", spikes=1_000_000_000, limit="5%")
     found = answer(runs([0.5], 100), HISTORY, statistic="steps", spikes=10, limit="5%")
     assert found.status == "fail"
+
+
+# What the answer says.
+
+
+@pytest.mark.parametrize("stored", [1, 10])
+def test_a_gate_that_cannot_be_judged_leaves_what_is_learned_in_the_first_line(stored: int) -> None:
+    """With one stored run, speed is not decided either."""
+    gates = [gate("rewrd", limit="5%", worse="lower")]
+    found = compare_to_baseline(record(100), history(0.01, 10)[:stored], metrics=gates)
+    assert found.first_line.startswith("Learns the same: ")
+    assert "identical. Not decided: rewrd: no run has a metric of this name" in found.first_line
+    assert "?." not in found.first_line
+    assert ("Speed is not decided" in found.first_line) == (stored == 1)
+
+
+def test_shown_equivalence_is_said_with_its_power() -> None:
+    found = compare_to_baseline(
+        runs(scattered(5, 1.0, 0.001, seed=1), 100),
+        runs(scattered(5, 1.0, 0.001)),
+        metrics=[gate("reward", equivalent="5%")],
+    )
+    assert "equivalent within 5% (power 100%" in judged(found).message
+    passing = (check for check in found.checks if check.status != "inconclusive")
+    line = first_line("pass", tuple(passing), None, (), (), history=5, imported=True)
+    assert "nothing got worse in 1 gate of `metrics`" in line
+    assert "equivalent within 5% (power 100%" in line
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [("5%", "5%"), ("0.5%", "0.5%"), (0.08, "0.08 s"), (0.1234567, "0.123457 s"), (30, "30 s")],
+)
+@pytest.mark.parametrize("stored", [1, 10])
+def test_a_limit_is_shown_as_it_was_written_with_the_units_that_are_known(
+    limit: Any, shown: str, stored: int
+) -> None:
+    times = runs(scattered(stored, 0.5, 1e-5), name="step_time_s")
+    now = runs([0.5], 100, name="step_time_s")
+    keys = {"limit": limit, "worse": "lower"}
+    found = compare_to_baseline(now, times, metrics=[gate("step_time_s", **keys)])
+    row = next(r for r in view_of(found).rows if r.name.startswith("metrics"))
+    assert row.threshold == shown
+    assert row.current == "0.5000 s"
+
+
+def test_a_gate_and_the_built_in_check_say_which_steps_their_means_have() -> None:
+    now, before = runs([0.5], 100), runs([1.0] * 3)
+    for run in (*now, *before):
+        run.config["metrics_warmup_steps"] = 10
+        run.rl["reward"] = Distribution(count=10, mean=run.curves["reward"].values[0], std=0.1)
+    found = compare_to_baseline(now, before, metrics=[gate("reward", limit="5%")])
+    assert "0.5 without the first 10 steps" in found.check("reward").message
+    assert "mean reward over all steps" in judged(found).message
+
+
+def test_too_few_stored_runs_are_counted_in_a_sentence() -> None:
+    found = answer(runs([1.0], 100), HISTORY[:1], statistic="steps", limit="history")
+    assert "needs 3 stored runs; there is 1" in found.message
