@@ -67,7 +67,7 @@ def against_number(samples: Samples, limit: float) -> Check:
         delta=None if before is None else worst - before,
         delta_pct=_percent(worst, before),
         threshold=limit,
-        scale=samples.unit,
+        scale="x" if samples.gate.of_step is not None else samples.unit,
     )
 
 
