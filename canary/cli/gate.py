@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from canary.github.workflow import Job
 
 gate_app = typer.Typer(
-    help="Jobs of the action. Inputs come from environment variables.", no_args_is_help=True
+    help="Run steps of the action's jobs. Inputs come from environment variables.",
+    no_args_is_help=True,
 )
 
 

@@ -30,7 +30,7 @@ def clean(
     keep: Annotated[int, typer.Option("--keep", min=0, help="Newest runs to keep.")] = 20,
     verbose: Verbose = False,
 ) -> None:
-    """Remove the oldest runs of a folder; a campaign counts as one run."""
+    """Remove the oldest runs of a folder. A campaign counts as one run."""
     from canary.record.runs import clean
 
     removed = clean(folder, keep)

@@ -43,6 +43,7 @@ def run(
 ) -> None:
     """Train a canary and write its record."""
     from canary.config.load import load_config
+    from canary.report.lines import terminal_width, wrapped
     from canary.runner.display.progress import listener_for
     from canary.runner.distributed import Rendezvous
     from canary.runner.outcome import exit_code, failure_text, outcome_text
@@ -61,7 +62,7 @@ def run(
         if result.status != "completed":
             typer.echo(failure_text(result, run_dir, verbose), err=True)
         elif not quiet:
-            typer.echo(outcome_text(record), err=True)
+            typer.echo(wrapped(outcome_text(record), terminal_width(sys.stderr)), err=True)
     with contextlib.suppress(BrokenPipeError):
         typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
@@ -99,6 +100,7 @@ def exec_(
     verbose: Verbose = False,
 ) -> None:
     """Run your training command, unmodified, and record it."""
+    from canary.report.lines import terminal_width, wrapped
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, run_command
 
@@ -111,7 +113,7 @@ def exec_(
     )
     with contextlib.suppress(BrokenPipeError):
         if message and not (quiet and code == EXIT_OK):
-            typer.echo(message, err=True)
+            typer.echo(wrapped(message, terminal_width(sys.stderr)), err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
     sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C

@@ -78,11 +78,16 @@ def with_missing_checks(
     return [*kept, *(check for name, check in missing.items() if name not in failed)]
 
 
+def _title(check: Check) -> str:
+    row = CHECKS.get(check.name)
+    return row.title if row else check.name
+
+
 def _missing(check: Check, record: RunRecord) -> Check:
     return replace(
         check,
         status="inconclusive",
-        message=f"{check.name}: recorded on the baseline but not in run {record.run_id}",
+        message=f"{_title(check)}: recorded on the baseline but not in run {record.run_id}",
         current=None,
         delta=None,
         delta_pct=None,

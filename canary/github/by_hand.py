@@ -176,7 +176,7 @@ def _show(
     sections, problem = sections_by(answers, source, channels.templates)
     if problem:
         print(f"note: {problem}", file=out)
-    where = posting.repository or "(no --repository)"
+    where = posting.repository or "no repository (no --repository)"
     text = status_of(answers, channels.strict)
     place = f"on {source.sha[:9] if source.named else 'no commit'} of {where}"
     if channels.commit_status:

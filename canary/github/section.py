@@ -96,7 +96,7 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         yield "Also failed", f"{', '.join(others[:MOST_NAMED])}{more}"
     if view.failed and found.diagnosis.top_suspect is not None:
-        yield "Likely cause", _cause(found.diagnosis.top_suspect)
+        yield view.why, _cause(found.diagnosis.top_suspect)
         yield from (("Do", action) for action in found.diagnosis.top_suspect.suggested_actions[:1])
     if view.acceptance:
         yield "To accept", TO_ACCEPT

@@ -64,7 +64,9 @@ def _rate(
 ) -> float | None:
     pairs = [(amount, row["wall_s"]) for row in rows if (amount := row.get(key)) is not None]
     wall = sum(seconds for _, seconds in pairs)
-    return sum(amount for amount, _ in pairs) / wall if wall > 0 else None
+    total = sum(amount for amount, _ in pairs)
+    # A loop without batches counts none: that is no rate of zero.
+    return total / wall if wall > 0 and total > 0 else None
 
 
 def _inverse(rate: float | None) -> float | None:

@@ -160,6 +160,8 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     yield "Where?", _where(found, view)
     yield "How sure?", _how_sure(found, view)
     yield "Is it slower?", _slower(found)
+    if view.acceptance:
+        yield "How to accept it?", view.acceptance.partition(": ")[2]
 
 
 def _broke(view: View) -> str:

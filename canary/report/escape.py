@@ -35,12 +35,15 @@ LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
     (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
     (re.compile(r"\b(gh)-(?=\d)", re.IGNORECASE), rf"\1-{ZERO_WIDTH}"),
-    (re.compile(r"\b(?=\d*[a-f])([0-9a-f]{4})(?=[0-9a-f]{3,36}\b)"), rf"\1{ZERO_WIDTH}"),
     (re.compile(r":(?=//)"), f":{ZERO_WIDTH}"),
     (re.compile(r"\b(www)\.", re.IGNORECASE), rf"\1{ZERO_WIDTH}."),
     (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
 )
 """GitHub turns these into mentions, references or links; the replacement breaks them."""
+
+
+COMMIT = re.compile(r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b")
+"""GitHub links a commit's hash, but not in a code span, where it can be copied unchanged."""
 
 
 def on_lines(view: Shown) -> Shown:
@@ -79,7 +82,7 @@ def markdown_cell(text: object) -> str:
     escaped = _flat(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
     for pattern, broken in LINKED:
         escaped = pattern.sub(broken, escaped)
-    return re.sub(r"([|`*_\[\]#~!$])", r"\\\1", escaped)
+    return COMMIT.sub(r"`\g<0>`", re.sub(r"([|`*_\[\]#~!$])", r"\\\1", escaped))
 
 
 def markdown_code(text: object) -> str:

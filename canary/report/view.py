@@ -46,6 +46,7 @@ LONGEST_VALUE = 60
 SHOWN_ALERTS = 8
 LONGEST_EVIDENCE = 240
 WHY = "Likely cause"
+NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
 HOW_TO_ACCEPT = (
@@ -166,7 +167,7 @@ def view_of(found: Comparison) -> View:
         acceptance=HOW_TO_ACCEPT if found.verdict == "changed" and not found.accepted else "",
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
-        why=WHY_UNDECIDED if found.verdict in ("inconclusive", "pass") else WHY,
+        why=_why(found),
         suspects=tuple(map(_suspect, found.diagnosis.suspects)),
         alerts=tuple(alert.sentence() for alert in found.alerts[:SHOWN_ALERTS]),
         config=_changes(found.config_changes),
@@ -191,6 +192,13 @@ def _reasons(skipped: Iterable[Check]) -> tuple[tuple[str, str], ...]:
     for check in skipped:
         names.setdefault(check.message, []).append(check.name)
     return tuple((", ".join(checks), message) for message, checks in names.items())
+
+
+def _why(found: Comparison) -> str:
+    if found.verdict in ("inconclusive", "pass"):
+        return WHY_UNDECIDED
+    named = {suspect.category for suspect in found.diagnosis.suspects}
+    return NOT_FOUND if named == {RegressionCategory.UNKNOWN} else WHY
 
 
 def compared(found: Comparison) -> bool:
@@ -225,7 +233,7 @@ def row_of(check: Check) -> CheckRow:
     """Return one check as strings; `~` marks a change within the noise."""
     change = ""
     if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
-        if check.delta == 0 and check.lane in ("exact", "invariant"):
+        if check.delta == 0 and not check.in_noise:
             change = "="
         elif check.lane == "exact" and check.status == "pass" and check.group == "correctness":
             change = "rounding"

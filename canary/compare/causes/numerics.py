@@ -104,7 +104,9 @@ def _rounded(facts: Facts) -> Iterator[Finding]:
             f"losses or scores are rounded to {dtype}",
             (
                 *facts.first_evidence(),
-                Evidence("signal", f"every value is an exact {dtype}; the baseline's are not"),
+                Evidence(
+                    "signal", f"{dtype} holds every value without rounding; not so the baseline's"
+                ),
             ),
             ("compute losses and log-probabilities in float32, even if the model does not",),
         )

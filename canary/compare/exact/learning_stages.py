@@ -14,6 +14,7 @@ from canary.compare.exact.signal_kinds import (
     number_difference,
     of_baseline,
     show,
+    size_words,
 )
 from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
@@ -235,7 +236,7 @@ def _sequence(
         return []
     first, worst = over[0], sizes.index(max(sizes))
     relative, scale = of_baseline(before[worst], after[worst], floor)
-    size = f"up to {relative:.1e} {scale or 'relative'}"
+    size = f"up to {size_words(relative, scale)}"
     words = (
         f"{signal.name} {show(before[first])} -> {show(after[first])} at step {first + 1}, "
         f"{len(over)} of {len(sizes)} steps beyond tolerance, "

@@ -38,6 +38,10 @@ class Sides:
         return read(self.baseline.exact), read(self.current.exact)
 
 
+IN_WORDS = {"delta_norm": "norm of the update"}
+"""Names of signals that say nothing to people."""
+
+
 @dataclass(frozen=True)
 class Signal:
     """A signal that shows learning."""
@@ -51,6 +55,11 @@ class Signal:
     points_to: RegressionCategory | None = None
     """The cause that a difference is evidence for; None if a module of `canary.compare.causes`
     decides."""
+
+    @property
+    def words(self) -> str:
+        """Its name in a message."""
+        return IN_WORDS.get(self.name, self.name)
 
     def differs(self, was: Any, now: Any, detail: str, **more: Any) -> Difference:
         """Make its difference; `more` are further fields."""
@@ -87,10 +96,17 @@ def equal(signal: Signal, sides: Sides) -> list[Difference]:
 def number_difference(signal: Signal, was: Any, now: Any, floor: float) -> Difference:
     """Return the difference of two numbers, on a scale of at least `floor`."""
     relative, scale = of_baseline(was, now, floor)
-    size = f"{relative:.1e} {scale or 'relative'}" if math.isfinite(relative) else "not finite"
+    size = size_words(relative, scale) if math.isfinite(relative) else "not finite"
     size = "missing on one side" if was is None or now is None else size
-    detail = f"{signal.name} {show(was)} -> {show(now)} ({size})"
+    detail = f"{signal.words} {show(was)} -> {show(now)} ({size})"
     return signal.differs(was, now, detail, relative=relative, scale=scale)
+
+
+def size_words(relative: float, scale: str) -> str:
+    """Return the size of a difference; in percent from 1% of the baseline on."""
+    if scale or relative < 0.01:
+        return f"{relative:.1e} {scale or 'relative'}"
+    return f"{100 * relative:,.0f}%" if relative >= 1 else f"{100 * relative:.3g}%"
 
 
 def is_finite(value: object) -> TypeGuard[float]:

@@ -106,6 +106,7 @@ def _config() -> dict[str, Any]:
             labelFontSize=12,
             titleFontSize=12,
             titleFontWeight="normal",
+            titlePadding=10,
             gridColor=LINE,
             domainColor=LINE,
             tickColor=LINE,

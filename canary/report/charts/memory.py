@@ -38,7 +38,9 @@ def memory_charts(sides: ShownSides) -> Iterator[Chart]:
         if step in one
     ]
     domain = list(series)
-    y = alt.Y("mb:Q", title="MB", scale=alt.Scale(zero=False))
+    most, was = _peaks(sides)
+    values = [value for one in series.values() for value in one.values()]
+    y = alt.Y("mb:Q", title="MB", scale=_scale([*values, *([was] if was is not None else [])]))
     lines = (
         alt.Chart()
         .mark_line(strokeWidth=2)
@@ -54,7 +56,6 @@ def memory_charts(sides: ShownSides) -> Iterator[Chart]:
         )
     )
     layers = [Layer(points, lines)]
-    most, was = _peaks(sides)
     if was is not None:
         rule = alt.Chart().mark_rule(color=BASELINE, strokeDash=[4, 3])
         layers.append(Layer([{"mb": was}], rule.encode(y=y)))
@@ -66,6 +67,17 @@ def memory_charts(sides: ShownSides) -> Iterator[Chart]:
         tuple((step, *(one.get(step) for one in series.values())) for step in steps),
         tuple(layers),
     )
+
+
+LEAST_RANGE = 0.05
+"""Share of the largest value that the axis spans at least: noise must not look like a leak."""
+
+
+def _scale(values: list[float]) -> alt.Scale:
+    low, high = min(values), max(values)
+    if high - low >= LEAST_RANGE * high:
+        return alt.Scale(zero=False)
+    return alt.Scale(domain=[max(0.0, high - LEAST_RANGE * high), high + 0.1 * LEAST_RANGE * high])
 
 
 def _in_mb(series: Series) -> Series:
@@ -86,10 +98,14 @@ def _finding(series: dict[str, Series], most: float | None, was: float | None) -
     one = series.get(name) or next(iter(series.values()))
     first, last = one[min(one)], one[max(one)]
     grows = f"{name} memory goes from {significant(first)} to {significant(last)} MB"
+    if significant(first) == significant(last):
+        grows = f"{name} memory stays at {significant(last)} MB"
     if most is None:
         return f"{grows[0].upper()}{grows[1:]} over {len(one)} steps."
     peak = f"The peak is {significant(most)} MB"
-    if was is not None:
+    if was is not None and significant(was) == significant(most):
+        peak = f"The peak is equal to the baseline's, dashed ({significant(most)} MB)"
+    elif was is not None:
         change = signed(100 * (most / was - 1)) if was else "from 0"
         peak += f"; the baseline's, dashed, is {significant(was)} MB ({change})"
     return f"{peak}. {grows[0].upper()}{grows[1:]} over {len(one)} steps."

@@ -98,7 +98,7 @@ def test_the_verdict_and_its_cause_come_before_any_table() -> None:
     lines = render(CASES["regression"](), "text", 80).splitlines()
     assert lines[0].startswith("Regression: median step time +20.2%")
     headings = [line for line in lines if line and not line.startswith(" ")][1:]
-    assert headings[:2] == ["Likely cause", "Failed checks"]
+    assert headings[:2] == ["Cause not found", "Failed checks"]
     assert headings.index("Checks") > headings.index("Failed checks")
 
 

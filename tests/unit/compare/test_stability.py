@@ -310,7 +310,7 @@ def test_a_fall_of_the_loss_that_is_the_same_on_both_sides_is_no_change() -> Non
     assert made.baseline == made.current
     assert made.delta == 0
     assert made.delta_pct == 0
-    assert row_of(made).change == "+0.0%"
+    assert row_of(made).change == "="
 
 
 def test_a_loss_that_rises_more_than_the_baselines_shows_by_how_much() -> None:

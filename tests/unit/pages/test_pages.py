@@ -16,7 +16,9 @@ from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.verdict import leading_failure
+from canary.record.step_row import Row
 from canary.record.types import RunRecord
+from canary.report.charts.memory import memory_charts
 from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
 from tests.unit.comparing import altered, example, history, record, records
@@ -299,3 +301,19 @@ def test_a_page_of_imported_runs_calls_no_unknown_setting_equal() -> None:
     page = page_of([runs[3]], runs[:3])
     assert "packages, driver, device and threads, as far as an import records them" in page
     assert "No stage was compared." in page
+
+
+def test_memory_that_hardly_moves_is_called_equal_and_draws_no_cliff() -> None:
+    size = int(314.3 * 2**20)
+    flat: list[Row] = [
+        {"launch": 1, "step": step, "wall_s": 0.1, "rss_bytes": size + 4096 * (step == 20)}
+        for step in range(1, 21)
+    ]
+    run, before = record(9, memory_mb=314.304), record(1, memory_mb=314.3)
+    found = compare_to_baseline([run], [before])
+    sides = ShownSides((ShownRun(run, tuple(flat)),), (ShownRun(before),), found)
+    (chart,) = memory_charts(sides)
+    assert chart.finding.startswith("The peak is equal to the baseline's, dashed (314.3 MB)")
+    assert "stays at 314.3 MB" in chart.finding
+    low, high = chart.spec()["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert high - low > 0.04 * 314

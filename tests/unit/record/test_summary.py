@@ -159,3 +159,11 @@ def test_the_remedy_for_too_few_steps_fits_a_command_without_max_steps() -> None
     run = RunRecord(run_id="a", timestamp="2026-01-01T00:00:00")
     assert more_steps(run) == "train more steps"
     assert more_steps(run.model_copy(update={"config": {"max_steps": 5}})) == "raise max_steps"
+
+
+def test_a_loop_without_batches_has_no_rate_of_zero() -> None:
+    run = RunRecord(run_id="r", timestamp="2026-01-01T00:00:00+00:00")
+    rows: list[Row] = [
+        {"launch": 1, "step": step, "wall_s": 0.1, "loss": 1.0, "samples": 0} for step in (1, 2)
+    ]
+    assert summarise(run, rows, warmup=0).perf.samples_per_sec is None

@@ -151,3 +151,9 @@ def test_a_summary_stays_under_githubs_limit(tmp_path: Path) -> None:
     job.add_summary("ä" * 700_000)
     assert (tmp_path / "summary").stat().st_size <= 1 << 20
     assert "cut here" in (tmp_path / "summary").read_text(encoding="utf-8")
+
+
+def test_a_commit_is_a_code_span_that_can_be_copied_unchanged() -> None:
+    assert markdown_cell("commit 1e06f8183 of x") == "commit `1e06f8183` of x"
+    assert markdown_cell("`1e06f8183`") == "\\``1e06f8183`\\`"
+    assert markdown_cell("20261123 1,536 added") == "20261123 1,536 added"

@@ -187,7 +187,7 @@ def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) ->
         altered(record(10), "exact", "first_loss", "loss", to=was * factor), record(1)
     ).check("first_loss")
     assert check.delta_pct == pytest.approx(100 * (factor - 1))
-    assert f"({abs(factor - 1):.1e} relative)" in check.message
+    assert f"({100 * abs(factor - 1):g}%)" in check.message
 
 
 RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
@@ -214,8 +214,8 @@ def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
     assert told["relative"] == pytest.approx(abs(factor - 1))
     assert told["scale"] == ""
     assert found.check(stage).delta_pct == pytest.approx(100 * (factor - 1))
-    if "relative" in told["message"]:
-        assert f"{abs(factor - 1):.1e} relative" in told["message"]
+    if "%" in told["message"]:
+        assert f"{100 * abs(factor - 1):g}%" in told["message"]
 
 
 def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
