@@ -76,13 +76,19 @@ def settled(
 
     CPU time decides if step time on a free core rose by less than the tolerance: otherwise wall
     time could hide longer waiting. A slowdown that other work may explain stays undecided if the
-    current side was not more crowded than the baseline.
+    current side was not more crowded than the baseline. So does one that a single wall time shows
+    beside other work, if another wall time and CPU time are undecided.
     """
     cpu = next((check for check in checks if check.name == "cpu_time"), None)
     open_ = [c for c in checks if c.name in WALL and c.status == "inconclusive"]
     if cpu is None or cpu.status in ("skip", "fail"):
         return list(checks)
     if cpu.status == "inconclusive":
+        crowded = crowding(current, baseline)
+        if open_ and crowded is not None:
+            # Steps that wait or do not have two typical times: a median may be of either.
+            slower = [c for c in checks if c.name in WALL and c.status in ("fail", "warn")]
+            return [crowded.undecided(c) if c in slower else c for c in checks]
         judged = any(c.name in WALL and c.status in ("pass", "warn", "fail") for c in checks)
         if open_ or not judged or not cpu.in_noise:
             return list(checks)

@@ -55,6 +55,10 @@ class Crowding:
             explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check
+        return self.undecided(check)
+
+    def undecided(self, check: Check) -> Check:
+        """Return the check as undecided because of other work."""
         return replace(
             check, status="inconclusive", message=self._sentence(check), unjudged="crowded"
         )

@@ -118,7 +118,9 @@ def test_a_record_that_lacks_a_part_says_so(tmp_path: Path) -> None:
 def test_a_command_that_removes_the_runs_folder_is_told_so_in_one_line(
     tmp_path: Path, code: int, options: tuple[str, ...]
 ) -> None:
-    done = watched(tmp_path, "bash", "-c", f"until rm -rf runs; do :; done; exit {code}", options=options)
+    done = watched(
+        tmp_path, "bash", "-c", f"until rm -rf runs; do :; done; exit {code}", options=options
+    )
     assert done.code == code, done.err
     assert "canary: failed: the run's folder was removed while the command ran" in done.err
     assert "unexpected" not in done.err

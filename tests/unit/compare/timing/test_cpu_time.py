@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from canary.compare.checks import check_of
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS
+from canary.compare.timing.cpu_time import settled
 from canary.compare.timing.lane import launch_seconds
 from canary.compare.timing.noise import MetricNoise, NoiseModel
 from canary.record.types import RunRecord
@@ -238,6 +240,19 @@ def test_shared_caches_explain_some_cpu_time_of_a_run_that_was_crowded(
     before = [crowded(run, 0.02, 50.0) for run in side([0.05] * 20, work(20))]
     now = crowded(told(record(100, 0.07), 0.02 * times), 0.6, 100.0)
     assert cpu_check(compared(now, before, history=True)).status == status
+
+
+@pytest.mark.parametrize(("machine", "status"), [(100.0, "inconclusive"), (45.0, "fail")])
+def test_one_wall_time_alone_does_not_decide_beside_other_work(machine: float, status: str) -> None:
+    """Steps that wait for a core or do not have two typical times."""
+    checks = [
+        check_of("step_time_median", "fail", "slower"),
+        check_of("step_time_mean", "inconclusive", "too noisy"),
+        check_of("cpu_time", "inconclusive", "too noisy"),
+    ]
+    sides = [crowded(told(record(number), 0.02), 0.65, machine) for number in (0, 100)]
+    found = settled(checks, sides[1:], sides[:1], paired=False, noise=None)
+    assert [check.status for check in found] == [status, "inconclusive", "inconclusive"]
 
 
 def test_a_launch_without_cpu_time_has_none_of_its_record() -> None:
