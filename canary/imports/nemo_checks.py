@@ -29,6 +29,8 @@ LARGEST = 1 << 20
 """Characters of a script; theirs have some thousands."""
 LONGEST = 500
 """Characters of an expression."""
+MOST_DIGITS = 20
+"""Of a shell variable."""
 MOST_CHECKS = 1000
 DEEPEST = 20
 PROGRAM = "check_metrics.py"
@@ -127,7 +129,7 @@ def _numbers_in(text: str) -> dict[str, str]:
     return {
         name: next(iter(values))
         for name, values in found.items()
-        if len(values) == 1 and next(iter(values)).isdecimal()
+        if len(values) == 1 and next(iter(values)).isdecimal() and len(*values) <= MOST_DIGITS
     }
 
 
