@@ -30,6 +30,7 @@ MOST_LINES = 2_000_000
 LARGEST_HASHED = 256 << 20
 """Bytes of a file that is compared with its state before a launch."""
 STORES = (".db", ".sqlite", ".sqlite3")
+STORE_MAGIC = b"SQLite format 3\0"
 SNIFFED = 64 << 10
 """Bytes that are read to find a file's format."""
 
@@ -55,6 +56,11 @@ class Found:
     def base(self) -> str:
         """Its name without folders."""
         return self.path.name
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it is SQLite's, by its ending and its first bytes."""
+        return self.path.suffix in STORES and self.start().startswith(STORE_MAGIC)
 
     def open(self, largest: int) -> BinaryIO:
         """Open it.
@@ -144,7 +150,7 @@ class Before:
     """The files that a source had before a launch: what they hold is not what it left."""
 
     files: dict[str, tuple[int, int, str]]
-    """Name -> bytes, time of the last change in ns, hash."""
+    """Name -> bytes, time of the last change in ns, hash; of a store the state of its log."""
     moment: float = 0.0
     """When this was noted, in seconds since the epoch."""
 
@@ -160,8 +166,10 @@ class Before:
         left = []
         for one in found:
             size, changed_ns, digest = self.files.get(one.name, (0, 0, ""))
-            if one.name not in self.files or one.path.suffix in STORES:
-                left.append(one)  # of a store, only runs count that began since
+            if one.name not in self.files:
+                left.append(one)
+            elif one.is_store and (one.size, one.changed_ns, _log_of(one)) != self.files[one.name]:
+                left.append(one)  # only the runs count that began since
             elif (one.size, one.changed_ns) == (size, changed_ns):
                 telling.tell("older than the launch, so it was not read", one.name)
             elif not digest:
@@ -178,9 +186,20 @@ class Before:
         return left
 
 
+def _log_of(store: Found) -> str:
+    """Return the size and the last change of a store's write-ahead log; `none` without one."""
+    try:
+        state = store.path.with_name(f"{store.base}-wal").lstat()
+    except OSError:
+        return "none"
+    return f"{state.st_size} {state.st_mtime_ns}"
+
+
 def _digest(one: Found, size: int) -> str:
     """Return a hash of a file's first bytes; empty if it is too large or cannot be read."""
-    if size > LARGEST_HASHED or one.path.suffix in STORES:
+    if one.is_store:
+        return _log_of(one)
+    if size > LARGEST_HASHED:
         return ""
     digest = hashlib.sha256()
     try:

@@ -23,6 +23,8 @@ from canary.record.jsonio import content_of
 
 LARGEST = 1 << 20
 """Characters of a script; theirs have some thousands."""
+MOST_DIGITS = 20
+"""Of a shell variable."""
 MOST_CHECKS = 1000
 PROGRAM = "check_metrics.py"
 ASSIGNMENT = re.compile(r"(?<![\w$.{-])(\w+)=(\S*)", re.ASCII)
@@ -106,7 +108,7 @@ def _numbers_in(text: str) -> dict[str, str]:
     return {
         name: next(iter(values))
         for name, values in found.items()
-        if len(values) == 1 and next(iter(values)).isdecimal()
+        if len(values) == 1 and next(iter(values)).isdecimal() and len(*values) <= MOST_DIGITS
     }
 
 

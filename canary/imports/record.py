@@ -80,7 +80,11 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
         record.unmeasured["perf.step_time"] = found.no_step_time
     if not any("peak_bytes" in row for row in found.rows):
         record.unmeasured["perf.max_mem_mb"] = "not recorded: the source has no peak memory"
-    record.notes += [note for note in _notes(imported) if note not in record.notes]
+    record.notes += [
+        note
+        for note in _notes(imported, "command" not in record.config)
+        if note not in record.notes
+    ]
     writer.record = record.model_copy(
         update={
             "source": Source(
@@ -93,12 +97,13 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
     )
 
 
-def _notes(imported: Imported) -> list[str]:
+def _notes(imported: Imported, by_hand: bool) -> list[str]:
     found = imported.mapped
     notes = [f"imported: {summary_of(imported)}", f"preset: {preset_words(imported)}"]
     if found.step_time:
         notes.append(f"step times are {found.step_time}")
-    if len(found.names) * len(found.rows) > MOST_VALUES:
+    kept = len(found.names) + (found.others if by_hand else 0)
+    if kept * len(found.rows) > MOST_VALUES:
         notes.append(f"the record keeps {MOST_VALUES:,} values of its curves; steps.jsonl has all")
     return [*notes, *imported.told]
 

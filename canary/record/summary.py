@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from canary.record.alerts import with_alerts
@@ -278,7 +278,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "phases": phase_means(steady),
             "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
-            "curves": curves_of(first, [*gated_metrics(record.config), *_named(record)]),
+            "curves": curves_of(first, [*gated_metrics(record.config), *_named(record, first)]),
             "tokens": _token_totals(first),
             "first_step": first[0]["step"] if first else record.first_step,
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
@@ -293,9 +293,14 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     return record.model_copy(update={"host": host_of(record, steady)})
 
 
-def _named(record: RunRecord) -> Iterable[str]:
-    """Return the metrics of an imported run that its preset names."""
-    return () if record.source is None else record.source.names
+def _named(record: RunRecord, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the metrics of an imported run that its preset names. No config says what will be
+    judged in one that was imported by hand, so of that run also all others."""
+    if record.source is None:
+        return
+    yield from record.source.names
+    if "command" not in record.config:
+        yield from sorted({name for row in rows for name in row.get("rl", {})})
 
 
 def _speeds(steady: Sequence[Row]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,8 +12,12 @@ from canary.compare.report import Difference, KeyChange
 from canary.config.schema import CanaryConfig
 from canary.config.setting_names import is_place, is_special_token
 from canary.config.trainers import EXEC_KEYS
+from canary.record.curves import Curve
 from canary.record.types import RunRecord
 
+RATE = "learning_rate"
+SAME_RATE = 1e-5
+"""Logs round, some to six digits."""
 NOT_SHOWN = ("output_dir", "save_model", "command")
 """Paths of records and models do not change their content; a command is compared by its words."""
 
@@ -135,7 +140,23 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
             and not _token_came_later(change.key, baseline, current)
         ),
     )
-    return _of_both(changes, baseline, current, baseline.config, current.config)
+    known = _of_both(changes, baseline, current, baseline.config, current.config)
+    return (*known, *_changed_rate(baseline, current))
+
+
+def _changed_rate(baseline: RunRecord, current: RunRecord) -> Iterator[KeyChange]:
+    """Yield the largest learning rate of two imported runs if it differs: it is a setting, and no
+    config of theirs has it."""
+    if not (is_imported(baseline) and is_imported(current)):
+        return
+    was, now = (
+        dict(zip(curve.steps, curve.values, strict=True))
+        for curve in (one.curves.get(RATE, Curve()) for one in (baseline, current))
+    )
+    shared = was.keys() & now.keys()
+    before, after = (max((side[step] for step in shared), default=0.0) for side in (was, now))
+    if math.isfinite(before + after) and not math.isclose(before, after, rel_tol=SAME_RATE):
+        yield KeyChange(RATE, before, after)
 
 
 def recorded_alike(baseline: RunRecord, current: RunRecord) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +11,7 @@ from canary.errors import InputError
 from canary.imports.entries import Telling, shortened
 
 SHOWN = 5
+CLOCKS_DIFFER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ def picked(
     """
     if not runs:
         raise InputError(f"{file} holds no run", "name the store that the training wrote")
-    fresh = [run for run in runs if run.started >= since]
+    # By hand all count. A run that begins after now was not started by a launch that ended.
+    latest = time.time() + CLOCKS_DIFFER_S if since > 0 else math.inf
+    fresh = [run for run in runs if since <= run.started <= latest]
     if not fresh:
         raise InputError(f"{file} holds no run that this launch started")
     if asked is not None:

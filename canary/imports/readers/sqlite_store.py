@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 from canary.errors import InputError
 from canary.imports.entries import shortened
-from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, STORES, Found
+from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
 from canary.record.jsonio import open_regular
 
-MAGIC = b"SQLite format 3\0"
 VERSIONS, WAL = slice(18, 20), b"\2\2"
 """The bytes of a store's header that say whether it is written through a log."""
 LOCKED_S = 2.0
@@ -31,7 +30,7 @@ EVERY = 1_000_000
 
 def is_store(file: Found) -> bool:
     """Whether a file is SQLite's, by its ending and its first bytes."""
-    return file.path.suffix in STORES and file.start().startswith(MAGIC)
+    return file.is_store
 
 
 def columns(file: Found, table: str) -> Set[str]:

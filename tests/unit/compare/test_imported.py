@@ -223,3 +223,13 @@ def test_what_both_imports_record_is_still_compared() -> None:
     before = [altered(run, "env", "packages", to={"torch": "2.13.0"}) for run in stored()]
     found = compared(now, before, GATE)
     assert [change.key for change in found.environment_changes] == ["packages.torch"]
+
+
+@pytest.mark.parametrize(("rate", "named"), [(1e-5, True), (1e-3, False), (1e-3 + 1e-10, False)])
+def test_another_learning_rate_of_an_import_is_named(rate: float, named: bool) -> None:
+    now = with_curve(imported(rewarded(100, 0.8)), [rate] * 20, "learning_rate")
+    before = [with_curve(run, [1e-3] * 20, "learning_rate") for run in stored()]
+    found = compared(now, before, GATE)
+    assert found.verdict == "regression"
+    assert [change.key for change in found.config_changes] == ["learning_rate"] * named
+    assert ("learning_rate 0.001 -> 1e-05" in render(found, "text")) is named

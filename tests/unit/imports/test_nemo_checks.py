@@ -263,3 +263,11 @@ def test_a_script_without_checks_is_an_error(content: bytes, tmp_path: Path, run
         code, out, said = run(["import", "--thresholds", str(path)])
         assert (code, out) == (EXIT_USAGE, "")
         assert path.name in said
+
+
+def test_a_variable_of_many_digits_is_not_put_into_a_check() -> None:
+    digits = "9" * 800_000
+    check = "uv run check_metrics.py m.json \"$X < data['a']['$X']\""
+    found = read_checks(f"X={digits}\n{check}\n")
+    assert found.gates == ()
+    assert "the shell variable X is not known" in found.unread[0].reason

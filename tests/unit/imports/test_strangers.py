@@ -271,3 +271,21 @@ def test_an_empty_file_is_said_to_be_empty(name: str, run: Run, tmp_path: Path) 
     answer = imported(run, [str(tmp_path / name), "--preset", "trl"], tmp_path / "out")
     fails_well(answer)
     assert f"{name} is empty" in answer.said
+
+
+def test_an_import_by_hand_keeps_all_curves_for_the_gates_of_a_file(
+    run: Run, tmp_path: Path
+) -> None:
+    folders = []
+    for number, score in enumerate((1.0, 0.5)):
+        (tmp_path / "a.jsonl").write_text(
+            "".join(json.dumps({"step": s, "my_score": score}) + "\n" for s in range(1, 21))
+        )
+        code, out, _ = run(["import", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / str(number))])
+        assert code == 0
+        folders.append(out.strip().splitlines()[-1])
+    gates = tmp_path / "gates.yaml"
+    gates.write_text("metrics: [{name: my_score, limit: 5%, worse: lower}]\n")
+    code, out, _ = run(["compare", folders[1], folders[0], "--threshold-file", str(gates)])
+    assert code == 1
+    assert "my_score" in out.splitlines()[0]

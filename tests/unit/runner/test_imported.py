@@ -105,7 +105,7 @@ def test_of_a_store_only_the_run_of_this_launch_counts(folder: Path) -> None:
     stale = ran(command="[python3, log.py]", section=section)
     assert stale.status == "failed"
     assert stale.reason is not None
-    assert "no run that this launch started" in stale.reason
+    assert "left nothing" in stale.reason
 
 
 def test_a_file_too_large_to_compare_with_its_past_is_not_read(
@@ -233,3 +233,33 @@ def test_a_gate_on_a_metric_that_nobody_recorded_is_told_at_the_end(
 ) -> None:
     found = ran(metrics=f"[{{name: {name}, limit: 5%, worse: higher}}]").notes
     assert [note for note in found if "its gate" in note] == notes
+
+
+@pytest.mark.parametrize("name", ["left.db", "left.sqlite3", "left.jsonl"])
+@pytest.mark.parametrize("form", ["null", "jsonl"])
+def test_a_stale_file_does_not_pass_because_of_its_name(name: str, form: str, folder: Path) -> None:
+    (folder / name).write_text('{"step": 1, "loss": 0.1}\n' * 20, encoding="utf-8")
+    section = f"{{source: {name}, preset: none, format: {form}}}"
+    record = ran(command="['true']", section=section)
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert "left nothing" in record.reason
+
+
+def test_a_store_whose_run_begins_in_the_future_is_stale(folder: Path) -> None:
+    (folder / "log.py").write_text(
+        "import sqlite3\n"
+        "store = sqlite3.connect('left.db')\n"
+        "store.execute('CREATE TABLE metrics (id INTEGER PRIMARY KEY, '\n"
+        "    'run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)')\n"
+        "for step in range(1, 21):\n"
+        "    row = (None, 'a', '2100-01-01T00:00:00', 'a', step, '{\"loss\": 1.0}')\n"
+        "    store.execute('INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)', row)\n"
+        "store.commit()\n",
+        encoding="utf-8",
+    )
+    section = "{source: left.db, preset: none}"
+    record = ran(command="[python3, log.py]", section=section)
+    assert "no run that this launch started" in str(record.reason)
+    again = ran(command="['true']", section=section)
+    assert "left nothing" in str(again.reason)

@@ -251,6 +251,8 @@ def test_one_wall_time_alone_does_not_decide_beside_other_work(machine: float, s
         check_of("cpu_time", "inconclusive", "too noisy"),
     ]
     sides = [crowded(told(record(number), 0.02), 0.65, machine) for number in (0, 100)]
+    for one in sides:
+        one.memory.sampled["cpu_percent"] = {"mean": 30.0, "max": 90.0, "samples": 9}
     found = settled(checks, sides[1:], sides[:1], paired=False, noise=None)
     assert [check.status for check in found] == [status, "inconclusive", "inconclusive"]
 
