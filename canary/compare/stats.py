@@ -27,7 +27,7 @@ from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks
-from canary.compare.report import Check, Comparison
+from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
@@ -343,7 +343,12 @@ def _measured(
         gates=[gate for gate in options.gates if gate == "max_memory"] if why else options.gates,
     )
     if why:
-        yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
+        # A run that hides its machine does not pass by that.
+        lost = all(record.env.get("device") for record in good) and not all(
+            record.env.get("device") for record in now
+        )
+        status: CheckStatus = "inconclusive" if lost else "skip"
+        yield Check("step_time_median", "performance", "timing", status, why, unjudged="untimed")
         yield from timed
     else:
         yield from settled(timed, now, good, paired=options.paired, noise=options.noise)

@@ -109,6 +109,7 @@ def test_another_machine_is_an_error_and_an_unknown_one_only_leaves_speed_out() 
     found = compared(unknown, stored(), GATE)
     assert "is not known" in found.check("step_time_median").message
     assert found.check("metrics.reward.mean").status == "pass"
+    assert (found.verdict, found.passed) == ("inconclusive", False), "it may hide its machine"
 
 
 def unknown_machine(run: RunRecord) -> RunRecord:
