@@ -40,7 +40,8 @@ def test_a_worse_reward_fails_the_pull_request_and_the_comment_says_why(house: G
     said = house.judge(pull, rewarded(house, 0.8))
     assert said.outputs["verdict"] == "regression"
     (comment,) = house.comments(pull)
-    assert "mean reward 1 -> 0.8 (-20.0%), limit 5%, more than noise explains" in comment.body
+    said_why = "mean reward over all steps 1 -> 0.8 (-20.0%), limit 5%, more than noise explains"
+    assert said_why in comment.body
     assert "metrics.reward.mean" in comment.body
     state, words = house.status(pull.head_sha)
     assert state == "failure"
