@@ -140,6 +140,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "decoupled_weight_decay",
         "initial_lr",
         "momentum",
+        r"(learning_rate|weight_decay|optim|momentum|eps|betas|amsgrad)_\d",  # further optimizers
         "num_train_epochs|max_steps",  # they change only the learning-rate schedule
     ),
     C.OBJECTIVE: (

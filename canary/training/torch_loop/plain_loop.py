@@ -82,9 +82,24 @@ class PlainLoop(Loop):
         return found
 
 
-def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return a trainer's arguments, as the optimizer's groups have them: a list where they differ.
-    A schedule moves the learning rate of the groups, so that one is what the optimizer got."""
+def settings_of(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
+    """Return a trainer's arguments, as the groups of the first optimizer have them, and the seed.
+    Names of another's arguments end with its place, as `learning_rate_2`, if they differ."""
+    first = _settings(optimizers[0])
+    found = dict(first)
+    for place, optimizer in enumerate(optimizers[1:], 2):
+        other = _settings(optimizer)
+        if other != first:
+            found |= {f"{name}_{place}": value for name, value in other.items()}
+    seed = torch.initial_seed()
+    if seed != UNSEEDED:
+        found["seed"] = seed
+    return found
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return an optimizer's arguments: a list where its groups differ. A schedule moves the
+    learning rate of the groups, so that one is what the optimizer got."""
     found: dict[str, Any] = {"optim": type(optimizer).__name__}
     for name, argument in OPTIMIZER_ARGUMENTS.items():
         values = [*dict.fromkeys(_in_force(optimizer, name))]
@@ -93,9 +108,6 @@ def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     betas = optimizer.param_groups[0].get("betas")
     if isinstance(betas, tuple | list):
         found |= {f"adam_beta{place}": beta for place, beta in enumerate(betas, 1)}
-    seed = torch.initial_seed()
-    if seed != UNSEEDED:
-        found["seed"] = seed
     return found
 
 

@@ -29,6 +29,9 @@ from canary.training.torch_loop.plain_loop import (
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers
 
+MOST_SETTINGS = 8
+"""Optimizers whose settings are recorded; some loops have one for each parameter."""
+
 
 class Recording:
     """Collects the steps of one loop; `StepOptimizers` says when a step ends."""
@@ -54,7 +57,7 @@ class Recording:
             name=TORCH_LOOP,
             model=self.model,
             optimizers=self._optimizers.own,
-            settings=settings_of(optimizers[0]),
+            settings=settings_of(optimizers[:MOST_SETTINGS]),
             loop_functions=running_functions(frame),
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
