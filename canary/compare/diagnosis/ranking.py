@@ -211,8 +211,15 @@ def _unknown(facts: Facts, confidence: float, words: str) -> Suspect:
         round(min(1.0, confidence), 3),
         _sentence(words),
         tuple(_changed_code(facts)),
-        (
-            "canary profile CURRENT --against BASELINE compares the operators",
-            "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
-        ),
+        OF_LEARNING if facts.entry else OF_SPEED,
     )
+
+
+OF_LEARNING = (
+    "undo half of the change and compare again: exact signals need one run",
+    "compute what differs first by hand on both sides",
+)
+OF_SPEED = (
+    "canary profile CURRENT --against BASELINE compares the operators",
+    "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
+)

@@ -93,6 +93,7 @@ def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
     assert top is not None
     assert top.category is RegressionCategory.UNKNOWN
     assert "Likely cause" not in found.first_line
+    assert any("canary profile" in action for action in top.suggested_actions)
 
 
 def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:

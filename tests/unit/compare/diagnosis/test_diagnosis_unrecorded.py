@@ -57,6 +57,7 @@ def test_what_neither_side_recorded_is_not_called_equal(
     assert not any(never in words.lower() for words in told), told
     assert any("Not recorded on both sides" in words and named in words for words in told), told
     assert suspects[0].category == "unknown", told
+    assert "undo half of the change" in suspects[0].suggested_actions[0], "none is about speed"
     assert "Likely cause" not in found.first_line
 
 
