@@ -74,6 +74,7 @@ def _what(facts: Facts) -> tuple[str, float]:
     if facts.difference("batches", CHANGED_BEFORE_MODEL) is not None:
         return "the loop changes the batch between the DataLoader and the model", 0.95
     labels, inputs, eos = facts.exact_counts("label_tokens", "input_tokens", "eos_labels")
+    drawn = OTHER_START if facts.difference("model", "parameters_sha256") else ""
     if not batches.known:
         return "the training steps get different tokens", 0.75
     if batches.same_rows:
@@ -88,7 +89,7 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.rows_per_step is not None and not facts.rollout:
         return _of_other_size(facts, batches.rows_per_step), 0.95
     if batches.same_multiset:
-        return "the same sequences are reordered: check seed, sampler and shuffling", 0.93
+        return f"the same sequences are reordered: check seed, sampler and shuffling{drawn}", 0.93
     if (ends := eos_alone(facts)) is not None:
         how = (
             "no longer appended" if ends[1] == 0 else ("dropped" if ends[1] < ends[0] else "added")
@@ -97,7 +98,8 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.in_place >= SOME and batches.shorter and inputs[1] < inputs[0]:
         return f"long sequences are truncated more: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
     if batches.shared >= SOME > batches.in_place:
-        return "different rows of the same data are used: check order, seed and selection", 0.9
+        words = "different rows of the same data are used: check order, seed and selection"
+        return f"{words}{drawn}", 0.9
     if eos[0] and not eos[1]:
         return f"the sequences differ and have no end-of-sequence label: {eos[0]:,} -> 0", 0.9
     if batches.shorter and inputs[1] < inputs[0]:
@@ -109,6 +111,10 @@ def _what(facts: Facts) -> tuple[str, float]:
     return "the training steps get different sequences", 0.85
 
 
+OTHER_START = (
+    ". The initial parameters differ too: if the model's initialization changed, it may draw other "
+    "random numbers before the data order"
+)
 SIZES = (
     "gradient_accumulation_steps",
     "per_device_train_batch_size",

@@ -283,3 +283,18 @@ def test_a_tokenizer_that_an_older_record_lacks_is_no_difference() -> None:
     assert before.exact["data"].pop("tokenizer")
     assert compare_to_baseline(after, before).check("data").status == "pass"
     assert compare_to_baseline(before, after).check("data").status == "pass"
+
+
+def test_an_order_that_changes_with_the_initial_parameters_may_come_from_the_initialization() -> (
+    None
+):
+    micros = [micro for step in exact()["batches"] for micro in step]
+    other = iter([micro["rows"] for micro in reversed(micros)])
+    order = every_micro("rows", lambda _: next(other))
+    start: Change = (("exact", "model", "parameters_sha256"), OTHER)
+    top = suspect(*OTHER_HASHES, *order, start, *OTHER_LOSS)
+    assert top.category == "data"
+    assert "initialization" in top.description
+    alone = suspect(*OTHER_HASHES, *order, *OTHER_LOSS)
+    assert "reordered" in alone.description
+    assert "initialization" not in alone.description
