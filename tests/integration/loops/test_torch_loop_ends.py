@@ -76,7 +76,7 @@ def test_a_loop_that_never_stops_is_ended_after_the_last_recorded_step(tmp_path:
     record = done.record()
     assert (record.status, len(record.stability.loss_values)) == ("completed", 4)
     assert len(record.exact["batches"]) == 3
-    assert any("its process was ended" in note for note in record.notes)
+    assert "the canary ended the process after step 4" in record.notes
 
 
 def test_a_loop_that_ends_with_the_last_recorded_step_goes_on_to_its_end(tmp_path: Path) -> None:
