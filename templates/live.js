@@ -31,6 +31,30 @@ const replace = (place, html) => {
   }
   for (const button of place.querySelectorAll("button[data-csv]")) button.hidden = false;
 };
+// A key or button that goes down on one element and up on its replacement would press neither.
+let pressed = false;
+const held = new Map();
+const show = (region, html) => {
+  if (pressed) {
+    held.set(region, html);
+    return;
+  }
+  const place = document.querySelector('[data-region="' + region + '"]');
+  if (place) replace(place, html);
+};
+const release = () => {
+  pressed = false;
+  // The click of what was pressed comes first.
+  setTimeout(() => {
+    if (pressed) return;
+    for (const [region, html] of held) show(region, html);
+    held.clear();
+  });
+};
+for (const name of ["keydown", "pointerdown"]) addEventListener(name, () => { pressed = true; });
+for (const name of ["keyup", "pointerup", "pointercancel", "contextmenu", "blur"]) {
+  addEventListener(name, release);
+}
 let source = null;
 let waiting = 0;
 const follow = () => {
@@ -53,8 +77,7 @@ const follow = () => {
       location.reload();
       return;
     }
-    const place = document.querySelector('[data-region="' + news.region + '"]');
-    if (place) replace(place, news.html);
+    show(news.region, news.html);
   });
 };
 const leave = () => {

@@ -161,6 +161,33 @@ def test_two_runs_are_picked_and_compared_by_keyboard(
     opened.close()
 
 
+def test_what_is_pressed_while_the_list_changes_is_not_lost(
+    browser: Browser, address: str, root: Path
+) -> None:
+    opened = Opened(browser, address)
+    page = opened.page
+    pick = page.locator(f"[name=current][value='{NOW}']")
+    for press, let_go in (
+        (lambda: page.keyboard.down("Space"), lambda: page.keyboard.up("Space")),
+        (page.mouse.down, page.mouse.up),
+    ):
+        page.locator(f"[name=current][value='{BEFORE}']").check()
+        pick.focus()
+        pick.hover()
+        press()
+        page.evaluate(
+            "heard = new Promise((is) => source.addEventListener('message', is, { once: true }));"
+            " null"
+        )
+        new = finished(root, len(list(root.iterdir())) + 10).path.name
+        page.evaluate("heard.then(() => null)")
+        assert page.locator("a", has_text=new).count() == 0
+        let_go()
+        page.locator("a", has_text=new).wait_for()
+        assert pick.is_checked()
+    opened.close()
+
+
 def test_a_server_that_goes_is_said_and_one_that_comes_back_is_used(
     browser: Browser, tmp_path: Path
 ) -> None:
