@@ -1,0 +1,1 @@
+"""Which commit, or which version of which package, made it worse: `canary bisect`."""

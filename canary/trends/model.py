@@ -1,0 +1,134 @@
+"""What is known of a history: metrics over runs, their levels, and where they changed.
+
+A *series* is one metric over the runs of one drawer (a canary on a machine), oldest first. A
+*level* is a stretch of runs in which nothing changed. A *change point* is the first run of a new
+level. A *drift* is a slow change, each step of it too small to be a change point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Standing = Literal["confirmed", "waiting", "returned"]
+"""`confirmed`: at least three runs after it, or pairs, show it. `waiting`: too few runs after it.
+`returned`: a later level is back where it was before."""
+
+
+@dataclass(frozen=True)
+class StoredPoint:
+    """One run of a series."""
+
+    run_id: str
+    commit: str
+    """Full sha; empty if unknown."""
+    start: str
+    """ISO 8601, UTC."""
+    value: float | None
+    """In the metric's unit; None: this run has no such number."""
+    period: int | None
+    """None for a red run."""
+    verdict: str
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class Level:
+    """A stretch of runs of one level; `first` and `last` are places in the series."""
+
+    first: int
+    last: int
+    center: float
+    """In the metric's unit."""
+    interval: tuple[float, float]
+    """Of the center, 95%."""
+
+
+@dataclass(frozen=True)
+class MachineChange:
+    """A fact of the machine that differs between two neighbouring runs."""
+
+    name: str
+    """Such as driver, image, gpu, cpu, or a package."""
+    before: str
+    now: str
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """Where a series began a new level."""
+
+    place: int
+    """Place of the first run of the new level."""
+    percent: float
+    """Change of the level; plus is more."""
+    interval: tuple[float, float]
+    """Of `percent`, at the error level that the family's budget left to it."""
+    worse: bool
+    standing: Standing
+    runs_after: int
+    """Comparable runs from `place` on, within the new level."""
+    pairs: int
+    """Pairs that compared both sides again; 0 without."""
+    within: tuple[int, int]
+    """First and last place where the change may have happened (95%)."""
+    machine: tuple[MachineChange, ...]
+    """What changed on the machine at that place: the first suspects."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A slow change over a stretch of runs, of which no single step is a change point."""
+
+    first: int
+    last: int
+    percent: float
+    """Over the whole stretch; plus is more."""
+    interval: tuple[float, float]
+    worse: bool
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over the runs of a drawer, and what was found in it."""
+
+    metric: str
+    """As in checks and gates: `step_time_median`, `max_memory`, `tokens_per_sec`, `final_loss`, or
+    a metric of `metrics:`."""
+    title: str
+    unit: str
+    lower_is_better: bool | None
+    """None: neither direction is worse."""
+    points: tuple[StoredPoint, ...]
+    levels: tuple[Level, ...]
+    changes: tuple[ChangePoint, ...]
+    drift: Drift | None
+    trend: tuple[float, float, float] | None
+    """Change per ten runs within the newest level, in percent: estimate, low, high (95%). None: too
+    few runs."""
+    notes: tuple[str, ...] = ()
+    """Why something could not be judged."""
+
+
+@dataclass(frozen=True)
+class HistoryTrends:
+    """All series of one drawer."""
+
+    canary: str
+    machine: str
+    series: tuple[Series, ...]
+    """Worst first."""
+    notes: tuple[str, ...] = ()
+
+
+def newest_worse(found: Sequence[HistoryTrends]) -> list[tuple[HistoryTrends, Series, ChangePoint]]:
+    """Return the confirmed changes for the worse that still hold, newest first."""
+    open_ = [
+        (drawer, series, change)
+        for drawer in found
+        for series in drawer.series
+        for change in series.changes
+        if change.worse and change.standing == "confirmed"
+    ]
+    return sorted(open_, key=lambda one: one[1].points[one[2].place].start, reverse=True)
