@@ -1,14 +1,6 @@
 """Change-point detectors on simulated histories of 200 runs: `python -m bench.simulated_histories`.
 
-A history is one metric, a lognormal step time around 100 ms, over runs of one canary. The part that
-makes the histories knows nothing of the detectors. Sizes of noise are assumed, not measured. A
-seed gives the same noise whatever is planted. Laboratories:
-
-- white: independent, 2%. ar1: 3%, lag-1 correlation 0.6.
-- outliers: Student's t with 3 degrees of freedom, and 5% of the runs 10 to 60% slower.
-- cycle: a day of 8 runs (2%), a week of 56 (1.5%), and 1.5% independent.
-- runner: 2%; the machine's `driver` or `cpu` changes three times, twice with a shift of 4%.
-- phases: 1% and 4%, in turns of 20 to 60 runs. quantised: 0.6%, in whole ms.
+`bench/histories.py` makes the histories; it knows nothing of the detectors.
 
 A detector sees the first n runs. For false alarms n is every fifth number, so that alerts which
 last less than five runs may be missed. After something planted, n is each of the next 12 runs.
@@ -23,292 +15,26 @@ apache-otava runs if Python finds it: `pip install --no-deps --target DIR apache
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib
 import json
 import multiprocessing
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from canary.record.types import Distribution, Launch, Perf, RunRecord
-from canary.trends.model import HistoryTrends
+from bench.change_detectors import DETECTORS, Detector, Found
+from bench.histories import LABORATORIES, PLANTED, RUNS, STEPS, Event, History, simulate
 
-RUNS, CENTRE_MS = 200, 100.0
-FIRST, LAST = 25, 170
-STEPS = (3, 5, 10)
 AFTER, EVERY, EARLIEST = 12, 5, 10
 NEAR, SAME, FAR = 5, 3, 15
 """Places within which: an alert finds a step; two alerts are one; an error of the place counts."""
 FIGURES = Path(__file__).parents[1] / "docs" / "figures.md"
 BEGIN, END = (f"<!-- {word}: bench/simulated_histories.py -->" for word in ("begin", "end"))
-
-Array = np.ndarray
-Generator = np.random.Generator
-Facts = Mapping[str, str]
-
-
-class Event(NamedTuple):
-    """Something planted: the level of the runs `place` to `last` changes."""
-
-    kind: str
-    place: int
-    percent: float
-    last: int = RUNS - 1
-    facts: tuple[str, ...] = ()
-    """The facts of the machine that change at `place`."""
-
-
-@dataclass(frozen=True)
-class History:
-    """Simulated runs, oldest first, and the truth about them."""
-
-    values: Array
-    """Step times in ms, shape (RUNS,)."""
-    facts: tuple[Facts, ...]
-    planted: tuple[Event, ...] = ()
-    machine: tuple[Event, ...] = ()
-    healthy: Array | None = None
-    """The same without what is planted."""
-
-
-@dataclass(frozen=True)
-class Laboratory:
-    """How runs scatter. `noise` gives logarithms, shape (RUNS,)."""
-
-    name: str
-    noise: Callable[[Generator], Array]
-    changes_runner: bool = False
-    grain_ms: float = 0.0
-
-
-def white(rng: Generator, sd: float = 0.02) -> Array:
-    """Return independent noise."""
-    return rng.normal(0.0, sd, RUNS)
-
-
-def ar1(rng: Generator, sd: float = 0.03, memory: float = 0.6) -> Array:
-    """Return noise that remembers; `sd` is its standard deviation at any run."""
-    values = rng.normal(0.0, sd, RUNS)
-    for place in range(1, RUNS):
-        values[place] = memory * values[place - 1] + np.sqrt(1 - memory**2) * values[place]
-    return values
-
-
-def outliers(rng: Generator) -> Array:
-    """Return heavy tails of 2%, and rare slow runs."""
-    tails = 0.02 / np.sqrt(3) * rng.standard_t(3, RUNS)
-    slow = np.log1p(rng.uniform(0.1, 0.6, RUNS))
-    return tails + np.where(rng.random(RUNS) < 0.05, slow, 0.0)
-
-
-def cycle(rng: Generator) -> Array:
-    """Return slow waves of a day and a week."""
-    runs, (day, week) = np.arange(RUNS), rng.uniform(0, 2 * np.pi, 2)
-    waves = 0.02 * np.sin(2 * np.pi * runs / 8 + day) + 0.015 * np.sin(2 * np.pi * runs / 56 + week)
-    return waves + white(rng, 0.015)
-
-
-def phases(rng: Generator) -> Array:
-    """Return quiet and loud stretches."""
-    lengths = rng.integers(20, 61, RUNS // 20)
-    sizes = np.resize(rng.permutation([0.01, 0.04]), len(lengths))
-    return rng.normal(0.0, 1.0, RUNS) * np.repeat(sizes, lengths)[:RUNS]
-
-
-LABORATORIES = {
-    each.name: each
-    for each in (
-        Laboratory("white", white),
-        Laboratory("ar1", ar1),
-        Laboratory("outliers", outliers),
-        Laboratory("cycle", cycle),
-        Laboratory("runner", white, changes_runner=True),
-        Laboratory("phases", phases),
-        Laboratory("quantised", partial(white, sd=0.006), grain_ms=1.0),
-    )
-}
-
-
-def machine_events(rng: Generator) -> tuple[Event, ...]:
-    """Return three changes of the runner: two with a shift of 4%, one without any effect."""
-    places = [int(rng.integers(first, first + 36)) for first in (25, 80, 135)]
-    shifts = rng.permutation([4.0 * rng.choice([-1, 1]), 4.0 * rng.choice([-1, 1]), 0.0])
-    changed = [[("driver",), ("cpu",), ("driver", "cpu")][rng.integers(3)] for _ in places]
-    return tuple(
-        Event("machine", place, float(shift), facts=names)
-        for place, shift, names in zip(places, shifts, changed, strict=True)
-    )
-
-
-def planted_events(what: str, rng: Generator, taken: Iterable[int] = ()) -> tuple[Event, ...]:
-    """Return what to plant, at a random place at least ten runs from the `taken` ones."""
-    free = [place for place in range(FIRST, LAST + 1) if all(abs(place - it) >= 10 for it in taken)]
-    place = int(rng.choice(free))
-    if what == "two steps":
-        early, late = (
-            [p for p in free if low <= p <= high] for low, high in ((25, 80), (115, 170))
-        )
-        return tuple(Event("step", int(rng.choice(some)), 5.0) for some in (early, late))
-    if what == "drift":
-        start = int(rng.integers(FIRST, 76))
-        return (Event("drift", start, 100 * (1.001**100 - 1), start + 99),)
-    return {
-        "healthy": (),
-        "returns": (Event("step", place, 10.0, place + 14),),
-        "spike": (Event("spike", place, 30.0, place),),
-        **{f"+{size}%": (Event("step", place, float(size)),) for size in STEPS},
-    }[what]
-
-
-PLANTED = ("healthy", *(f"+{size}%" for size in STEPS), "two steps", "returns", "drift", "spike")
-
-
-def simulate(seed: int, laboratory: Laboratory, what: str = "healthy") -> History:
-    """Return a history; its noise depends on the seed and the laboratory alone."""
-    name = int.from_bytes(hashlib.sha256(laboratory.name.encode()).digest()[:4], "big")
-    rng, places = (np.random.default_rng([seed, name, part]) for part in range(2))
-    machine = machine_events(rng) if laboratory.changes_runner else ()
-    planted = planted_events(what, places, [event.place for event in machine])
-    runner = _with(machine, CENTRE_MS * np.exp(laboratory.noise(rng)))
-    values, healthy = (
-        np.round(it / laboratory.grain_ms) * laboratory.grain_ms if laboratory.grain_ms else it
-        for it in (_with(planted, runner), runner)
-    )
-    return History(values, _facts(machine), planted, machine, healthy)
-
-
-def _with(events: Iterable[Event], values: Array) -> Array:
-    """Return values at the levels that the events give."""
-    levels = np.ones(len(values))
-    for event in events:
-        if event.kind == "drift":
-            length = event.last - event.place + 1
-            risen = np.clip((np.arange(len(values)) - event.place + 1) / length, 0, 1)
-            levels *= (1 + event.percent / 100) ** risen
-        else:
-            levels[event.place : event.last + 1] *= 1 + event.percent / 100
-    return values * levels
-
-
-def _facts(machine: Sequence[Event]) -> tuple[Facts, ...]:
-    def version(name: str, place: int) -> int:
-        return sum(name in event.facts and event.place <= place for event in machine)
-
-    return tuple(
-        {
-            "driver": f"570.{86 + version('driver', place)}",
-            "cpu": f"Simulated CPU {version('cpu', place) + 1}",
-        }
-        for place in range(RUNS)
-    )
-
-
-class Found(NamedTuple):
-    """A change point, or a drift if `standing` says so."""
-
-    place: int
-    percent: float
-    standing: str = "confirmed"
-    """As in `canary.trends.model`, or `drift`."""
-    machine: tuple[str, ...] = ()
-    """The facts that are named as suspects, the first first."""
-    last: int = RUNS
-    """Of a drift."""
-
-
-Detector = Callable[[Array, Sequence[Facts]], Sequence[Found]]
-
-
-def on_previous(values: Array, facts: Sequence[Facts], limit: float) -> list[Found]:
-    """Compare each run with the run before; `limit` in percent."""
-    changes = 100 * (values[1:] / values[:-1] - 1)
-    return [Found(int(i) + 1, float(changes[i])) for i in np.flatnonzero(abs(changes) > limit)]
-
-
-def on_mean(values: Array, facts: Sequence[Facts], limit: float, width: int = 5) -> list[Found]:
-    """Compare each run with the mean of the last five; `limit` in percent."""
-    if len(values) <= width:
-        return []
-    means = np.lib.stride_tricks.sliding_window_view(values, width)[:-1].mean(axis=1)
-    changes = 100 * (values[width:] / means - 1)
-    return [Found(int(i) + width, float(changes[i])) for i in np.flatnonzero(abs(changes) > limit)]
-
-
-def otava(values: Array, facts: Sequence[Facts]) -> list[Found]:
-    """Ask apache-otava with its defaults: a window of 50, p below 0.001, any magnitude."""
-    module = importlib.import_module("otava.series")
-    numbers = list(range(len(values)))
-    metrics = {"ms": module.Metric(direction=-1)}
-    series = module.Series("history", None, numbers, metrics, {"ms": values.tolist()}, {})
-    points = series.analyze(module.AnalysisOptions()).change_points["ms"]
-    return [Found(int(it.index), float(it.forward_change_percent())) for it in points]
-
-
-def ours(values: Array, facts: Sequence[Facts]) -> list[Found]:
-    """Ask `canary.trends`."""
-    adapter = getattr(importlib.import_module("canary.trends"), "trends_of_records", None)
-    if adapter is None:
-        raise ImportError("canary.trends has no trends_of_records")
-    records = [record(place, float(value), facts[place]) for place, value in enumerate(values)]
-    trends: HistoryTrends = adapter(records)
-    series = next(it for it in trends.series if it.metric == "step_time_median")
-    at = [int(point.run_id.removeprefix("run-")) for point in series.points]
-    found = [
-        Found(at[it.place], it.percent, it.standing, tuple(fact.name for fact in it.machine))
-        for it in series.changes
-    ]
-    drift = series.drift
-    if drift is not None:
-        found.append(Found(at[drift.first], drift.percent, "drift", last=at[drift.last]))
-    return found
-
-
-@lru_cache(maxsize=RUNS)
-def _bare(place: int) -> RunRecord:
-    return RunRecord(
-        run_id=f"run-{place:03d}",
-        name="simulated",
-        timestamp=f"2026-{1 + place // 28:02d}-{1 + place % 28:02d}T06:00:00+00:00",
-        status="completed",
-        git={"sha": hashlib.sha1(str(place).encode()).hexdigest(), "dirty": False},
-        config={"training_type": "sft"},
-    )
-
-
-def record(place: int, step_time_ms: float, facts: Facts) -> RunRecord:
-    """Return a run on a GPU, so that another `cpu` is no other machine, with a step time alone."""
-    seconds = step_time_ms / 1000
-    spread = dict.fromkeys(("mean", "median", "p50", "p95", "p99", "min", "max"), seconds)
-    launch = Launch(
-        index=1,
-        kind="measured",
-        status="completed",
-        steps=100,
-        mean_step_time_s=seconds,
-        median_step_time_s=seconds,
-    )
-    gpu = {"name": "Simulated", "memory_bytes": 80 << 30, "mig": False, "index": 0, "uuid": "x"}
-    env = {"device": {"type": "cuda", "name": "Simulated"}, "gpus": [gpu], **facts}
-    perf = Perf(step_time=Distribution(count=100, std=0.0, **spread))
-    return _bare(place).model_copy(update={"env": env, "perf": perf, "launches": [launch]})
-
-
-DETECTORS: dict[str, Detector] = {
-    "previous run, 5%": partial(on_previous, limit=5.0),
-    "previous run, 10%": partial(on_previous, limit=10.0),
-    "mean of last 5, 5%": partial(on_mean, limit=5.0),
-    "mean of last 5, 10%": partial(on_mean, limit=10.0),
-    "apache-otava": otava,
-    "canary": ours,
-}
 
 
 def left_out(names: Iterable[str]) -> dict[str, str]:
@@ -409,7 +135,7 @@ def score_return(detect: Detector, history: History) -> Counter[str]:
 
 
 def score_drift(detect: Detector, history: History) -> Counter[str]:
-    """Count what a slow drift is called 12 runs after its end."""
+    """Count what a slow drift is called 12 runs after its end; steps told beside it do not count."""
     (event,) = history.planted
     count = event.last + 1 + AFTER
     told = [it for it in detect(history.values[:count], history.facts[:count]) if it.percent > 0]

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from bench import simulated_histories as bench
-from bench.simulated_histories import (
+from bench.change_detectors import DETECTORS, Detector, Found, on_mean, on_previous, record
+from bench.histories import (
+    CENTRE_MS,
     LABORATORIES,
     PLANTED,
     RUNS,
-    SCORES,
     Array,
-    Detector,
     Event,
     Facts,
-    Found,
     History,
     Laboratory,
     simulate,
 )
+from bench.simulated_histories import SCORES
 
 STILL = Laboratory("still", lambda _: np.zeros(RUNS))
 RUNNER = Laboratory("still runner", lambda _: np.zeros(RUNS), changes_runner=True)
@@ -117,7 +117,7 @@ def test_a_late_or_misplaced_point_scores_as_such() -> None:
     def moved(history: History, delay: int, by: int) -> Detector:
         def detect(values: Array, facts: Sequence[Facts]) -> list[Found]:
             (event,) = history.planted
-            stepped = float(values[-1]) > bench.CENTRE_MS
+            stepped = float(values[-1]) > CENTRE_MS
             late = stepped and len(values) - event.place >= delay
             return [Found(event.place + by, 3.0)] if late else []
 
@@ -130,14 +130,14 @@ def test_a_late_or_misplaced_point_scores_as_such() -> None:
 
 
 def test_the_plain_threshold_without_noise() -> None:
-    limit = partial(bench.on_previous, limit=5.0)
+    limit = partial(on_previous, limit=5.0)
     counts = {what: scored(STILL, what, lambda _: limit) for what in PLANTED}
     assert counts["healthy"]["false"] == counts["+3%"]["within 10"] == 0
     assert counts["+10%"]["within 5"] == counts["+10%"]["error 0"] == 5
     assert counts["spike"]["alerted"] == counts["returns"]["step down"] == 5
     assert counts["returns"]["returned"] == 0
     assert counts["drift"] == Counter({"missed": 5})
-    mean = bench.on_mean(np.array([100.0] * 10 + [120.0] * 5), [], limit=10.0)
+    mean = on_mean(np.array([100.0] * 10 + [120.0] * 5), [], limit=10.0)
     assert [(it.place, round(it.percent, 1)) for it in mean] == [(10, 20.0), (11, 15.4), (12, 11.1)]
 
 
@@ -165,7 +165,7 @@ def test_facts_change_where_the_runner_does() -> None:
 
 def test_a_record_carries_value_and_facts() -> None:
     history = simulate(1, LABORATORIES["runner"])
-    made = bench.record(7, 123.0, history.facts[7])
+    made = record(7, 123.0, history.facts[7])
     assert made.perf.step_time.median == pytest.approx(0.123)
     assert made.env["driver"] == history.facts[7]["driver"]
     assert made.run_id == "run-007"
@@ -193,5 +193,5 @@ def test_a_detector_that_cannot_run_is_told(
     def missing(values: Array, facts: Sequence[Facts]) -> list[Found]:
         raise ImportError("no such tool")
 
-    monkeypatch.setitem(bench.DETECTORS, "absent", missing)
+    monkeypatch.setitem(DETECTORS, "absent", missing)
     assert bench.left_out(["previous run, 5%", "absent"]) == {"absent": "no such tool"}
