@@ -135,7 +135,7 @@ def score_return(detect: Detector, history: History) -> Counter[str]:
 
 
 def score_drift(detect: Detector, history: History) -> Counter[str]:
-    """Count what a slow drift is called 12 runs after its end; steps told beside it do not count."""
+    """Count what a slow drift is called 12 runs after its end; a told one may have steps too."""
     (event,) = history.planted
     count = event.last + 1 + AFTER
     told = [it for it in detect(history.values[:count], history.facts[:count]) if it.percent > 0]
