@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.compare.exact.changes import environment_changes
@@ -12,6 +13,8 @@ from canary.trends.runs import RunFacts
 
 NAMES = {"gpus": "gpu", "device.name": "gpu", "cpu_usable": "usable cores", "cpu_count": "cores"}
 LONGEST = 60
+RUNS_BEFORE = 3
+"""So many runs after a change of the machine, a change of a metric still names it."""
 UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
 """Facts that follow from others, or that the host's kernel changes by a little."""
 
@@ -19,7 +22,7 @@ UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
 def machine_changes(
     facts: Sequence[RunFacts], place: int, first: int, last: int
 ) -> tuple[MachineChange, ...]:
-    """Return what differs at a place, then what differs where the change may also have happened.
+    """Return what differs at a place, then what differs near it.
 
     Args:
         facts: the runs, oldest first.
@@ -27,11 +30,12 @@ def machine_changes(
         first: first run that may be of the new level.
         last: first run that surely is.
     """
-    places = sorted(range(max(1, first), last + 1), key=lambda other: abs(other - place))
+    earliest = max(1, min(first, place - RUNS_BEFORE))
+    places = sorted(range(earliest, last + 1), key=lambda other: abs(other - place))
     found: dict[str, MachineChange] = {}
     for other in places:
         for change in _between(facts[other - 1], facts[other]):
-            found.setdefault(change.name, change)
+            found.setdefault(change.name, replace(change, runs_before=place - other))
     return tuple(found.values())
 
 

@@ -269,8 +269,10 @@ def _trend(found: _Analysed) -> tuple[float, float, float] | None:
     values = found.values[first:after]
     if len(values) < TREND_FROM:
         return None
-    slope = slope_of(values, found.scatter)
     before = center(values, found.scatter.spread.sd)
+    if not found.scale.logs and not before:
+        return None  # No percentage of 0 means anything.
+    slope = slope_of(values, found.scatter)
     low, high = (TREND_RUNS * side for side in slope.interval(1 - LEVEL))
     estimate = TREND_RUNS * slope.per_run
     shown = [found.scale.percent(each, before) for each in (estimate, low, high)]
