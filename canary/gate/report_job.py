@@ -236,7 +236,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
     found = []
     records = records_of(case, world, scratch)
     history, ancestry = baseline_of(case, world, scratch)
-    source = changed_files(case, world)
+    source, ahead = changed_files(case, world), _ahead(case, world)
     for config in settings.configs:
         try:
             base = load_base_config(read, repository_path(settings.folder, config))
@@ -258,10 +258,22 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             branch=settings.baseline_branch,
             source=source,
             pictures=settings.pictures_url if settings.chart else "",
+            path=repository_path(settings.folder, config),
+            ahead=ahead,
             recording=recording,
         )
         found.append(judge(grounds, records))
     return found
+
+
+def _ahead(case: Case, world: World) -> int | None:
+    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
+    pull = case.pull
+    if pull is None:
+        return 0 if case.intent.kind is Kind.RECORD else None
+    with contextlib.suppress(Refused, MachineError):
+        return world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
+    return None
 
 
 def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:

@@ -126,7 +126,7 @@ class Payloads:
             milestone=None,
         )
         if not simple:
-            found.update(merged=bool(pull.merged), merged_by=None)
+            found.update(merged=bool(pull.merged), merged_by=None, commits=pull.commits)
         return found
 
     def _side(self, full_name: str | None, branch: str, sha: str) -> dict[str, Any]:

@@ -94,6 +94,7 @@ class Pull:
     merged: str | None = None
     patches: dict[str, str] = field(default_factory=dict)
     """What it changes: path and patch."""
+    commits: int = 1
 
 
 @dataclass
