@@ -171,14 +171,15 @@ def _minutes(
     effect = None
     if noisy and lead.delta_pct is not None:
         effect = Effect(lead.delta_pct / 100, launch_noise(baseline, lead.name))
-    return bisect_minutes((*baseline, *current), suspects, effect)
+    seconds = whole_launch_seconds((*baseline, *current), probe=effect is None)
+    return bisect_minutes(seconds, suspects, effect)
 
 
 def bisect_minutes(
-    records: Sequence[RunRecord], suspects: int | None, effect: Effect | None
+    seconds: float | None, suspects: int | None, effect: Effect | None
 ) -> float | None:
-    """Return the estimated minutes of a bisect among so many suspects; None if unknown."""
-    seconds = whole_launch_seconds(records, probe=effect is None)
+    """Return the estimated minutes of a bisect among so many suspects, given the seconds of one
+    launch; None if unknown."""
     if seconds is None or suspects is None or suspects < 1:
         return None
     return expected_launches(suspects, effect) * seconds / 60
