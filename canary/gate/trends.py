@@ -47,8 +47,8 @@ def can_analyse() -> bool:
 
 
 def leave_trends(target: Target) -> None:
-    """Add what the stored runs are the first to show to the step's summary, and keep the issues,
-    where they are asked for."""
+    """Say in the step's summary what these runs are the first to show. Keep the issues, where they
+    are asked for."""
     if not (target.intent.writes_baseline and target.stored):
         return
     stored = [one for one in target.judged if _run_ids(one)]
