@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from canary.report.numbers import signed
+from canary.report.numbers import amount, signed
 from canary.trends.model import ChangePoint, Drift, Series, StoredPoint
 
 SHOWN_DIGITS = 9
@@ -13,6 +13,8 @@ MOST_FACTS = 3
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LEAST_AFTER = 3
 """Runs after a change that confirm it."""
+HELD = ("confirmed", "waiting")
+"""Standings of changes that may still hold."""
 
 
 def point_words(point: StoredPoint) -> str:
@@ -49,8 +51,8 @@ def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
         runs = _counted(change.runs_after, "run")
         return f"not confirmed: {runs} after it, {LEAST_AFTER} are needed"
-    if change.standing == "returned":
-        return "returned since then"
+    if change.standing != "confirmed":
+        return f"{change.standing} since then"
     by = _counted(change.pairs, "pair") if change.pairs else _counted(change.runs_after, "run")
     return f"confirmed by {by}"
 
@@ -77,6 +79,31 @@ def sentence(text: str) -> str:
 
 def findings(series: Series) -> Sequence[str]:
     """Return every change that still holds or waits, the newest first, then the drift."""
-    held = [change for change in reversed(series.changes) if change.standing != "returned"]
+    held = [change for change in reversed(series.changes) if change.standing in HELD]
     found = [change_words(series, change) for change in held]
     return [*found, *([drift_words(series, series.drift)] if series.drift else [])]
+
+
+def series_sentence(series: Series, machine_changes: int = 0) -> str:
+    """Return the newest value and what was found, with red runs, periods and machine changes."""
+    values = [point.value for point in series.points if point.value is not None]
+    found = [_newest(series, values), *findings(series)]
+    periods = {point.period for point in series.points} - {None}
+    red = sum(point.period is None for point in series.points)
+    times = "once" if machine_changes == 1 else f"{machine_changes} times"
+    rest = (
+        f"{red} failed" if red else "",
+        f"{len(periods)} periods" if len(periods) > 1 else "",
+        f"the machine changed {times}" if machine_changes else "",
+    )
+    text = " ".join(map(sentence, found))
+    more = "; ".join(filter(None, rest))
+    return f"{text} ({more})" if more else text
+
+
+def _newest(series: Series, values: Sequence[float]) -> str:
+    of = f"{series.title} of the newest of {len(values)} runs"
+    if len(values) == 1:
+        of = f"{series.title} of the only run"
+    value = amount(values[-1], series.unit) if values else "-"
+    return f"{of}: {value}{'' if findings(series) else ', no change found'}"
