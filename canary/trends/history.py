@@ -4,7 +4,7 @@ out. They read files but start no process and need no network.
 
 from __future__ import annotations
 
-import math
+import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,20 +12,31 @@ from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
-from canary.errors import ConfigError, InputError
+from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
-from canary.trends.followed import Number, finite
-from canary.trends.model import HistoryTrends, Series, StoredPoint
+from canary.trends.budget import budget_of
+from canary.trends.followed import Number
+from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
 
 MOST_SERIES = 100
 """Metrics of a drawer that are followed."""
+NOISE_OF = {"tokens_per_sec": "step_time_median"}
+"""Metrics whose noise a noise model has under another name."""
+HOW = "pip install 'rlhf-canary[history]'"
+
+
+def require_history() -> None:
+    """Raise MachineError if change points cannot be found."""
+    if importlib.util.find_spec("ruptures") is None:
+        raise MachineError("the changes of a history need the extra `history`", HOW)
 
 
 def trends_of(drawer_folder: Path) -> HistoryTrends:
     """Return the trends of one drawer, in the order in which its runs started.
 
     Raises:
+        MachineError: the extra `history` is missing.
         RecordError: an entry cannot be read.
     """
     notes = []
@@ -42,7 +53,11 @@ def trends_of(drawer_folder: Path) -> HistoryTrends:
 def trends_of_runs(
     runs: Sequence[StoredRun | RunRecord], noise: NoiseModel | None = None
 ) -> HistoryTrends:
-    """Return the trends of the runs of one canary on one machine, given oldest first."""
+    """Return the trends of the runs of one canary on one machine, given oldest first.
+
+    Raises:
+        MachineError: the extra `history` is missing.
+    """
     newest_first = (_as_stored(run) for run in reversed(runs))
     newest = _as_stored(runs[-1]).record if runs else None
     canary, machine = (newest.name, machine_key(newest)) if newest else ("", "")
@@ -62,6 +77,9 @@ def _trends(
     machine: str,
     notes: list[str],
 ) -> HistoryTrends:
+    require_history()
+    from canary.trends.series import series_of  # It loads numpy, which a core install lacks.
+
     facts: list[RunFacts] = []
     gates: tuple[MetricGate, ...] = ()
     for run in newest_first:
@@ -69,8 +87,25 @@ def _trends(
             gates = _gates(run.record, notes)
         facts.append(facts_of(run, gates))
     facts.reverse()
-    found = [_series(name, number, facts) for name, number in _followed(facts, notes).items()]
-    return HistoryTrends(canary, machine, tuple(found), tuple(notes))
+    followed = _followed(facts, notes)
+    found = []
+    for name, number in followed.items():
+        model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
+        budget = budget_of(name, list(followed), model is not None)
+        found.append(series_of(name, number, facts, budget, model))
+    return HistoryTrends(canary, machine, tuple(sorted(found, key=_worst_first)), tuple(notes))
+
+
+def _worst_first(series: Series) -> tuple[int, float]:
+    """Return the order of a series: confirmed changes for the worse, drifts, waiting ones, rest."""
+    open_ = [change for change in series.changes if change.worse and change.standing == "confirmed"]
+    if open_:
+        return 0, -max(abs(change.percent) for change in open_)
+    if series.drift is not None and series.drift.worse:
+        return 1, -abs(series.drift.percent)
+    if any(change.worse and change.standing == "waiting" for change in series.changes):
+        return 2, 0.0
+    return 3, 0.0
 
 
 def _gates(newest: RunRecord, notes: list[str]) -> tuple[MetricGate, ...]:
@@ -92,35 +127,3 @@ def _followed(facts: Sequence[RunFacts], notes: list[str]) -> dict[str, Number]:
     if len(found) > len(kept):
         notes.append(f"{len(found) - len(kept)} more metrics are not followed")
     return kept
-
-
-def _series(name: str, newest: Number, facts: Sequence[RunFacts]) -> Series:
-    values = [run.numbers.get(name) for run in facts]
-    points = tuple(
-        StoredPoint(
-            run.run_id,
-            run.commit,
-            run.start,
-            number.value if number is not None and finite(number.value) else None,
-            run.period,
-            run.verdict,
-            run.accepted,
-        )
-        for run, number in zip(facts, values, strict=True)
-    )
-    notes = []
-    bad = sum(number is not None and not math.isfinite(number.value) for number in values)
-    if bad:
-        notes.append(f"{bad} run{'' if bad == 1 else 's'} had a value that is not finite")
-    return Series(
-        name,
-        newest.title,
-        newest.unit,
-        newest.lower_is_better,
-        points,
-        levels=(),
-        changes=(),
-        drift=None,
-        trend=None,
-        notes=tuple(notes),
-    )

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Standing = Literal["confirmed", "waiting", "returned"]
+Standing = Literal["confirmed", "waiting", "returned", "accepted"]
 """`confirmed`: at least three runs after it, or pairs, show it. `waiting`: too few runs after it.
-`returned`: a later level is back where it was before."""
+`returned`: a later level is back where it was before. `accepted`: a person accepted it."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class ChangePoint:
     place: int
     """Place of the first run of the new level."""
     percent: float
-    """Change of the level; plus is more."""
+    """Change of the level; plus is more. Infinite if the level before is 0."""
     interval: tuple[float, float]
     """Of `percent`, at the error level that the family's budget left to it."""
     worse: bool
     standing: Standing
     runs_after: int
-    """Comparable runs from `place` on, within the new level."""
+    """Runs with a value from `place` on, within the new level."""
     pairs: int
     """Pairs that compared both sides again; 0 without."""
     within: tuple[int, int]
