@@ -87,23 +87,20 @@ def findings(series: Series) -> Sequence[str]:
 def series_sentence(series: Series, machine_changes: int = 0) -> str:
     """Return the newest value and what was found, with red runs, periods and machine changes."""
     values = [point.value for point in series.points if point.value is not None]
-    found = [_newest(series, values), *findings(series)]
+    newest = f"the newest of {len(values)} runs" if len(values) > 1 else "the only run"
+    found = findings(series)
     periods = {point.period for point in series.points} - {None}
     red = sum(point.period is None for point in series.points)
-    times = "once" if machine_changes == 1 else f"{machine_changes} times"
+    times = {1: "once", 2: "twice"}.get(machine_changes, f"{machine_changes} times")
     rest = (
-        f"{red} failed" if red else "",
-        f"{len(periods)} periods" if len(periods) > 1 else "",
+        f"{_counted(red, 'run')} failed" if red else "",
+        f"{_counted(len(periods), 'period')}" if len(periods) > 1 else "",
         f"the machine changed {times}" if machine_changes else "",
     )
-    text = " ".join(map(sentence, found))
-    more = "; ".join(filter(None, rest))
-    return f"{text} ({more})" if more else text
-
-
-def _newest(series: Series, values: Sequence[float]) -> str:
-    of = f"{series.title} of the newest of {len(values)} runs"
-    if len(values) == 1:
-        of = f"{series.title} of the only run"
     value = amount(values[-1], series.unit) if values else "-"
-    return f"{of}: {value}{'' if findings(series) else ', no change found'}"
+    texts = (
+        f"{newest}: {value}{'' if found else ', and no change was found'}",
+        *found,
+        "; ".join(filter(None, rest)),
+    )
+    return " ".join(sentence(text) for text in texts if text)

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import altair as alt
 
@@ -20,10 +21,13 @@ from canary.report.charts.chart import (
     Chart,
     Layer,
 )
+from canary.report.charts.theme import LIGHT
 from canary.report.charts.thinning import kept_steps
+from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, series_sentence
 from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint
 
+PAPER = LIGHT["paper"]
 MOST_CHARTS = 12
 """Metrics of a drawer that have a chart: the worst ones first."""
 MOST_LABELS = 8
@@ -32,6 +36,8 @@ LABEL_ROWS = 3
 ROW_PIXELS = 14
 ROOM = 0.16
 """Of the values' range, for each row of labels above them."""
+LEAST_SPAN = 0.02
+"""Of the middle value, that the picture spans at least: rounding must not look like noise."""
 LATE = 0.55
 """Share of the runs from which on a label stands left of its rule."""
 LONGEST_FACT = 18
@@ -42,6 +48,8 @@ KINDS = {
     "accepted": (GOOD, "triangle-up"),
 }
 """Kinds of runs, each with its colour and shape."""
+SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
+"""Of a rule, on which a label stands, with its distance in pixels."""
 SOLID = [1, 0]
 DASHES = {"waiting": [2, 2], "returned": [6, 3], "accepted": [6, 3]}
 """Of a change's rule, by its standing; solid if it is confirmed and holds."""
@@ -135,7 +143,7 @@ def _layers(
     labels = list(_labels(series, len(series.points)))
     scale = _scale(series, every, len({label["y"] for label in labels}))
     y = alt.Y("value:Q", title=_value_title(series), scale=scale)
-    yield from _levels(series, y)
+    yield from _levels(series, y, scale)
     changed = {change.place + 1 for change in series.changes}
     rules = [{"run": number - 0.5} for number in machines if number not in changed]
     if rules:
@@ -147,12 +155,16 @@ def _layers(
         yield Layer(ends, line.encode(x="run:Q", y=y))
     yield from _runs(shown, y)
     yield from _changes(series)
-    for align, dx in (("left", 4), ("right", -4)):
+    for align, dx in SIDES:
         texts = [label for label in labels if label["align"] == align]
         if texts:
-            mark = alt.Chart().mark_text(align=align, dx=dx, fontSize=11, color=INK)
             where = alt.Y("y:Q", scale=None, axis=None)
-            yield Layer(texts, mark.encode(x="run:Q", y=where, text="text:N"))
+            plain = alt.Chart().mark_text(align=align, dx=dx, fontSize=11, color=INK)
+            halo = alt.Chart().mark_text(
+                align=align, dx=dx, fontSize=11, color=PAPER, stroke=PAPER, strokeWidth=3
+            )
+            for mark in (halo, plain):
+                yield Layer(texts, mark.encode(x="run:Q", y=where, text="text:N"))
 
 
 def _scale(series: Series, points: Sequence[_Point], rows: int) -> alt.Scale:
@@ -161,14 +173,14 @@ def _scale(series: Series, points: Sequence[_Point], rows: int) -> alt.Scale:
     for level in series.levels:
         values += [end for end in level.interval if math.isfinite(end)]
     low, high = min(values), max(values)
-    span = (high - low) or abs(low) / 5 or 2.0
     middle = (low + high) / 2
-    if high == low:
-        low, high = middle - span / 2, middle + span / 2
-    return alt.Scale(domain=[low - 0.05 * span, high + (0.05 + ROOM * rows) * span], nice=False)
+    span = max(high - low, LEAST_SPAN * abs(middle)) or 1.0
+    low, high = min(low, middle - span / 2), max(high, middle + span / 2)
+    domain = [low - 0.05 * span, high + (0.05 + ROOM * rows) * span]
+    return alt.Scale(domain=domain, nice=False, zero=False)
 
 
-def _levels(series: Series, y: alt.Y) -> Iterator[Layer]:
+def _levels(series: Series, y: alt.Y, scale: alt.Scale) -> Iterator[Layer]:
     rows = [
         {
             "from": level.first + 0.5,
@@ -182,7 +194,8 @@ def _levels(series: Series, y: alt.Y) -> Iterator[Layer]:
     ]
     if rows:
         area = alt.Chart().mark_rect(color=BASELINE, opacity=0.25)
-        yield Layer(rows, area.encode(x="from:Q", x2="to:Q", y=alt.Y("low:Q"), y2="high:Q"))
+        low = alt.Y("low:Q", scale=scale)
+        yield Layer(rows, area.encode(x="from:Q", x2="to:Q", y=low, y2="high:Q"))
         line = alt.Chart().mark_rule(color=BASELINE, strokeWidth=2)
         yield Layer(rows, line.encode(x="from:Q", x2="to:Q", y=y))
 
@@ -248,7 +261,7 @@ def _labels(series: Series, runs: int) -> Iterator[dict[str, float | str]]:
 
 def _label(series: Series, change: ChangePoint) -> str:
     run = series.points[change.place]
-    words = [f"{change.percent:+.3g}%", (run.commit or run.run_id)[:SHOWN_DIGITS]]
+    words = [signed(change.percent), (run.commit or run.run_id)[:SHOWN_DIGITS]]
     facts = [fact.name[:LONGEST_FACT] for fact in change.machine[:1]]
     more = " ..." if len(change.machine) > 1 else ""
     sure = [] if change.standing == "confirmed" else [change.standing]
