@@ -16,6 +16,7 @@ from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
 from canary.trends.budget import budget_of
 from canary.trends.followed import Number
+from canary.trends.machine import machine_changes
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
 
@@ -93,7 +94,14 @@ def _trends(
         model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
         budget = budget_of(name, list(followed), model is not None)
         found.append(series_of(name, number, facts, budget, model))
-    return HistoryTrends(canary, machine, tuple(sorted(found, key=_worst_first)), tuple(notes))
+    machines = ((place, machine_changes(facts, place, place, place)) for place in range(len(facts)))
+    return HistoryTrends(
+        canary,
+        machine,
+        tuple(sorted(found, key=_worst_first)),
+        tuple(notes),
+        tuple(one for one in machines if one[1]),
+    )
 
 
 def _worst_first(series: Series) -> tuple[int, float]:

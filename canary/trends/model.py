@@ -123,6 +123,8 @@ class HistoryTrends:
     series: tuple[Series, ...]
     """Worst first."""
     notes: tuple[str, ...] = ()
+    machine_changes: tuple[tuple[int, tuple[MachineChange, ...]], ...] = ()
+    """(place, what changed on the machine before that run), in order; equal for all series."""
 
 
 def newest_worse(found: Sequence[HistoryTrends]) -> list[tuple[HistoryTrends, Series, ChangePoint]]:
