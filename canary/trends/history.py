@@ -16,7 +16,7 @@ from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
 from canary.trends.budget import budget_of
 from canary.trends.followed import Number
-from canary.trends.machine import machine_changes
+from canary.trends.machine import changes_of
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
 
@@ -89,18 +89,18 @@ def _trends(
         facts.append(facts_of(run, gates))
     facts.reverse()
     followed = _followed(facts, notes)
+    machines = changes_of(facts)
     found = []
     for name, number in followed.items():
         model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
         budget = budget_of(name, list(followed), model is not None)
-        found.append(series_of(name, number, facts, budget, model))
-    machines = ((place, machine_changes(facts, place, place, place)) for place in range(len(facts)))
+        found.append(series_of(name, number, facts, budget, model, machines))
     return HistoryTrends(
         canary,
         machine,
         tuple(sorted(found, key=_worst_first)),
         tuple(notes),
-        tuple(one for one in machines if one[1]),
+        tuple(machines.items()),
     )
 
 

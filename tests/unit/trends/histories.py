@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from canary.record.types import RunRecord
 from canary.trends.followed import Number
+from canary.trends.machine import changes_of
 from canary.trends.model import Series
 from canary.trends.runs import RunFacts
 from canary.trends.series import series_of
@@ -80,7 +81,7 @@ def series(values: Sequence[float | None], **rest: Any) -> Series:
     """The series of such runs."""
     runs = facts(values, **rest)
     newest = Number("it", "ms", rest.get("lower_is_better", True), 1.0, rest.get("kind", ""))
-    return series_of("it", newest, runs, BUDGET, None)
+    return series_of("it", newest, runs, BUDGET, None, changes_of(runs))
 
 
 def times(values: Values) -> list[float]:
