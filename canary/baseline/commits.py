@@ -1,4 +1,4 @@
-"""The difference between two commits, from git."""
+"""The difference between two commits, and the commits between them, from git."""
 
 from __future__ import annotations
 
@@ -36,3 +36,17 @@ def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool =
 def _is_commit(sha: str | None) -> TypeGuard[str]:
     """Return whether a record's text is a sha, and so cannot be taken for an option of git."""
     return isinstance(sha, str) and SHA.fullmatch(sha) is not None
+
+
+def commits_between(folder: Path, base: str | None, head: str | None) -> int | None:
+    """Return how many commits `head` has and `base` lacks; None without a repository or one of the
+    commits, or if `head` does not descend from `base`."""
+    if not _is_commit(base) or not _is_commit(head):
+        return None
+    try:
+        if read_git(folder, "merge-base", base, head).strip() != base:
+            return None
+        counted = read_git(folder, "rev-list", "--count", f"{base}..{head}", "--").strip()
+    except Unread:
+        return None
+    return int(counted) if counted.isdigit() else None

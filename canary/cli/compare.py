@@ -88,14 +88,15 @@ def explain(
 ) -> None:
     """Explain what changed, why, and what to do about it."""
     from canary.compare.paths import compared_paths
+    from canary.report.bisect_hint import known_of
     from canary.report.lines import terminal_width
     from canary.report.render import printed
     from canary.report.story import story_of, story_text
 
-    compared = compared_paths(
-        _request(runs, baseline, tier, threshold_file, noise, repository, None)
-    )
-    story = story_of(compared.found, compared.current, compared.baseline)
+    request = _request(runs, baseline, tier, threshold_file, noise, repository, None)
+    compared = compared_paths(request)
+    known = known_of(compared, request.baseline, repository or Path.cwd())
+    story = story_of(compared.found, compared.current, compared.baseline, known)
     width = None if output else terminal_width(sys.stdout)
     printed(story_text(story, form, compared.found, width), story.first_line, output)
     raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)

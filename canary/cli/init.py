@@ -44,6 +44,13 @@ ModelCache = Annotated[
     typer.Option(help="Hugging Face home on the runner, for downloaded models and data."),
 ]
 Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest [the release's].")]
+TrendIssue = Annotated[
+    bool | None,
+    typer.Option(
+        "--trend-issue/--no-trend-issue",
+        help="Open an issue when the history of the default branch gets worse [no].",
+    ),
+]
 Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
@@ -61,6 +68,7 @@ def init(
     model_cache: ModelCache = None,
     image: Image = None,
     branch: Branch = None,
+    trend_issue: TrendIssue = None,
     output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
@@ -85,6 +93,7 @@ def init(
         "model_cache": model_cache,
         "image": image,
         "branch": known,
+        "trend_issue": trend_issue,
     }
     checked(_answers(given))
     if not yes and can_ask():

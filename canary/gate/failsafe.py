@@ -40,6 +40,8 @@ class Target:
     """Whether this job may write the comment."""
     judged: Sequence[Judged] = ()
     """The published answers, once they are out."""
+    stored: bool = False
+    """Whether its runs are in the baseline now."""
     said: Published | None = None
     place: str = ""
     """Of the link to the page, in the comment's text."""

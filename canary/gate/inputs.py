@@ -173,6 +173,8 @@ class ReportSettings:
     template: str
     chart: bool
     """Whether the comment shows the picture of the stored runs."""
+    trend_issue: bool
+    """Whether a change for the worse in the history gets an issue."""
     baseline_branch: str
     keep: int
     artifact: str
@@ -224,6 +226,7 @@ class ReportSettings:
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
             chart=inputs.take(flag, False, "CANARY_CHART"),
+            trend_issue=inputs.take(flag, False, "CANARY_TREND_ISSUE"),
             baseline_branch=inputs.take(branch_of, BRANCH),
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),
             artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",

@@ -32,6 +32,7 @@ from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.github.status import Answer
 from canary.record.types import RunRecord
+from canary.report.bisect_hint import Known, hint_of
 from canary.report.trends import trends_of
 
 LONGEST_NAME = 64
@@ -58,6 +59,10 @@ class Grounds:
     """The pull request's changes; only the diagnosis uses them."""
     pictures: str = ""
     """Address of the branch's files, if the comment shows the picture of the stored runs."""
+    path: str = ""
+    """The config's path in the repository."""
+    ahead: int | None = None
+    """Commits of the head that its merge base lacks; None if unknown."""
     recording: bool = False
     """Whether the run is the default branch's and enters the baseline."""
 
@@ -172,8 +177,20 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = _commit_of(chosen.records[-1]) if chosen.records else ""
     trends = trends_of((*chosen.records, current[-1]))
-    answer = Answer(name, found, trends=trends, pictures=_pictures(grounds, current[-1]))
+    hint = hint_of(found, current, chosen.records, _known(grounds, chosen))
+    pictures = _pictures(grounds, current[-1])
+    answer = Answer(name, found, trends=trends, pictures=pictures, hint=hint)
     return Judged(answer, tuple(current), newest, chosen.records)
+
+
+def _known(grounds: Grounds, chosen: Selection) -> Known:
+    """Return the config and the number of commits since the newest stored run: its distance from
+    the merge base, and the head's own commits."""
+    commits = None
+    if chosen.records and grounds.ancestry is not None and grounds.ahead is not None:
+        behind = grounds.ancestry.distance(_commit_of(chosen.records[-1]))
+        commits = None if behind is None else behind + grounds.ahead
+    return Known(grounds.path, commits, grounds.head_sha)
 
 
 def _pictures(grounds: Grounds, record: RunRecord) -> tuple[str, str] | None:

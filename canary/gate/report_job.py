@@ -40,6 +40,7 @@ from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Grounds, Judged, error, judge
 from canary.gate.page import leave_page, place_of_link
 from canary.gate.pictures import leave_pictures
+from canary.gate.trends import leave_trends
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
@@ -112,7 +113,7 @@ def answer(settings: ReportSettings, world: World) -> int:
 
 
 def paged(target: Target, work: Callable[[], int]) -> int:
-    """Return the exit code of `work`, as `answered`; then draw the page.
+    """Return the exit code of `work`, as `answered`; then say what began where, and draw the page.
 
     Raises:
         CanaryError, KeyboardInterrupt: as `answered`.
@@ -122,6 +123,7 @@ def paged(target: Target, work: Callable[[], int]) -> int:
         target.settings.link.unlink(missing_ok=True)
     with target.kept:
         code = answered(target, work)
+        leave_trends(target)
         leave_page(target)
         leave_pictures(target)
     return code
@@ -151,7 +153,7 @@ def concluded(target: Target) -> int:
     said = _say(target, judged, wanted)
     stored = True
     if intent.writes_baseline:
-        stored = remember(settings, world, intent, judged, asked.acceptance)
+        target.stored = stored = remember(settings, world, intent, judged, asked.acceptance)
     code = _finish(settings, world, judged, said)
     target.judged, target.said = judged, said
     return code if stored or code else EXIT_ERROR
@@ -236,7 +238,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
     found = []
     records = records_of(case, world, scratch)
     history, ancestry = baseline_of(case, world, scratch)
-    source = changed_files(case, world)
+    source, ahead = changed_files(case, world), _ahead(case, world)
     for config in settings.configs:
         try:
             base = load_base_config(read, repository_path(settings.folder, config))
@@ -258,10 +260,22 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             branch=settings.baseline_branch,
             source=source,
             pictures=settings.pictures_url if settings.chart else "",
+            path=repository_path(settings.folder, config),
+            ahead=ahead,
             recording=recording,
         )
         found.append(judge(grounds, records))
     return found
+
+
+def _ahead(case: Case, world: World) -> int | None:
+    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
+    pull = case.pull
+    if pull is None:
+        return 0 if case.intent.kind is Kind.RECORD else None
+    with contextlib.suppress(Refused, MachineError):
+        return world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
+    return None
 
 
 def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:

@@ -47,6 +47,8 @@ class Answers:
     """With digest. Empty: a placeholder with `container`, the release's image with `docker`."""
     branch: str = "main"
     """The default branch."""
+    trend_issue: bool = False
+    """Whether a change for the worse in the history gets an issue."""
 
     @property
     def runs_on(self) -> str:

@@ -144,6 +144,7 @@ def sections_of(
                 answer.note,
                 answer.trends,
                 answer.pictures,
+                answer.hint,
             ),
         )
         for answer in answers

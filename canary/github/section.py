@@ -14,6 +14,7 @@ from canary.compare.report import Comparison
 from canary.errors import ConfigError
 from canary.github.confined import confined, unusable
 from canary.github.status import Source
+from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.trends import Trends, trend_texts
@@ -36,6 +37,8 @@ class CommentView(View):
     """What a reviewer needs beside the first line, each with its label; the rest is folded."""
     pictures: tuple[str, str] | None = None
     """Addresses of a picture of the stored runs, light and dark."""
+    hint: Hint | None = None
+    """How to find the culprit."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
@@ -65,6 +68,7 @@ def comment_view(
     note: str = "",
     trends: Trends = (),
     pictures: tuple[str, str] | None = None,
+    hint: Hint | None = None,
 ) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
     whole = view_of(found)
@@ -76,7 +80,7 @@ def comment_view(
     parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
     parts["acceptance"] = ""  # the lead says it
-    return on_lines(CommentView(**parts, note=note, lead=lead, pictures=pictures))
+    return on_lines(CommentView(**parts, note=note, lead=lead, pictures=pictures, hint=hint))
 
 
 TO_ACCEPT = "someone with write permission sets the action's label (canary:accept by default)"
@@ -127,16 +131,18 @@ def section(
     note: str = "",
     trends: Trends = (),
     pictures: tuple[str, str] | None = None,
+    hint: Hint | None = None,
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
     `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
-    `note`: the note to show below the first line. `trends`, `pictures`: of the newest runs.
+    `note`: the note to show below the first line. `trends`, `pictures`: of the newest runs. `hint`:
+    how to find the culprit.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found, note, trends, pictures)
+    view = comment_view(found, note, trends, pictures, hint)
     if templates:
         return confined(rendered, dict(templates), view, source, limit)
     return rendered({}, view, source, limit)

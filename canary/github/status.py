@@ -8,6 +8,7 @@ from typing import Literal
 
 from canary.baseline.comparability import own_slug
 from canary.compare.report import Comparison, Verdict
+from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
 from canary.report.trends import Trends
 
@@ -125,6 +126,8 @@ class Answer:
     """The newest stored runs and this one."""
     pictures: tuple[str, str] | None = None
     """Addresses of a picture of the stored runs, light and dark."""
+    hint: Hint | None = None
+    """How to find the culprit of a red history."""
 
     @property
     def key(self) -> str:

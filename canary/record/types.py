@@ -354,6 +354,9 @@ class RunRecord(Section):
     git: SerializeAsAny[Git] = Field(default_factory=Git)
     env: SerializeAsAny[Environment] = Field(default_factory=Environment)
     config: Config = Field(default_factory=dict)
+    config_file: str | None = None
+    """The config's path as it was given; null for a built-in one, and in records of older versions.
+    """
     perf: Perf = Field(default_factory=Perf)
     stability: Stability = Field(default_factory=Stability)
     profiler: Profiler = Field(default_factory=Profiler)

@@ -85,6 +85,15 @@ def markdown_cell(text: object) -> str:
     return COMMIT.sub(r"`\g<0>`", re.sub(r"([|`*_\[\]#~!$])", r"\\\1", escaped))
 
 
+def plain_line(text: object) -> str:
+    """Return a text for a place without Markdown, such as a title: one line without mentions,
+    references and links."""
+    flat = _flat(text).replace("`", "'")
+    for pattern, broken in LINKED:
+        flat = pattern.sub(broken, flat)
+    return flat
+
+
 def markdown_code(text: object) -> str:
     """Return a code span, in a table or outside; an empty string for an empty text."""
     flat = _flat(text).replace("`", "'").replace("<!--", f"<{ZERO_WIDTH}!--")

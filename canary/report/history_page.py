@@ -1,24 +1,27 @@
-"""The page of a history: each canary on each machine, its metrics over the runs."""
+"""The page of a history: each canary on each machine, its metrics over the runs, and what changed
+where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from canary.baseline.entry import Entry
-from canary.baseline.history import NOISE_FILE, drawers, entries, periods
-from canary.compare.timing.noise import load_noise
+from canary.baseline.history import drawers, entries
 from canary.errors import InputError
 from canary.record import jsonio
 from canary.report.charts.chart import Chart
-from canary.report.charts.history import METRICS, StoredRun, history_charts
+from canary.report.charts.history import MOST_CHARTS, history_charts
 from canary.report.charts.theme import darkened
 from canary.report.page import Page, page_text
+from canary.report.trend_words import change_words, sentence
+from canary.trends.history import trends_of
+from canary.trends.model import HistoryTrends, newest_worse
 
 MOST_DRAWERS = 6
 """Canaries and machines on one page; those with the newest runs."""
-NOISE_OF = {"step_time": "step_time_median", "memory": "max_memory"}
-"""A metric of the page, and its name in a noise model."""
+PICTURED = "step_time_median"
+"""The metric whose picture a comment shows."""
 
 
 def history_page(root: Path, shown: str, canary: str | None = None) -> str:
@@ -27,6 +30,7 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
     Raises:
         InputError: it holds no runs, or none of this canary.
         RecordError: an entry cannot be read.
+        MachineError: the package that finds changes is missing.
     """
     found = [
         (folder, stored)
@@ -41,11 +45,13 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
         )
     found.sort(key=lambda pair: pair[1][-1].start, reverse=True)
     charts: list[Chart] = []
-    notes = []
-    for number, (folder, stored) in enumerate(found[:MOST_DRAWERS], start=1):
-        made = list(history_charts(list(_runs(stored)), f"history{number}", _noise(folder)))
-        prefix = f"{folder.parent.name} on {folder.name}: "
+    notes: list[str] = []
+    shown_trends = [trends_of(folder) for folder, _ in found[:MOST_DRAWERS]]
+    for number, trends in enumerate(shown_trends, start=1):
+        prefix = f"{trends.canary} on {trends.machine}: "
+        made = history_charts(trends, f"history{number}")
         charts += [chart.titled(f"{prefix}{chart.title.lower()}") for chart in made]
+        notes += [f"{prefix}{note}" for note in _notes(trends)]
     if len(found) > MOST_DRAWERS:
         left = ", ".join(
             f"{folder.parent.name} on {folder.name}" for folder, _ in found[MOST_DRAWERS:]
@@ -55,7 +61,7 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
     page = Page(
         title=f"history: {shown}",
         first_line=f"{_counted(total, 'run')} of {_counted(len(found), 'canary', 'canaries')}"
-        f"{' and machines' if len(found) > 1 else ''}.",
+        f"{' and machines' if len(found) > 1 else ''}.{_worst(shown_trends)}",
         subtitle=shown,
         verdict="history",
         notes=tuple(notes),
@@ -64,33 +70,36 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
 
 
 def pictures(drawer: Path) -> str:
-    """Return a drawer's step times as JSON: a light and a dark SVG; empty without runs."""
-    found = list(history_charts(list(_runs(entries(drawer))), "history", _noise(drawer)))
-    if not found:
+    """Return a drawer's step times as JSON: a light and a dark SVG; empty without runs.
+
+    Raises:
+        RecordError, MachineError: as `history_page`.
+    """
+    found = trends_of(drawer)
+    timed = [one for one in found.series if one.metric == PICTURED] or list(found.series[:1])
+    charts = list(history_charts(replace(found, series=tuple(timed)), "history"))
+    if not charts:
         return ""
-    svg = found[0].svg()
+    svg = charts[0].svg()
     return jsonio.dumps([svg, darkened(svg)])
+
+
+def _worst(found: Sequence[HistoryTrends]) -> str:
+    """Return the newest change for the worse that holds, and how many more there are."""
+    worse = newest_worse(found)
+    if not worse:
+        return ""
+    _, series, change = worse[0]
+    more = f" {_counted(len(worse) - 1, 'more change')} for the worse." if worse[1:] else ""
+    return f" {sentence(change_words(series, change))}{more}"
+
+
+def _notes(found: HistoryTrends) -> list[str]:
+    of_series = [f"{series.title}: {note}" for series in found.series for note in series.notes]
+    left = [series.title for series in found.series[MOST_CHARTS:]]
+    more = [f"without a chart: {', '.join(left)}"] if left else []
+    return [*found.notes, *of_series, *more]
 
 
 def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
-
-
-def _runs(stored: list[Entry]) -> Iterator[StoredRun]:
-    kept = [entry for entry in stored if not entry.red]
-    numbers = dict(zip(kept, periods(kept), strict=True))
-    for entry in stored:
-        record, context = entry.record(), entry.context()
-        commit = (context.commit if context else "") or record.git.get("sha") or ""
-        verdict = context.verdict if context else ""
-        yield StoredRun(record, commit[:9], verdict, numbers.get(entry), entry.accepted)
-
-
-def _noise(folder: Path) -> dict[str, float]:
-    """Return the measured noise of the drawer's canary, by the page's metrics."""
-    try:
-        model = load_noise(folder / NOISE_FILE)
-    except InputError:
-        return {}
-    known = {name: model.metrics.get(NOISE_OF.get(name, "")) for name in (m.name for m in METRICS)}
-    return {name: noise.run_sd for name, noise in known.items() if noise is not None}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from canary.compare.diagnosis.patterns import TIME, patterns
 from canary.compare.report import Check, Comparison
 from canary.compare.timing.phases import phase_growth
 from canary.record.types import RunRecord
+from canary.report.bisect_hint import Hint, Known, hint_of
 from canary.report.document import document, json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped
@@ -51,10 +52,15 @@ class Story:
     chain: tuple[str, ...]
     actions: tuple[str, ...]
     metrics: tuple[MetricRow, ...]
+    hint: Hint | None = None
+    """How to find the culprit."""
 
 
 def story_of(
-    found: Comparison, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
+    found: Comparison,
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    known: Known | None = None,
 ) -> Story:
     """Return the story of a comparison of these records."""
     view = view_of(found)
@@ -67,6 +73,7 @@ def story_of(
             chain=view.chain,
             actions=view.suspects[0].actions if view.suspects else (),
             metrics=tuple(_metrics(found, current, baseline)),
+            hint=hint_of(found, current, baseline, known or Known()),
         )
     )
 
@@ -163,8 +170,11 @@ def story_text(story: Story, form: str, found: Comparison, width: int | None = N
     name = "explain.md.jinja" if form == "markdown" else "explain.txt.jinja"
     width = None if form == "markdown" else width
     metrics = _table(story.metrics, width and width - len(INDENT))
-    text = environment().get_template(name).render(story=story, metrics=metrics)
-    return wrapped(tidy(text), width)
+    text = tidy(environment().get_template(name).render(story=story, metrics=metrics))
+    # A command stays on one line, so that it can be copied.
+    command = story.hint.command if story.hint else ""
+    lines = text.split("\n")
+    return "\n".join(line if line.strip() == command else wrapped(line, width) for line in lines)
 
 
 def _document(story: Story, found: Comparison) -> dict[str, Any]:
@@ -175,6 +185,7 @@ def _document(story: Story, found: Comparison) -> dict[str, Any]:
         **{key: whole[key] for key in kept},
         "happened": list(story.happened),
         "diagnosis": whole["diagnosis"],
+        "bisect": None if story.hint is None else asdict(story.hint),
         "metrics": [
             {
                 "name": row.name,

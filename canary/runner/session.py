@@ -39,6 +39,7 @@ class Session(RecordWriter):
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
+        self.record.config_file = None if loaded.source is None else str(loaded.source)
         self.is_named = loaded.is_named
         self.echo = echo
         """Whether a user's command gets this process's standard streams."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Standing = Literal["confirmed", "waiting", "returned"]
+Standing = Literal["confirmed", "waiting", "returned", "accepted"]
 """`confirmed`: at least three runs after it, or pairs, show it. `waiting`: too few runs after it.
-`returned`: a later level is back where it was before."""
+`returned`: a later level is back where it was before. `accepted`: a person accepted it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class MachineChange:
     """Such as driver, image, gpu, cpu, or a package."""
     before: str
     now: str
+    runs_before: int = 0
+    """How many runs earlier than the change of the series; negative: later."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,20 @@ class ChangePoint:
     place: int
     """Place of the first run of the new level."""
     percent: float
-    """Change of the level; plus is more."""
+    """Change of the level; plus is more. At most 1,000,000, also if the level before is 0."""
     interval: tuple[float, float]
     """Of `percent`, at the error level that the family's budget left to it."""
     worse: bool
     standing: Standing
     runs_after: int
-    """Comparable runs from `place` on, within the new level."""
+    """Runs with a value from `place` on, within the new level."""
     pairs: int
     """Pairs that compared both sides again; 0 without."""
     within: tuple[int, int]
     """First and last place where the change may have happened (95%)."""
     machine: tuple[MachineChange, ...]
-    """What changed on the machine at that place: the first suspects."""
+    """What changed on the machine there or a few runs earlier, the nearest first: the first
+    suspects."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ class HistoryTrends:
     series: tuple[Series, ...]
     """Worst first."""
     notes: tuple[str, ...] = ()
+    machine_changes: tuple[tuple[int, tuple[MachineChange, ...]], ...] = ()
+    """(place, what changed on the machine before that run), in order; equal for all series."""
 
 
 def newest_worse(found: Sequence[HistoryTrends]) -> list[tuple[HistoryTrends, Series, ChangePoint]]:

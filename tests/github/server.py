@@ -219,9 +219,9 @@ class GitHub:
         if not self._may(operation.id, repository):
             return routes.error(403, "Resource not accessible by integration")
         payloads = Payloads(self.description, base, repository)
-        call = Call(
-            repository, payloads, parameters, query, body, self.login, base + path, self.blobs
-        )
+        place = (base + path, self.blobs)
+        writes = self.permissions.get("issues") == "write"
+        call = Call(repository, payloads, parameters, query, body, self.login, *place, writes)
         try:
             return handler(call)
         except Missing as missing:

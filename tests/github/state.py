@@ -94,6 +94,24 @@ class Pull:
     merged: str | None = None
     patches: dict[str, str] = field(default_factory=dict)
     """What it changes: path and patch."""
+    commits: int = 1
+
+
+@dataclass
+class Issue:
+    """An issue that is no pull request; its comments are the repository's."""
+
+    number: int
+    author: str
+    title: str
+    body: str
+    created: str
+    updated: str
+    state: str = "open"
+    state_reason: str | None = None
+    closed: str | None = None
+    edits: int = 0
+    """How often it was changed."""
 
 
 @dataclass
@@ -164,6 +182,8 @@ class Repository:
         self.branches: dict[str, str] = {}
         self.commits: dict[str, Commit] = {}
         self.pulls: dict[int, Pull] = {}
+        self.issues: dict[int, Issue] = {}
+        self.has_issues = True
         self.comments: dict[int, Comment] = {}
         self.statuses: list[Status] = []
         self.check_runs: dict[int, CheckRun] = {}
@@ -207,7 +227,7 @@ class Repository:
         if head_sha not in self.commits:
             head_sha = self.add_commit(files, sha=head_sha)
         pull = Pull(
-            number=number or max(self.pulls, default=0) + 1,
+            number=number or self.next_number(),
             author=author,
             head_sha=head_sha,
             head_branch=head_branch,
@@ -220,6 +240,18 @@ class Repository:
         self.pulls[pull.number] = pull
         self.clock.advance(1)
         return pull
+
+    def next_number(self) -> int:
+        """The number of the next issue or pull request, which share them."""
+        return max((*self.pulls, *self.issues), default=0) + 1
+
+    def add_issue(self, title: str, body: str = "", author: str = "mona") -> Issue:
+        """Somebody opens an issue."""
+        now = self.clock.stamp()
+        issue = Issue(self.next_number(), author, title, body, now, now)
+        self.issues[issue.number] = issue
+        self.clock.advance(1)
+        return issue
 
     def push(
         self, pull: Pull, sha: str = "", files: Mapping[str, bytes | str] | None = None

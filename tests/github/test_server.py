@@ -547,3 +547,54 @@ def test_a_redirect_leads_to_the_same_path_there(
 def test_a_token_that_goes_to_another_host_is_a_breach(loose: GitHub) -> None:
     requests.get(f"{loose.blobs}/x", headers={"Authorization": f"Bearer {loose.token}"}, timeout=9)
     assert "the token was sent" in loose.breaches[0]
+
+
+def test_an_issue_is_opened_edited_closed_and_opened_again(
+    github: GitHub, repository: Repository, pull: Pull, client: Client
+) -> None:
+    github.permissions["issues"] = "write"
+    issue = client.create_issue("Slower", body="since yesterday")
+    assert issue.number == pull.number + 1, "issues and pull requests share their numbers"
+    issue.edit(body="since today", state="closed", state_reason="completed")
+    assert (issue.state, issue.state_reason) == ("closed", "completed")
+    assert issue.closed_at is not None
+    issue.create_comment("it is back")
+    issue.edit(state="open", state_reason="reopened")
+    assert client.get_issue(issue.number).body == "since today"
+    assert [one.body for one in issue.get_comments()] == ["it is back"]
+    every = client.get_issues(state="all", creator=BOT)  # type: ignore[arg-type]  # or a login
+    assert [(one.number, one.pull_request) for one in every] == [(issue.number, None)]
+
+
+def test_pull_requests_are_listed_among_issues_the_newest_first(
+    repository: Repository, pull: Pull, client: Client
+) -> None:
+    issue = repository.add_issue("Question")
+    found = list(client.get_issues())
+    assert [one.number for one in found] == [issue.number, pull.number]
+    assert found[1].pull_request is not None
+
+
+def test_an_issue_takes_another_permission_than_a_pull_request(
+    github: GitHub, repository: Repository, pull: Pull, client: Client
+) -> None:
+    repository.add_issue("Question")
+    client.get_issue(pull.number).create_comment("of the pull request")
+    for post in (
+        lambda: client.create_issue("Slower"),
+        lambda: client.get_issue(2).edit(state="closed"),
+        lambda: client.get_issue(2).create_comment("of the issue"),
+    ):
+        with pytest.raises(GithubException) as refused:
+            post()
+        assert refused.value.status == 403
+
+
+def test_a_repository_may_have_no_issues(
+    github: GitHub, repository: Repository, client: Client
+) -> None:
+    github.permissions["issues"] = "write"
+    repository.has_issues = False
+    with pytest.raises(GithubException) as refused:
+        client.create_issue("Slower")
+    assert refused.value.status == 410

@@ -1,240 +1,216 @@
-"""The history of a canary on a machine: metrics over runs, with periods, red runs and noise."""
+"""The history of a canary on a machine: metrics over runs, their levels, and where they changed."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import altair as alt
 
-from canary.record.end_loss import end_loss
-from canary.record.types import RunRecord
+from canary.baseline.comparability import own_slug
 from canary.report.charts.chart import (
     BAD,
     BASELINE,
     CURRENT,
     FAINT,
     GOOD,
+    INK,
     Chart,
     Layer,
-    close_scale,
 )
+from canary.report.charts.theme import LIGHT
 from canary.report.charts.thinning import kept_steps
-from canary.report.numbers import signed, significant
+from canary.report.numbers import signed
+from canary.report.trend_words import SHOWN_DIGITS, series_sentence
+from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint
 
-LEAST_FOR_BAND = 3
-"""Runs of a period from which on its own spread is its noise band."""
-WIDTH_OF_BAND = 2.0
-"""Standard deviations on each side of the period's median."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric that the page follows over the runs."""
-
-    name: str
-    title: str
-    unit: str
-    read: Callable[[RunRecord], float | None]
-    lower_is_better: bool = True
-
-
-METRICS = (
-    Metric("step_time", "Step time", "ms", lambda record: 1e3 * record.perf.step_time.median),
-    Metric(
-        "tokens", "Tokens per second", "", lambda record: record.perf.approx_tokens_per_sec, False
-    ),
-    Metric("memory", "Peak memory", "MB", lambda record: record.perf.max_mem_mb),
-    Metric("loss", "Final loss", "", end_loss),
-)
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """One run of a history."""
-
-    record: RunRecord
-    commit: str
-    verdict: str
-    period: int | None
-    """None for a red run."""
-    accepted: bool
+PAPER = LIGHT["paper"]
+MOST_CHARTS = 12
+"""Metrics of a drawer that have a chart: the worst ones first."""
+MOST_LABELS = 8
+"""Newest changes whose commit stands in the picture; the table has all."""
+LABEL_ROWS = 3
+ROW_PIXELS = 14
+ROOM = 0.16
+"""Of the values' range, for each row of labels above them."""
+LEAST_SPAN = 0.02
+"""Of the middle value, that the picture spans at least: rounding must not look like noise."""
+LATE = 0.55
+"""Share of the runs from which on a label stands left of its rule."""
+LONGEST_FACT = 18
+MOST_RULES = 100
+KINDS = {
+    "baseline": (CURRENT, "circle"),
+    "failed": (BAD, "cross"),
+    "accepted": (GOOD, "triangle-up"),
+}
+"""Kinds of runs, each with its colour and shape."""
+SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
+"""Of a rule, on which a label stands, with its distance in pixels."""
+SOLID = [1, 0]
+DASHES = {"waiting": [2, 2], "returned": [6, 3], "accepted": [6, 3]}
+"""Of a change's rule, by its standing; solid if it is confirmed and holds."""
 
 
 @dataclass(frozen=True)
 class _Point:
     number: int
-    run: StoredRun
+    """Counted from 1."""
+    run: StoredPoint
     value: float
 
 
-def history_charts(
-    runs: Sequence[StoredRun], name: str, noise: Mapping[str, float]
-) -> Iterator[Chart]:
-    """Yield a chart per metric over the runs, oldest first.
+def history_charts(found: HistoryTrends, name: str) -> Iterator[Chart]:
+    """Yield a chart per metric over the runs, the worst first.
 
-    Args:
-        runs: the runs.
-        name: begins the charts' names.
-        noise: measured standard deviation of a run's logarithm, by metric.
+    `name`: begins the charts' names.
     """
-    machines = _machine_changes(runs)
-    for metric in METRICS:
+    machines = machine_words(found)
+    made = 0
+    for series in found.series:
         points = [
-            _Point(number, run, value)
-            for number, run in enumerate(runs, start=1)
-            if (value := metric.read(run.record)) is not None and math.isfinite(value)
+            _Point(number, run, run.value)
+            for number, run in enumerate(series.points, start=1)
+            if run.value is not None and math.isfinite(run.value)
         ]
-        if points:
-            yield _chart(metric, points, name, noise.get(metric.name), machines)
+        if points and made < MOST_CHARTS:
+            made += 1
+            yield _chart(series, points, f"{name}-{own_slug(series.metric, 60)}", machines)
 
 
-def _machine_changes(runs: Sequence[StoredRun]) -> dict[int, str]:
-    """Return the runs before which driver, processor or packages changed, with what changed."""
-    found: dict[int, str] = {}
-    for number, (before, now) in enumerate(itertools.pairwise(runs), start=2):
-        facts = [_facts(run.record) for run in (before, now)]
-        names = [key for key in facts[1] if facts[0].get(key) != facts[1][key]]
-        if names:
-            found[number] = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    return found
-
-
-def _facts(record: RunRecord) -> dict[str, Any]:
-    environment = record.env
-    facts = {key: environment.get(key) for key in ("python", "driver", "cpu", "cpu_usable")}
-    return {**facts, **(environment.get("packages") or {})}
+def machine_words(found: HistoryTrends) -> dict[int, str]:
+    """Return what changed on the machine before a run, by the run's number from 1 on."""
+    return {
+        place + 1: f"{', '.join(fact.name for fact in facts[:3])}{' ...' if facts[3:] else ''}"
+        for place, facts in found.machine_changes
+        if facts
+    }
 
 
 def _chart(
-    metric: Metric,
-    points: Sequence[_Point],
-    name: str,
-    noise: float | None,
-    machines: Mapping[int, str],
+    series: Series, points: Sequence[_Point], name: str, machines: Mapping[int, str]
 ) -> Chart:
     kept = set(kept_steps([{point.number: point.value for point in points}]))
     special = {p.number for p in points if p.run.accepted or p.run.period is None}
+    special |= {change.place + 1 for change in series.changes}
     shown = [point for point in points if point.number in kept | special]
-    bands = _bands(points, noise)
-    rows = tuple(
-        (
-            point.number,
-            point.run.record.timestamp[:16],
-            point.run.commit,
-            point.run.verdict or "",
-            point.run.period,
-            point.value,
-            machines.get(point.number),
-        )
-        for point in shown
-    )
-    value = f"{metric.title.lower()}{f', {metric.unit}' if metric.unit else ''}"
-    columns = ("run", "start", "commit", "verdict", "period", value, "machine changed")
+    title = f"{series.title[:1].upper()}{series.title[1:]}"
     return Chart(
-        f"{name}-{metric.name}",
-        metric.title,
-        _finding(metric, points, bands, machines),
-        columns,
-        rows,
-        tuple(_layers(metric, shown, bands, machines)),
+        name,
+        title,
+        series_sentence(series, len(machines)),
+        (
+            *("run", "start", "commit", "verdict", "period", _value_title(series)),
+            *("level", "change, %", "machine changed"),
+        ),
+        tuple(_row(series, point, machines) for point in shown),
+        tuple(_layers(series, shown, points, machines)),
     )
 
 
-@dataclass(frozen=True)
-class _Band:
-    period: int
-    first: int
-    last: int
-    low: float
-    middle: float
-    high: float
+def _value_title(series: Series) -> str:
+    return f"{series.title}{f', {series.unit}' if series.unit else ''}"
 
 
-def _bands(points: Sequence[_Point], noise: float | None) -> list[_Band]:
-    """Return each period's median and noise band: measured noise, or the period's own spread."""
-    periods: dict[int, list[_Point]] = {}
-    for point in points:
-        if point.run.period is not None:
-            periods.setdefault(point.run.period, []).append(point)
-    found = []
-    for period, members in periods.items():
-        values = [point.value for point in members]
-        middle = statistics.median(values)
-        spread = noise * abs(middle) if noise is not None else None
-        if spread is None and len(values) >= LEAST_FOR_BAND:
-            spread = statistics.stdev(values)
-        reach = WIDTH_OF_BAND * (spread or 0.0)
-        first, last = members[0].number, members[-1].number
-        found.append(_Band(period, first, last, middle - reach, middle, middle + reach))
-    return found
-
-
-def _finding(
-    metric: Metric,
-    points: Sequence[_Point],
-    bands: Sequence[_Band],
-    machines: Mapping[int, str],
-) -> str:
-    newest = points[-1]
-    unit = f" {metric.unit}" if metric.unit else ""
-    said = f"{metric.title} of the newest of {len(points)} runs: {significant(newest.value)}{unit}"
-    band = bands[-1] if bands else None
-    if band is not None and newest.number >= band.first and band.middle:
-        change = signed(100 * (newest.value / band.middle - 1))
-        change = "equal to" if newest.value == band.middle else f"{change} against"
-        inside = band.low <= newest.value <= band.high
-        where = "inside" if inside else "outside"
-        wide = f"{WIDTH_OF_BAND:g} standard deviations"
-        of_band = f" and {where} the noise band of {wide}" if reach(band) else ""
-        said += f", {change} its period's median{of_band}"
-    red = sum(point.run.period is None for point in points)
-    more = [f"{red} failed" if red else "", f"{len(bands)} periods" if len(bands) > 1 else ""]
-    times = "once" if len(machines) == 1 else f"{len(machines)} times"
-    more.append(f"the machine changed {times}" if machines else "")
-    rest = "; ".join(filter(None, more))
-    return f"{said}{f' ({rest})' if rest else ''}."
-
-
-def reach(band: _Band) -> bool:
-    """Return whether the band has a width."""
-    return band.high > band.low
+def _row(
+    series: Series, point: _Point, machines: Mapping[int, str]
+) -> tuple[float | int | str | None, ...]:
+    place, run = point.number - 1, point.run
+    level = next((one for one in series.levels if one.first <= place <= one.last), None)
+    change = next((one for one in series.changes if one.place == place), None)
+    return (
+        point.number,
+        run.start[:16],
+        run.commit[:SHOWN_DIGITS],
+        run.verdict,
+        run.period,
+        point.value,
+        level.center if level is not None and run.period is not None else None,
+        change.percent if change is not None else None,
+        machines.get(point.number),
+    )
 
 
 def _layers(
-    metric: Metric, points: Sequence[_Point], bands: Sequence[_Band], machines: Mapping[int, str]
+    series: Series,
+    shown: Sequence[_Point],
+    every: Sequence[_Point],
+    machines: Mapping[int, str],
 ) -> Iterator[Layer]:
+    labels = list(_labels(series, len(series.points)))
+    scale = _scale(series, every, len({label["y"] for label in labels}))
+    y = alt.Y("value:Q", title=_value_title(series), scale=scale)
+    yield from _levels(series, y, scale)
+    changed = {change.place + 1 for change in series.changes}
+    rules = [{"run": number - 0.5} for number in machines if number not in changed]
+    if rules:
+        rule = alt.Chart().mark_rule(color=FAINT, strokeDash=[2, 3])
+        yield Layer(rules[-MOST_RULES:], rule.encode(x="run:Q"))
+    if series.drift is not None:
+        ends = _drift(series, series.drift)
+        line = alt.Chart().mark_line(color=_colour(series.drift.worse, series), strokeWidth=2.5)
+        yield Layer(ends, line.encode(x="run:Q", y=y))
+    yield from _runs(shown, y)
+    yield from _changes(series)
+    for align, dx in SIDES:
+        texts = [label for label in labels if label["align"] == align]
+        if texts:
+            where = alt.Y("y:Q", scale=None, axis=None)
+            plain = alt.Chart().mark_text(align=align, dx=dx, fontSize=11, color=INK)
+            halo = alt.Chart().mark_text(
+                align=align, dx=dx, fontSize=11, color=PAPER, stroke=PAPER, strokeWidth=3
+            )
+            for mark in (halo, plain):
+                yield Layer(texts, mark.encode(x="run:Q", y=where, text="text:N"))
+
+
+def _scale(series: Series, points: Sequence[_Point], rows: int) -> alt.Scale:
+    """Return a scale around runs and levels, with room for the labels above them."""
+    values = [point.value for point in points]
+    for level in series.levels:
+        values += [end for end in level.interval if math.isfinite(end)]
+    low, high = min(values), max(values)
+    middle = (low + high) / 2
+    span = max(high - low, LEAST_SPAN * abs(middle)) or 1.0
+    low, high = min(low, middle - span / 2), max(high, middle + span / 2)
+    domain = [low - 0.05 * span, high + (0.05 + ROOM * rows) * span]
+    return alt.Scale(domain=domain, nice=False, zero=False)
+
+
+def _levels(series: Series, y: alt.Y, scale: alt.Scale) -> Iterator[Layer]:
+    rows = [
+        {
+            "from": level.first + 0.5,
+            "to": level.last + 1.5,
+            "low": level.interval[0],
+            "high": level.interval[1],
+            "value": level.center,
+        }
+        for level in series.levels
+        if all(map(math.isfinite, (level.center, *level.interval)))
+    ]
+    if rows:
+        area = alt.Chart().mark_rect(color=BASELINE, opacity=0.25)
+        low = alt.Y("low:Q", scale=scale)
+        yield Layer(rows, area.encode(x="from:Q", x2="to:Q", y=low, y2="high:Q"))
+        line = alt.Chart().mark_rule(color=BASELINE, strokeWidth=2)
+        yield Layer(rows, line.encode(x="from:Q", x2="to:Q", y=y))
+
+
+def _runs(shown: Sequence[_Point], y: alt.Y) -> Iterator[Layer]:
     x = alt.X(
         "run:Q",
         title="run, oldest first",
         axis=alt.Axis(tickMinStep=1, grid=False),
         scale=alt.Scale(zero=False, nice=False),
     )
-    title = f"{metric.title.lower()}{f', {metric.unit}' if metric.unit else ''}"
-    y = alt.Y("value:Q", title=title, scale=close_scale([point.value for point in points]))
-    areas = [
-        {"from": band.first - 0.4, "to": band.last + 0.4, "low": band.low, "high": band.high}
-        for band in bands
-        if reach(band)
-    ]
-    if areas:
-        area = alt.Chart().mark_rect(color=BASELINE, opacity=0.2)
-        yield Layer(areas, area.encode(x="from:Q", x2="to:Q", y="low:Q", y2="high:Q"))
-    middles = [
-        {"from": band.first - 0.4, "to": band.last + 0.4, "value": band.middle} for band in bands
-    ]
-    if middles:
-        line = alt.Chart().mark_rule(color=BASELINE, strokeDash=[4, 3])
-        yield Layer(middles, line.encode(x="from:Q", x2="to:Q", y=y))
-    kinds = [{"run": p.number, "value": p.value, "kind": _kind(p.run)} for p in points]
-    shown = {kind["kind"] for kind in kinds}
-    domain = [kind for kind in KINDS if kind in shown]
-    colours = [KINDS[kind][0] for kind in domain]
-    shapes = [KINDS[kind][1] for kind in domain]
+    kinds = [{"run": p.number, "value": p.value, "kind": _kind(p.run)} for p in shown]
+    there = {kind["kind"] for kind in kinds}
+    domain = [kind for kind in KINDS if kind in there]
+    colours, shapes = ([KINDS[kind][part] for kind in domain] for part in (0, 1))
     marks = alt.Chart().mark_point(filled=True, size=40, opacity=0.9)
     yield Layer(
         kinds,
@@ -245,22 +221,60 @@ def _layers(
             shape=alt.Shape("kind:N", scale=alt.Scale(domain=domain, range=shapes)),
         ),
     )
-    changed = [{"run": number - 0.5} for number in machines]
-    if changed:
-        rule = alt.Chart().mark_rule(color=FAINT, strokeDash=[2, 3])
-        yield Layer(changed[:MOST_RULES], rule.encode(x=x))
 
 
-MOST_RULES = 100
-KINDS = {
-    "baseline": (CURRENT, "circle"),
-    "failed": (BAD, "cross"),
-    "accepted": (GOOD, "triangle-up"),
-}
-"""Kinds of runs, each with its colour and shape."""
-
-
-def _kind(run: StoredRun) -> str:
+def _kind(run: StoredPoint) -> str:
     if run.period is None:
         return "failed"
     return "accepted" if run.accepted else "baseline"
+
+
+def _changes(series: Series) -> Iterator[Layer]:
+    """Yield a rule where each level begins: by colour worse or better, by dash how sure."""
+    styles: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for change in series.changes[-MOST_RULES:]:
+        style = (_colour(change.worse, series), change.standing)
+        styles.setdefault(style, []).append({"run": change.place + 0.5})
+    for (colour, standing), rows in styles.items():
+        dash = DASHES.get(standing, SOLID)
+        rule = alt.Chart().mark_rule(color=colour, strokeWidth=1.5, strokeDash=dash)
+        yield Layer(rows, rule.encode(x="run:Q"))
+
+
+def _colour(worse: bool, series: Series) -> str:
+    if series.lower_is_better is None:
+        return FAINT
+    return BAD if worse else GOOD
+
+
+def _labels(series: Series, runs: int) -> Iterator[dict[str, float | str]]:
+    """Yield the labels of the newest changes, in rows from the top, so that none hides another."""
+    for number, change in enumerate(series.changes[-MOST_LABELS:]):
+        late = change.place > LATE * runs
+        yield {
+            "run": change.place + 0.5,
+            "y": ROW_PIXELS * (number % LABEL_ROWS) + ROW_PIXELS / 2,
+            "text": _label(series, change),
+            "align": "right" if late else "left",
+        }
+
+
+def _label(series: Series, change: ChangePoint) -> str:
+    run = series.points[change.place]
+    words = [signed(change.percent), (run.commit or run.run_id)[:SHOWN_DIGITS]]
+    facts = [fact.name[:LONGEST_FACT] for fact in change.machine[:1]]
+    more = " ..." if len(change.machine) > 1 else ""
+    sure = [] if change.standing == "confirmed" else [change.standing]
+    return ", ".join([" ".join(words), *(f"{fact}{more}" for fact in facts), *sure])
+
+
+def _drift(series: Series, drift: Drift) -> list[dict[str, float]]:
+    """Return both ends of a line that rises by the drift through the middle of its runs."""
+    values = [run.value for run in series.points[drift.first : drift.last + 1]]
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    middle = statistics.median(known) if known else 0.0
+    half = middle * drift.percent / 100 / 2 / (1 + drift.percent / 200)
+    return [
+        {"run": drift.first + 1, "value": middle - half},
+        {"run": drift.last + 1, "value": middle + half},
+    ]

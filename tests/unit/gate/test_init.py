@@ -343,3 +343,26 @@ def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -
     (here / "canary.yaml").write_text("name: own\ntraining_type: exec\nmax_steps: 50\n")
     run()
     assert "extends: canary.yaml" in (here / "canary-nightly.yaml").read_text()
+
+
+RECORDING = ("canary-accept.yml", "canary-baseline.yml", "canary-nightly.yml")
+
+
+def test_an_issue_and_its_permission_are_written_only_where_asked_for(here: Path) -> None:
+    def jobs_that_write_issues() -> dict[str, str]:
+        found = {}
+        for path in sorted((here / ".github" / "workflows").iterdir()):
+            for job, content in yaml.safe_load(path.read_text())["jobs"].items():
+                if content["permissions"].get("issues"):
+                    assert content["permissions"]["issues"] == "write"
+                    assert content["steps"][-1]["with"]["trend-issue"] is True
+                    found[path.name] = job
+        return found
+
+    run()
+    assert jobs_that_write_issues() == {}
+    assert "trend-issue" not in "".join(rendered(Answers()).values())
+    said = run("--force", "--trend-issue")
+    assert jobs_that_write_issues() == dict.fromkeys(RECORDING, "report")
+    assert "issues: write" in said
+    assert "(baseline, accept, nightly)" in said.replace("canary-", "")

@@ -1,0 +1,193 @@
+"""The command that would find the culprit, and how long it would take."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from canary.baseline.commits import commits_between
+from canary.baseline.history import drawer, entries, is_history
+from canary.compare.bisect_cost import Effect, expected_launches, whole_launch_seconds
+from canary.compare.paths import Compared
+from canary.compare.report import Check, Comparison
+from canary.compare.timing.lane import OF_LAUNCH, Metric
+from canary.compare.timing.lane import launch_seconds as step_seconds
+from canary.compare.verdict import leading_failure
+from canary.record.types import RunRecord
+
+Axis = Literal["commit", "package"]
+SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+SHOWN_DIGITS = 9
+PLAIN = re.compile(r"[\w./@%+=:, ()~-]{1,300}")
+"""Paths that stay what they are in a shell's quotes, in Markdown and in a terminal."""
+UNKNOWN_CONFIG = "CONFIG"
+"""Stands for a config whose path is unknown, or that no command may hold."""
+TYPICAL_NOISE = 0.05
+"""Relative standard deviation of a launch where fewer than three are recorded."""
+LEAST_LAUNCHES = 3
+PACKAGES = "packages."
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A command to find the culprit with."""
+
+    axis: Axis
+    command: str
+    minutes: float | None = None
+    """Estimated; None if no record tells how long a launch takes, or the suspects are unknown."""
+
+    @property
+    def label(self) -> str:
+        """What the command does."""
+        return f"Find the {self.axis}"
+
+    @property
+    def about(self) -> str:
+        """The estimate in words; empty without one."""
+        return "" if self.minutes is None else f"about {minutes_words(self.minutes)}"
+
+    @property
+    def sentence(self) -> str:
+        """Label, command and estimate on one line."""
+        return f"{self.label}: {self.command}{f' ({self.about})' if self.about else ''}"
+
+
+def minutes_words(minutes: float) -> str:
+    """Return `4 min`, `1.5 h` or `2 days`, as people plan them."""
+    if minutes < 90:
+        return f"{max(1, math.ceil(minutes))} min"
+    hours = minutes / 60
+    return f"{hours:.1f} h" if hours < 36 else f"{math.ceil(hours / 24)} days"
+
+
+def shell_word(text: str, instead: str) -> str:
+    """Return a path as one word of a shell; `instead` for one that could do more than name a file.
+
+    An option's look is taken from it by `./`.
+    """
+    if not PLAIN.fullmatch(text) or not text.isprintable():
+        return instead
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def commits_command(config: str, good: str, bad: str) -> str:
+    """Return the command that finds a commit; empty if an end is no full sha or both are one."""
+    if not (SHA.fullmatch(good) and SHA.fullmatch(bad)) or good == bad:
+        return ""
+    ends = f"--good {good[:SHOWN_DIGITS]} --bad {bad[:SHOWN_DIGITS]}"
+    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} {ends}"
+
+
+def packages_command(config: str, good: str, bad: str) -> str:
+    """Return the command that finds a package between two records, given their paths."""
+    shown = [shell_word(path, name) for path, name in ((good, "GOOD"), (bad, "BAD"))]
+    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} --packages {' '.join(shown)}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known beside a comparison."""
+
+    config: str = ""
+    """Its path, as the user gives it."""
+    commits: int | None = None
+    """Commits that the newest stored run lacks and the judged one has; None if unknown."""
+    commit: str = ""
+    """Of the judged run, if it is known from elsewhere than its record."""
+    paths: tuple[str, str] | None = None
+    """Paths of the newest stored record and of the judged one."""
+
+
+def known_of(compared: Compared, baseline: Sequence[Path], repository: Path) -> Known:
+    """Return what the folders of compared runs and a repository tell.
+
+    `baseline`: the paths that the user gave for it.
+    """
+    if not (compared.current and compared.baseline):
+        return Known()
+    good, bad = compared.baseline[-1], compared.current[-1]
+    folder = compared.folders.get(bad.run_id)
+    config = bad.config_file or ""
+    if folder is not None and not (config and Path(config).is_file()):
+        config = str(folder / "config.yaml")
+    shas = (run.git.get("sha") for run in (good, bad))
+    before = compared.folders.get(good.run_id) or _stored(baseline, bad, good.run_id)
+    paths = (str(before), str(folder)) if before is not None and folder is not None else None
+    return Known(config, commits_between(repository, *shas), paths=paths)
+
+
+def _stored(baseline: Sequence[Path], of: RunRecord, run_id: str) -> Path | None:
+    """Return the file of a stored run; None if the baseline is no history or lacks it."""
+    if len(baseline) != 1 or not is_history(baseline[0]):
+        return None
+    found = entries(drawer(baseline[0], of))
+    return next((entry.path for entry in found if entry.run_id == run_id), None)
+
+
+def hint_of(
+    found: Comparison,
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    known: Known,
+) -> Hint | None:
+    """Return the command that would find what made a comparison red; None if it is not red, or
+    there is nothing to search."""
+    red = found.verdict in ("regression", "changed") and not found.accepted
+    if not (red and current and baseline and found.failed_checks):
+        return None
+    good, bad = baseline[-1], current[-1]
+    lead = leading_failure(found.checks)
+    changed = [
+        change.key
+        for change in found.environment_changes
+        if change.key.startswith(PACKAGES) and not change.cosmetic
+    ]
+    if changed and known.paths is not None:
+        command = packages_command(known.config, *known.paths)
+        return Hint("package", command, _minutes(lead, current, baseline, len(changed)))
+    if known.commits == 1 or bad.git.get("dirty"):
+        return None  # That commit is the culprit, or what nobody committed may be.
+    before, after = (str(run.git.get("sha") or "") for run in (good, bad))
+    command = commits_command(known.config, before, known.commit or after)
+    if not command:
+        return None
+    return Hint("commit", command, _minutes(lead, current, baseline, known.commits))
+
+
+def _minutes(
+    lead: Check,
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    suspects: int | None,
+) -> float | None:
+    noisy = lead.lane in ("timing", "trend") and lead.delta_pct is not None
+    effect = None
+    if noisy and lead.delta_pct is not None:
+        effect = Effect(lead.delta_pct / 100, launch_noise(baseline, lead.name))
+    seconds = whole_launch_seconds((*baseline, *current), probe=effect is None)
+    return bisect_minutes(seconds, suspects, effect)
+
+
+def bisect_minutes(
+    seconds: float | None, suspects: int | None, effect: Effect | None
+) -> float | None:
+    """Return the estimated minutes of a bisect among so many suspects, given the seconds of one
+    launch; None if unknown."""
+    if seconds is None or suspects is None or suspects < 1:
+        return None
+    return expected_launches(suspects, effect) * seconds / 60
+
+
+def launch_noise(records: Sequence[RunRecord], metric: str) -> float:
+    """Return the relative standard deviation of a launch of equal runs."""
+    name: Metric = next((known for known in OF_LAUNCH if known == metric), "step_time_median")
+    seconds = [s for record in records for s in step_seconds(record, name)]
+    logs = [math.log(s) for s in seconds if 0 < s < math.inf]
+    return statistics.stdev(logs) if len(logs) >= LEAST_LAUNCHES else TYPICAL_NOISE

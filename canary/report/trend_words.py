@@ -1,0 +1,117 @@
+"""What was found in a history, in words: the same on every page, in the summary and in an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from canary.report.numbers import amount, signed
+from canary.trends.model import ChangePoint, Drift, MachineChange, Series, StoredPoint
+
+SHOWN_DIGITS = 9
+MOST_FACTS = 3
+"""Facts of the machine that a sentence names."""
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+LEAST_AFTER = 3
+"""Runs after a change that confirm it."""
+HELD = ("confirmed", "waiting")
+"""Standings of changes that may still hold."""
+
+
+def point_words(point: StoredPoint) -> str:
+    """Return the commit of a run, or the run."""
+    return f"commit {point.commit[:SHOWN_DIGITS]}" if point.commit else f"run {point.run_id}"
+
+
+def percent_words(percent: float, interval: tuple[float, float]) -> str:
+    """Return `+6.1% [4.0, 8.2]`."""
+    low, high = (signed(end).removesuffix("%").removeprefix("+") for end in interval)
+    return f"{signed(percent)} [{low}, {high}]"
+
+
+def change_words(series: Series, change: ChangePoint) -> str:
+    """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
+    where the driver changed (1 -> 2), confirmed by 5 pairs`."""
+    parts = [
+        f"{series.title} {percent_words(change.percent, change.interval)} "
+        f"since {point_words(series.points[change.place])}",
+        *_machine(change),
+        _evidence(change),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _machine(change: ChangePoint) -> Iterator[str]:
+    facts = [
+        f"{_when(fact)} {fact.name} changed ({fact.before} -> {fact.now})"
+        for fact in change.machine
+    ]
+    if facts:
+        more = f" and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
+        yield f"{', '.join(facts[:MOST_FACTS])}{more}"
+
+
+def _when(fact: MachineChange) -> str:
+    """Return where a fact of the machine changed, seen from the change of the series."""
+    if not fact.runs_before:
+        return "where"
+    runs = _counted(abs(fact.runs_before), "run")
+    return f"{runs} {'after' if fact.runs_before > 0 else 'before'}"
+
+
+def _evidence(change: ChangePoint) -> str:
+    if change.standing == "waiting":
+        runs = _counted(change.runs_after, "run")
+        return f"not confirmed: {runs} after it, {LEAST_AFTER} are needed"
+    if change.standing != "confirmed":
+        return f"{change.standing} since then"
+    by = _counted(change.pairs, "pair") if change.pairs else _counted(change.runs_after, "run")
+    return f"confirmed by {by}"
+
+
+def _counted(count: int, what: str) -> str:
+    number = NUMBERS[count] if 0 <= count < len(NUMBERS) else str(count)
+    return f"{number} {what}{'' if count == 1 else 's'}"
+
+
+def drift_words(series: Series, drift: Drift) -> str:
+    """Return how far a series drifted: `step time drifted +7.2% [3.1, 11] over 34 runs since commit
+    1a2b3c4d5, in steps too small to see`."""
+    runs = drift.last - drift.first + 1
+    return (
+        f"{series.title} drifted {percent_words(drift.percent, drift.interval)} over {runs} runs "
+        f"since {point_words(series.points[drift.first])}, in steps too small to see"
+    )
+
+
+def sentence(text: str) -> str:
+    """Return words as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def findings(series: Series) -> Sequence[str]:
+    """Return every change that still holds or waits, the newest first, then the drift."""
+    held = [change for change in reversed(series.changes) if change.standing in HELD]
+    found = [change_words(series, change) for change in held]
+    return [*found, *([drift_words(series, series.drift)] if series.drift else [])]
+
+
+def series_sentence(series: Series, machine_changes: int = 0) -> str:
+    """Return the newest value and what was found, with red runs, periods and machine changes."""
+    values = [point.value for point in series.points if point.value is not None]
+    newest = f"the newest of {len(values)} runs" if len(values) > 1 else "the only run"
+    found = findings(series)
+    periods = {point.period for point in series.points} - {None}
+    red = sum(point.period is None for point in series.points)
+    times = {1: "once", 2: "twice"}.get(machine_changes, f"{machine_changes} times")
+    rest = (
+        f"{_counted(red, 'run')} failed" if red else "",
+        f"{_counted(len(periods), 'period')}" if len(periods) > 1 else "",
+        f"the machine changed {times}" if machine_changes else "",
+    )
+    value = amount(values[-1], series.unit) if values else "-"
+    texts = (
+        f"{newest}: {value}{'' if found else ', and no change was found'}",
+        *found,
+        "; ".join(filter(None, rest)),
+    )
+    return " ".join(sentence(text) for text in texts if text)

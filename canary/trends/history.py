@@ -1,0 +1,153 @@
+"""The entry points: a drawer, or stored runs, in; levels, change points and drifts of all metrics
+out. They read files but start no process and need no network.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from canary.baseline.comparability import machine_key
+from canary.baseline.history import NOISE_FILE, drawers, entries
+from canary.compare.timing.noise import NoiseModel, load_noise
+from canary.config.metric_gates import MetricGate, gates_in
+from canary.errors import ConfigError, InputError, MachineError
+from canary.record.types import RunRecord
+from canary.trends.budget import budget_of
+from canary.trends.followed import Number
+from canary.trends.machine import changes_of
+from canary.trends.model import HistoryTrends, Series
+from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
+
+MOST_SERIES = 100
+"""Metrics of a drawer that are followed."""
+NOISE_OF = {"tokens_per_sec": "step_time_median"}
+"""Metrics whose noise a noise model has under another name."""
+HOW = "pip install 'rlhf-canary[history]'"
+
+
+def require_history() -> None:
+    """Raise MachineError if change points cannot be found."""
+    if importlib.util.find_spec("ruptures") is None:
+        raise MachineError("the changes of a history need the extra `history`", HOW)
+
+
+def trends_in(root: Path, shown: str = "", canary: str | None = None) -> list[HistoryTrends]:
+    """Return the trends of all drawers of a history, the newest first; `shown` names the history.
+
+    Raises:
+        InputError: the folder holds no history, or none of this canary.
+        MachineError: the extra `history` is missing.
+        RecordError: an entry cannot be read.
+    """
+    found = [(stored[-1].start, folder) for folder in drawers(root) if (stored := entries(folder))]
+    kept = [one for one in found if canary in (None, one[1].parent.name)]
+    if canary is not None and not kept:
+        known = ", ".join(sorted({folder.parent.name for _, folder in found}))
+        raise InputError(f"no canary {canary!r} in {shown or root}", f"it has: {known or 'none'}")
+    return [trends_of(folder) for _, folder in sorted(kept, reverse=True)]
+
+
+def trends_of(drawer_folder: Path) -> HistoryTrends:
+    """Return the trends of one drawer, in the order in which its runs started.
+
+    Raises:
+        MachineError: the extra `history` is missing.
+        RecordError: an entry cannot be read.
+    """
+    notes = []
+    noise = None
+    if (drawer_folder / NOISE_FILE).exists():
+        try:
+            noise = load_noise(drawer_folder / NOISE_FILE)
+        except InputError as error:
+            notes.append(f"the noise is estimated from the runs: {error.message}")
+    newest_first = stored_runs(drawer_folder, newest_first=True)
+    return _trends(newest_first, noise, drawer_folder.parent.name, drawer_folder.name, notes)
+
+
+def trends_of_runs(
+    runs: Sequence[StoredRun | RunRecord], noise: NoiseModel | None = None
+) -> HistoryTrends:
+    """Return the trends of the runs of one canary on one machine, given oldest first.
+
+    Raises:
+        MachineError: the extra `history` is missing.
+    """
+    newest_first = (_as_stored(run) for run in reversed(runs))
+    newest = _as_stored(runs[-1]).record if runs else None
+    canary, machine = (newest.name, machine_key(newest)) if newest else ("", "")
+    return _trends(newest_first, noise, canary, machine, [])
+
+
+def _as_stored(run: StoredRun | RunRecord) -> StoredRun:
+    if isinstance(run, StoredRun):
+        return run
+    return StoredRun(run, str(run.git.get("sha") or ""), "", 1, False)
+
+
+def _trends(
+    newest_first: Iterable[StoredRun],
+    noise: NoiseModel | None,
+    canary: str,
+    machine: str,
+    notes: list[str],
+) -> HistoryTrends:
+    require_history()
+    from canary.trends.series import series_of  # It loads numpy, which a core install lacks.
+
+    facts: list[RunFacts] = []
+    gates: tuple[MetricGate, ...] = ()
+    for run in newest_first:
+        if not facts:
+            gates = _gates(run.record, notes)
+        facts.append(facts_of(run, gates))
+    facts.reverse()
+    followed = _followed(facts, notes)
+    machines = changes_of(facts)
+    found = []
+    for name, number in followed.items():
+        model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
+        budget = budget_of(name, list(followed), model is not None)
+        found.append(series_of(name, number, facts, budget, model, machines))
+    return HistoryTrends(
+        canary,
+        machine,
+        tuple(sorted(found, key=_worst_first)),
+        tuple(notes),
+        tuple(machines.items()),
+    )
+
+
+def _worst_first(series: Series) -> tuple[int, float]:
+    """Return the order of a series: confirmed changes for the worse, drifts, waiting ones, rest."""
+    open_ = [change for change in series.changes if change.worse and change.standing == "confirmed"]
+    if open_:
+        return 0, -max(abs(change.percent) for change in open_)
+    if series.drift is not None and series.drift.worse:
+        return 1, -abs(series.drift.percent)
+    if any(change.worse and change.standing == "waiting" for change in series.changes):
+        return 2, 0.0
+    return 3, 0.0
+
+
+def _gates(newest: RunRecord, notes: list[str]) -> tuple[MetricGate, ...]:
+    """Return the gates of the newest run's config."""
+    try:
+        return gates_in(newest.config.get("metrics"), f"run {newest.run_id}")
+    except ConfigError as error:
+        notes.append(f"the gates of the newest run cannot be read: {error.message}")
+        return ()
+
+
+def _followed(facts: Sequence[RunFacts], notes: list[str]) -> dict[str, Number]:
+    """Return the newest number of each metric, in the order of the newest run."""
+    found: dict[str, Number] = {}
+    for run in reversed(facts):
+        for name, number in run.numbers.items():
+            found.setdefault(name, number)
+    kept = dict(list(found.items())[:MOST_SERIES])
+    if len(found) > len(kept):
+        notes.append(f"{len(found) - len(kept)} more metrics are not followed")
+    return kept

@@ -1,0 +1,281 @@
+"""One metric over the runs of a drawer: its numbers in, levels, change points and drift out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.compare.timing.estimate import Spread
+from canary.compare.timing.student import t_quantile
+from canary.trends.candidates import LEAST_RUNS
+from canary.trends.drift import BUDGET_SHARE, Course, Ramp, course_of
+from canary.trends.followed import Number, finite
+from canary.trends.machine import MachineChanges, suspects
+from canary.trends.model import ChangePoint, Drift, Level, Series, Standing, StoredPoint
+from canary.trends.newest import waiting_step
+from canary.trends.runs import RunFacts
+from canary.trends.scale import Scale, scale_of
+from canary.trends.scatter import Scatter, Values, center, levels_of
+from canary.trends.slope import slope_of
+from canary.trends.standing import accepted, returned
+from canary.trends.steps import Step
+
+FEWEST = 2 * LEAST_RUNS
+"""Values of a series in which a change can be found."""
+TREND_FROM = 5
+"""Runs of the newest level that show a trend."""
+TREND_RUNS = 10
+LEVEL = 0.975
+"""One-sided, for both ends of an interval of 95%."""
+
+
+@dataclass(frozen=True)
+class _Analysed:
+    """A series on its scale. Places in it count only runs that have a value."""
+
+    scale: Scale
+    values: Values
+    places: Sequence[int]
+    """Of each value among all runs."""
+    course: Course
+    waiting: Step | None
+    level: Values
+    """The values without the drift."""
+
+    @property
+    def scatter(self) -> Scatter:
+        return self.course.steps.scatter
+
+
+def series_of(
+    metric: str,
+    newest: Number,
+    facts: Sequence[RunFacts],
+    budget: float,
+    model: Spread | None,
+    machines: MachineChanges,
+) -> Series:
+    """Return the series of one metric.
+
+    Args:
+        metric: its name in `facts`.
+        newest: its newest number, which has title and unit.
+        facts: the runs, oldest first.
+        budget: probability of any false alarm in this series.
+        model: the measured noise of a run's logarithm.
+        machines: what changed on the machine.
+    """
+    numbers = [_same_kind(run.numbers.get(metric), newest) for run in facts]
+    per_token = _per_token(numbers)
+    points = tuple(
+        _point(run, number, per_token) for run, number in zip(facts, numbers, strict=True)
+    )
+    notes = list(_notes(numbers, len(facts)))
+    known = [place for place, point in enumerate(points) if point.value is not None]
+    values = [point.value for point in points if point.value is not None]
+    levels: tuple[Level, ...] = ()
+    changes: tuple[ChangePoint, ...] = ()
+    drift, trend = None, None
+    if len(values) < FEWEST:
+        count = f"{len(values)} value{'' if len(values) == 1 else 's'}"
+        notes.append(f"not judged: {count}, and {FEWEST} are needed")
+    else:
+        found = _analysed(values, known, points, newest.kind, budget, model)
+        better = newest.lower_is_better
+        levels = tuple(_levels(found))
+        changes = tuple(_changes(found, points, machines, better))
+        drift = _drift(found, better)
+        trend = _trend(found)
+    unit = f"{newest.unit}/token" if per_token else newest.unit
+    return Series(
+        metric,
+        newest.title,
+        unit,
+        newest.lower_is_better,
+        points,
+        levels,
+        changes,
+        drift,
+        trend,
+        tuple(notes),
+    )
+
+
+def _same_kind(number: Number | None, newest: Number) -> Number | None:
+    """Return the number if it measures what the newest one does: device or resident memory."""
+    return number if number is not None and number.kind == newest.kind else None
+
+
+def _per_token(numbers: Sequence[Number | None]) -> bool:
+    """Return whether times are per generated token: all runs count them, and they differ."""
+    tokens = {number.per_token for number in numbers if number is not None}
+    return len(tokens) > 1 and None not in tokens
+
+
+def _point(run: RunFacts, number: Number | None, per_token: bool) -> StoredPoint:
+    value = number.value if number is not None and finite(number.value) else None
+    if value is not None and per_token and number is not None and number.per_token:
+        value /= number.per_token
+    return StoredPoint(
+        run.run_id, run.commit, run.start, value, run.period, run.verdict, run.accepted
+    )
+
+
+def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
+    bad = sum(number is not None and not finite(number.value) for number in numbers)
+    absent = sum(number is None for number in numbers)
+    said = []
+    if bad:
+        said.append(f"{bad} of {runs} runs gave no finite number")
+    if absent:
+        said.append(f"{absent} of {runs} runs have no such number")
+    return said
+
+
+def _analysed(
+    values: Sequence[float],
+    known: Sequence[int],
+    points: Sequence[StoredPoint],
+    kind: str,
+    budget: float,
+    model: Spread | None,
+) -> _Analysed:
+    scale = scale_of(values, kind)
+    model = model if scale.logs else None
+    on_scale = np.array([scale.to(value) for value in values])
+    accepted_at = [number for number, place in enumerate(known) if points[place].accepted]
+    course = course_of(on_scale, scale.floor, budget, model, accepted_at)
+    level = on_scale
+    if course.ramp is not None:
+        level = on_scale - course.ramp.on(len(on_scale))
+    stepped = (1 - BUDGET_SHARE) * budget
+    waiting = waiting_step(level, course.steps.cuts, scale.floor, stepped, model)
+    return _Analysed(scale, on_scale, known, course, waiting, level)
+
+
+def _levels(found: _Analysed) -> list[Level]:
+    """Return the levels; the runs of a drift are of none."""
+    sd, df = found.scatter.spread.sd, found.scatter.spread.df
+    end = found.waiting.place if found.waiting else len(found.values)
+    made = []
+    for first, after in _stretches(found, end):
+        middle = center(found.values[first:after], sd)
+        runs = after - first
+        wide = sd * math.sqrt(found.scatter.variance(runs)) * found.scatter.factor(runs)
+        reach = t_quantile(LEVEL, df) * wide
+        low, high = (found.scale.back(middle + side * reach) for side in (-1, 1))
+        places = found.places[first], found.places[after - 1]
+        made.append(Level(*places, found.scale.back(middle), (low, high)))
+    return made
+
+
+def _stretches(found: _Analysed, end: int) -> list[tuple[int, int]]:
+    """Return (first, one after the last) of each stretch without a change."""
+    cuts, ramp = found.course.steps.cuts, found.course.ramp
+    if ramp is None:
+        return levels_of(end, cuts)
+    bounds = sorted({*cuts, ramp.first, ramp.last + 1} - {0})
+    return [
+        (first, after)
+        for first, after in levels_of(end, [cut for cut in bounds if cut < end])
+        if not (ramp.first <= first and after <= ramp.last + 1)
+    ]
+
+
+def _changes(
+    found: _Analysed,
+    points: Sequence[StoredPoint],
+    machines: MachineChanges,
+    lower_is_better: bool | None,
+) -> list[ChangePoint]:
+    steps = found.course.steps.found
+    end = found.waiting.place if found.waiting else len(found.values)
+    lengths = [after - first for first, after in levels_of(end, found.course.steps.cuts)]
+    made = []
+    for number, step in enumerate(steps):
+        first, last = (found.places[place] for place in step.within)
+        standing: Standing = "confirmed"
+        if returned(number, steps, lengths, found.scatter):
+            standing = "returned"
+        elif accepted(points, first, last):
+            standing = "accepted"
+        runs = lengths[number + 1]
+        made.append(_change(found, step, standing, runs, machines, lower_is_better))
+    if found.waiting is not None:
+        runs = len(found.values) - found.waiting.place
+        place = found.places[found.waiting.place]
+        waiting: Standing = "accepted" if accepted(points, place, place) else "waiting"
+        made.append(_change(found, found.waiting, waiting, runs, machines, lower_is_better))
+    return made
+
+
+def _change(
+    found: _Analysed,
+    step: Step,
+    standing: Standing,
+    runs: int,
+    machines: MachineChanges,
+    lower_is_better: bool | None,
+) -> ChangePoint:
+    percent = found.scale.percent
+    low, high = step.interval
+    place = found.places[step.place]
+    within = found.places[step.within[0]], found.places[step.within[1]]
+    # The runs between that lack a value may be of the new level too.
+    earliest = found.places[step.within[0] - 1] + 1
+    return ChangePoint(
+        place,
+        percent(step.change, step.before),
+        (percent(low, step.before), percent(high, step.before)),
+        _is_worse(step.sign, lower_is_better),
+        standing,
+        runs,
+        0,
+        within,
+        tuple(suspects(machines, place, earliest, within[1])),
+    )
+
+
+def _is_worse(sign: int, lower_is_better: bool | None) -> bool:
+    return lower_is_better is not None and (sign > 0) == lower_is_better
+
+
+def _drift(found: _Analysed, lower_is_better: bool | None) -> Drift | None:
+    ramp: Ramp | None = found.course.ramp
+    if ramp is None:
+        return None
+    near = found.values[max(0, ramp.first - LEAST_RUNS) : ramp.first + 1]
+    before = center(near, found.scatter.spread.sd)
+    low, high = (found.scale.percent(end, before) for end in ramp.interval(found.course.alpha))
+    return Drift(
+        found.places[ramp.first],
+        found.places[ramp.last],
+        found.scale.percent(ramp.change, before),
+        (low, high),
+        _is_worse(1 if ramp.change > 0 else -1, lower_is_better),
+    )
+
+
+def _trend(found: _Analysed) -> tuple[float, float, float] | None:
+    """Return the change per ten runs of the newest level, or of a drift that goes on."""
+    end = found.waiting.place if found.waiting else len(found.values)
+    ramp = found.course.ramp
+    first, after = levels_of(end, found.course.steps.cuts)[-1]
+    if ramp is not None and ramp.last >= end - 1:
+        first = max(first, ramp.first)
+    elif ramp is not None:
+        first = max(first, ramp.last + 1)
+    values = found.values[first:after]
+    if len(values) < TREND_FROM:
+        return None
+    before = center(values, found.scatter.spread.sd)
+    if not found.scale.logs and not before:
+        return None  # No percentage of 0 means anything.
+    slope = slope_of(values, found.scatter)
+    low, high = (TREND_RUNS * side for side in slope.interval(1 - LEVEL))
+    estimate = TREND_RUNS * slope.per_run
+    shown = [found.scale.percent(each, before) for each in (estimate, low, high)]
+    return shown[0], shown[1], shown[2]

@@ -1,0 +1,202 @@
+"""Which candidates are change points: decided by our own interval, and by a count of runs.
+
+The search takes the best places among all, so chance alone finds some. Each place that could have
+been one gets its share of the error level (Bonferroni), on both sides. What is found must pass:
+
+1. The interval of the difference between its two levels, at that error level, excludes 0.
+2. The runs of the shorter level lie beyond the middle of both more often than spikes explain. How
+   often a run lies there by chance is counted in all other levels.
+
+The least certain candidate goes first. Its levels become one, and the noise is measured again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.compare.timing.estimate import Estimate, Spread
+from canary.compare.timing.lane import FAMILY_BUDGET
+from canary.trends.candidates import LEAST_RUNS, candidates
+from canary.trends.scatter import (
+    REACH,
+    Scatter,
+    Values,
+    center,
+    levels_of,
+    measure,
+    residuals,
+    sd_of_steps,
+)
+
+SPIKE_BUDGET = FAMILY_BUDGET / 10
+"""Probability that spikes side by side look like a level anywhere in a series. They hit all metrics
+of a run alike, so it is not shared by them."""
+MOST_COUNTED = 60
+"""Runs of a level that are counted for that."""
+PLACES_95 = -math.log1p(-math.sqrt(0.95))
+"""A place belongs to the 95% set if its log-likelihood is less than this below the best: each side
+of the best place is a random walk whose maximum is exponential (Siegmund, 1988)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change point on the series' scale."""
+
+    place: int
+    estimate: Estimate
+    """Of the size of the change; `sign` is its direction."""
+    sign: int
+    before: float
+    """Middle of the level before it."""
+    alpha: float
+    within: tuple[int, int]
+
+    @property
+    def change(self) -> float:
+        """The change with its sign."""
+        return self.sign * self.estimate.change
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of `change`, each end at `alpha`."""
+        ends = self.estimate.lower(self.alpha), self.estimate.upper(1 - self.alpha)
+        return ends if self.sign > 0 else (-ends[1], -ends[0])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All change points of a series, and the noise about its levels."""
+
+    found: tuple[Step, ...]
+    scatter: Scatter
+
+    @property
+    def cuts(self) -> list[int]:
+        """First place of each level but the first."""
+        return [step.place for step in self.found]
+
+
+def find_steps(
+    values: Values,
+    floor: float,
+    budget: float,
+    model: Spread | None = None,
+    known: Sequence[int] = (),
+) -> Steps:
+    """Return the change points of a series.
+
+    Args:
+        values: on the series' scale, oldest first.
+        floor: smallest credible standard deviation of a run.
+        budget: probability that any change point is found if there is none.
+        model: the measured noise.
+        known: places where a person says that something changed; further candidates.
+    """
+    if len(values) < 2 * LEAST_RUNS or not np.ptp(values):
+        return Steps((), measure(values, (), floor, model))
+    sd = sd_of_steps(values, floor)
+    cuts = _with_known(candidates(values, sd), known, len(values))
+    alpha = budget / (2 * (len(values) - 2 * LEAST_RUNS + 1))
+    while True:
+        scatter = measure(values, cuts, floor, model)
+        found = [_step(values, cuts, number, scatter, alpha) for number in range(len(cuts))]
+        if not found:
+            return Steps((), scatter)
+        weakest = min(found, key=lambda step: step.estimate.change / step.estimate.se)
+        if weakest.estimate.lower(alpha) > 0:
+            spikes = [s for n, s in enumerate(found) if _of_spikes(values, cuts, n, s, scatter)]
+            if not spikes:
+                return Steps(tuple(_placed(values, found, scatter)), scatter)
+            weakest = min(spikes, key=lambda step: step.estimate.change / step.estimate.se)
+        cuts.remove(weakest.place)
+
+
+def _with_known(cuts: Sequence[int], known: Sequence[int], count: int) -> list[int]:
+    """Add the known places that leave each level long enough."""
+    kept = list(cuts)
+    for place in known:
+        if all(abs(place - other) >= LEAST_RUNS for other in (0, count, *kept)):
+            kept.append(place)
+    return sorted(kept)
+
+
+def _step(values: Values, cuts: Sequence[int], number: int, scatter: Scatter, alpha: float) -> Step:
+    before, after = levels_of(len(values), cuts)[number : number + 2]
+    sd = scatter.spread.sd
+    middles = [center(values[first:end], sd) for first, end in (before, after)]
+    change = middles[1] - middles[0]
+    runs = (after[1] - after[0], before[1] - before[0])
+    error = scatter.error(runs[1], runs[0])
+    estimate = Estimate(abs(change), error, scatter.spread.df, scatter.spread, runs, paired=False)
+    sign = 1 if change >= 0 else -1
+    return Step(after[0], estimate, sign, middles[0], alpha, (after[0], after[0]))
+
+
+def _of_spikes(
+    values: Values, cuts: Sequence[int], number: int, step: Step, scatter: Scatter
+) -> bool:
+    """Return whether spikes side by side could have made the shorter level."""
+    before, after = levels_of(len(values), cuts)[number : number + 2]
+    new_is_short = after[1] - after[0] <= before[1] - before[0]
+    short, sign = (after, step.sign) if new_is_short else (before, -step.sign)
+    sd, half = scatter.spread.sd, step.estimate.change / 2
+    away = sign * residuals(values, cuts, sd)
+    if not np.any(away):
+        return False  # Every run repeats its level exactly.
+    chance = share_beyond(np.concatenate([away[: short[0]], away[short[1] :]]), half)
+    inside = (
+        values[short[0] : short[1]][-MOST_COUNTED:]
+        if not new_is_short
+        else (values[short[0] : short[1]][:MOST_COUNTED])
+    )
+    beyond = int(np.sum(sign * (inside - step.before - step.change / 2) > 0))
+    return len(values) * at_least(beyond, len(inside), chance) > SPIKE_BUDGET
+
+
+def share_beyond(away: Values, distance: float) -> float:
+    """Return the chance of a run so far away, as the runs show it; never 0."""
+    return (float(np.sum(away > distance)) + 0.5) / (len(away) + 1)
+
+
+def at_least(hits: int, trials: int, chance: float) -> float:
+    """Return the probability of so many hits or more (binomial)."""
+    return math.fsum(
+        math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+        for k in range(hits, trials + 1)
+    )
+
+
+def _placed(values: Values, found: Sequence[Step], scatter: Scatter) -> list[Step]:
+    """Give each change point its most likely place between its neighbours, and the 95% set."""
+    bounds = [0, *(step.place for step in found), len(values)]
+    lasting = (1 + scatter.correlation) / (1 - scatter.correlation)
+    allowed = 2 * PLACES_95 * lasting * scatter.spread.sd**2
+    placed = []
+    for number, step in enumerate(found, start=1):
+        first, end = bounds[number - 1], bounds[number + 1]
+        costs = _costs(values[first:end], step, REACH * scatter.spread.sd)
+        # A level keeps its least length, so the best place is among the inner ones.
+        inner = costs[LEAST_RUNS : len(costs) - LEAST_RUNS]
+        best = LEAST_RUNS + int(np.argmin(inner))
+        near = np.flatnonzero(costs[1:-1] - costs[best] <= allowed) + 1
+        within = (first + int(min(near.min(), best)), first + int(max(near.max(), best)))
+        placed.append(Step(first + best, step.estimate, step.sign, step.before, step.alpha, within))
+        bounds[number] = first + best
+    return placed
+
+
+def _costs(values: Values, step: Step, reach: float) -> Values:
+    """Return the squared distances to the levels, cut at `reach`, for each place of the change."""
+    far = reach + abs(step.change)
+    old, new = (
+        np.minimum(np.abs(values - middle), far) ** 2
+        for middle in (step.before, step.before + step.change)
+    )
+    started = np.concatenate([[0.0], np.cumsum(old)])
+    rest = np.concatenate([[0.0], np.cumsum(new)])
+    costs: Values = started + (rest[-1] - rest)
+    return costs

@@ -1,0 +1,64 @@
+"""The comment of a red history names the command that would find the culprit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.github.gatehouse import Gatehouse, git
+from tests.github.server import GitHub
+
+SLOW = 0.2
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.baseline()
+    return made
+
+
+def test_a_red_pull_request_of_several_commits_names_the_bisect(house: Gatehouse) -> None:
+    pull = house.pull()
+    pull.commits = 12
+    run = house.run(SLOW)
+    for launch in run.launches:
+        launch.wall_seconds = 30.0
+    said = house.judge(pull, run)
+    (comment,) = house.comments(pull)
+    good = pull.base_sha[:9]
+    command = f"`canary bisect canary.yaml --good {good} --bad {pull.head_sha[:9]}`"
+    (line,) = [line for line in comment.body.splitlines() if "canary bisect" in line]
+    assert line.startswith(f"- **Find the commit**: {command} (about ")
+    assert comment.body.index(line) < comment.body.index("<details>")
+    assert command in said.summary
+
+
+def test_a_pull_request_of_one_commit_names_none(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(SLOW))
+    assert "canary bisect" not in house.comments(pull)[0].body
+
+
+def test_one_commit_on_top_of_others_that_nobody_ran_names_the_bisect(house: Gatehouse) -> None:
+    for _ in range(4):
+        house.commit()
+    pull = house.pull()
+    house.judge(pull, house.run(SLOW))
+    assert "canary bisect canary.yaml --good" in house.comments(pull)[0].body
+
+
+def test_a_push_that_brings_several_commits_names_it_in_the_summary(house: Gatehouse) -> None:
+    for _ in range(4):
+        house.commit()
+    said = house.push_main(house.run(SLOW))
+    head = git(house.work, "rev-parse", "main")
+    assert f"--bad {head[:9]}`" in said.summary
+
+
+def test_a_healthy_pull_request_names_none(house: Gatehouse) -> None:
+    pull = house.pull()
+    pull.commits = 12
+    house.judge(pull, house.run())
+    assert "canary bisect" not in house.comments(pull)[0].body

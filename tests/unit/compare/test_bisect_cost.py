@@ -1,0 +1,59 @@
+"""How long a bisect takes: the rule, and the launches that it rests on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from canary.compare.bisect_cost import Effect, expected_launches, whole_launch_seconds
+from canary.record.types import Launch, RunRecord
+from tests.unit.comparing import record
+
+
+@pytest.mark.parametrize(("suspects", "launches"), [(1, 2), (2, 3), (39, 8), (64, 8), (65, 9)])
+def test_an_exact_signal_takes_log2_of_the_suspects_and_both_ends(
+    suspects: int, launches: int
+) -> None:
+    assert expected_launches(suspects) == launches
+
+
+def test_a_noisy_metric_takes_more_launches_the_smaller_its_change() -> None:
+    found = [expected_launches(64, Effect(change, 0.05)) for change in (0.2, 0.1, 0.05)]
+    assert found == sorted(found)
+    assert found[0] > expected_launches(64)
+    assert found[1] < 60, "fewer than five pairs for each of six commits"
+
+
+def test_an_improvement_is_as_easy_to_find_as_a_change_for_the_worse() -> None:
+    better, worse = (expected_launches(64, Effect(c, 0.05)) for c in (1 / 1.1 - 1, 0.1))
+    assert better == worse
+
+
+def test_odd_numbers_give_no_odd_estimate() -> None:
+    assert expected_launches(64, Effect(0.0, 0.05)) == 0
+    assert expected_launches(64, Effect(-5.0, 0.0)) < 40
+    assert expected_launches(64, Effect(1e9, 0.0)) < 40
+
+
+def _run(number: int, **seconds: float | None) -> RunRecord:
+    run = record(number)
+    launches = [
+        Launch.model_validate(
+            {"index": place, "kind": kind, "status": "completed", "wall_seconds": taken}
+        )
+        for place, (kind, taken) in enumerate(seconds.items())
+    ]
+    return run.model_copy(update={"launches": launches})
+
+
+def test_a_launch_is_counted_whole_and_by_its_kind() -> None:
+    runs = [_run(1, probe=10.0, measured=40.0), _run(2, probe=12.0, measured=math.nan)]
+    assert whole_launch_seconds(runs, probe=True) == 11.0
+    assert whole_launch_seconds(runs, probe=False) == 40.0
+
+
+def test_without_a_probe_the_measured_launches_count_and_without_any_nothing_does() -> None:
+    assert whole_launch_seconds([_run(1, measured=40.0)], probe=True) == 40.0
+    assert whole_launch_seconds([_run(1, probe=10.0)], probe=False) is None
+    assert whole_launch_seconds([record(1)], probe=True) is None

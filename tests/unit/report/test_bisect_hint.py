@@ -1,0 +1,199 @@
+"""The command that would find the culprit: when it is named, and that it does no harm."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from canary.baseline.history import Context, save
+from canary.cli import main
+from canary.compare.stats import compare_to_baseline
+from canary.record import jsonio
+from canary.record.types import Launch, RunRecord
+from canary.report.bisect_hint import (
+    Hint,
+    Known,
+    commits_command,
+    hint_of,
+    minutes_words,
+    packages_command,
+    shell_word,
+)
+from canary.report.escape import markdown_code
+from canary.report.story import story_of, story_text
+from tests.unit.comparing import altered, history, record
+
+GOOD, BAD = "1a2b3c4d5" + "0" * 31, "5d6e7f8aa" + "0" * 31
+
+
+def at(run: RunRecord, sha: str, seconds: float = 30.0) -> RunRecord:
+    """The run at a commit, with a launch of so many seconds from start to end."""
+    launches = [launch.model_copy(update={"wall_seconds": seconds}) for launch in run.launches]
+    git = {"sha": sha, "branch": "main", "dirty": False}
+    return run.model_copy(update={"git": git, "launches": launches})
+
+
+def red(known: Known, *, sha: str = BAD, dirty: bool = False, torch: str = "") -> Hint | None:
+    """The hint of a run that is twice as slow as five stored ones."""
+    before = [at(run, GOOD) for run in history(count=5)]
+    after = at(record(100, 0.2), sha)
+    after.git["dirty"] = dirty
+    if torch:
+        after.env["packages"] = {**after.env["packages"], "torch": torch}
+    found = compare_to_baseline(after, before, history=True)
+    assert found.verdict in ("regression", "changed")
+    return hint_of(found, [after], before, known)
+
+
+def test_a_red_history_names_the_command_with_its_minutes() -> None:
+    hint = red(Known("canary.yaml", 20))
+    assert hint is not None
+    assert hint.command == "canary bisect canary.yaml --good 1a2b3c4d5 --bad 5d6e7f8aa"
+    assert hint.minutes is not None
+    assert 5 < hint.minutes < 60
+    assert hint.sentence == f"Find the commit: {hint.command} ({hint.about})"
+
+
+def test_more_commits_take_longer() -> None:
+    few, many = (red(Known("canary.yaml", count)) for count in (4, 400))
+    assert few is not None
+    assert many is not None
+    assert few.minutes is not None
+    assert many.minutes is not None
+    assert few.minutes < many.minutes
+
+
+def test_an_exact_signal_takes_a_probe_for_each_halving() -> None:
+    before = [at(run, GOOD) for run in history(count=5)]
+    for run in before:
+        run.launches.append(Launch(index=9, kind="probe", status="completed", wall_seconds=6.0))
+    after = altered(at(record(100), BAD), "exact", "first_update", "delta_norm", to=0.9)
+    found = compare_to_baseline(after, before, history=True)
+    hint = hint_of(found, [after], before, Known("canary.yaml", 39))
+    assert hint is not None
+    assert hint.minutes == pytest.approx((6 + 2) * 6.0 / 60)
+
+
+def test_of_a_single_commit_nothing_is_searched() -> None:
+    assert red(Known("canary.yaml", 1)) is None
+
+
+def test_where_nobody_committed_the_change_nothing_is_searched() -> None:
+    assert red(Known("canary.yaml", 5), dirty=True) is None
+
+
+@pytest.mark.parametrize("sha", [GOOD, "", "HEAD; rm -rf ~", "5d6e7f8aa"])
+def test_without_two_commits_nothing_is_searched(sha: str) -> None:
+    assert red(Known("canary.yaml", 5), sha=sha) is None
+
+
+def test_without_the_number_of_commits_no_minutes_are_guessed() -> None:
+    hint = red(Known("canary.yaml"))
+    assert hint is not None
+    assert hint.minutes is None
+    assert "(" not in hint.sentence
+
+
+def test_a_run_that_is_not_red_has_no_command() -> None:
+    before = [at(run, GOOD) for run in history(count=5)]
+    after = at(record(100), BAD)
+    found = compare_to_baseline(after, before, history=True)
+    assert hint_of(found, [after], before, Known("canary.yaml", 9)) is None
+
+
+def test_where_packages_differ_the_package_is_searched() -> None:
+    hint = red(Known("canary.yaml", 20, paths=("out/good", "out/bad")), torch="9.9.9")
+    assert hint is not None
+    assert hint.label == "Find the package"
+    assert hint.command == "canary bisect canary.yaml --packages out/good out/bad"
+    elsewhere = red(Known("canary.yaml", 20), torch="9.9.9")
+    assert elsewhere is not None
+    assert elsewhere.label == "Find the commit", "without the records the commits are left"
+
+
+HOSTILE = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'; touch pwned; '",
+    'a"; touch pwned; "',
+    "a`'; touch pwned #",
+    "a\ntouch pwned",
+    "a\x1b[2Jb",
+    "a\u202eb",
+    "a|touch pwned",
+    "a\\",
+    "x" * 400,
+    "",
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_hostile_path_never_stands_in_a_command(path: str) -> None:
+    for command in (commits_command(path, GOOD, BAD), packages_command("c.yaml", path, path)):
+        assert "pwned" not in command
+        assert command.isprintable()
+        assert shlex.split(command)[:2] == ["canary", "bisect"]
+
+
+@pytest.mark.parametrize(
+    "path", ["canary.yaml", "my configs/a (1).yaml", "-rf", "~/c.yaml", "größe.yaml", "a=b,c.yaml"]
+)
+def test_a_path_is_one_word_of_a_shell_as_it_is_shown(path: str, tmp_path: Path) -> None:
+    """Read by a real shell, out of Markdown's code span too."""
+    shown = markdown_code(f"printf %s {shell_word(path, 'CONFIG')}").strip("`")
+    done = subprocess.run(["sh", "-c", shown], cwd=tmp_path, capture_output=True, check=True)
+    assert done.stdout.decode().removeprefix("./") == path
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(0.2, "1 min"), (3.2, "4 min"), (120, "2.0 h"), (5000, "4 days")]
+)
+def test_minutes_are_told_as_people_plan_them(minutes: float, words: str) -> None:
+    assert minutes_words(minutes) == words
+
+
+def test_the_command_stays_on_one_line_of_a_narrow_terminal() -> None:
+    before = [at(run, GOOD) for run in history(count=5)]
+    after = at(record(100, 0.2), BAD)
+    found = compare_to_baseline(after, before, history=True)
+    story = story_of(found, [after], before, Known("canary.yaml", 20))
+    assert story.hint is not None
+    assert f"\n  {story.hint.command}\n" in story_text(story, "text", found, width=40)
+    assert f"`{story.hint.command}`" in story_text(story, "markdown", found)
+    data = json.loads(story_text(story, "json", found))["bisect"]
+    assert data["command"] == story.hint.command
+    assert data["minutes"] == pytest.approx(story.hint.minutes)
+
+
+def test_explain_names_the_users_config_and_counts_the_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(["git", *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    shas = []
+    for number in range(6):
+        git("commit", "-q", "--allow-empty", "-m", f"change {number}")
+        shas.append(git("rev-parse", "HEAD"))
+    for run in history(count=5):
+        save(tmp_path / "history", at(run, shas[0]), context=Context(commit=shas[0]))
+    folder = tmp_path / "out" / "run-00100"
+    folder.mkdir(parents=True)
+    after = at(record(100, 0.2), shas[-1]).model_copy(update={"config_file": "my canary.yaml"})
+    (folder / "metrics.json").write_text(jsonio.dumps(after.model_dump()))
+    (tmp_path / "my canary.yaml").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "out/run-00100", "history"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert f"canary bisect 'my canary.yaml' --good {shas[0][:9]} --bad {shas[-1][:9]}\n" in said
+    assert "Find the commit, about " in said
