@@ -13,8 +13,8 @@ MOST_FACTS = 3
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LEAST_AFTER = 3
 """Runs after a change that confirm it."""
-HELD = ("confirmed", "waiting")
-"""Standings of changes that may still hold."""
+HELD = ("confirmed", "waiting", "accepted")
+"""Standings of changes whose level may still hold."""
 
 
 def point_words(point: StoredPoint) -> str:
@@ -51,8 +51,10 @@ def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
         runs = _counted(change.runs_after, "run")
         return f"not confirmed: {runs} after it, {LEAST_AFTER} are needed"
-    if change.standing != "confirmed":
-        return f"{change.standing} since then"
+    if change.standing == "accepted":
+        return "accepted by a person"
+    if change.standing == "returned":
+        return "returned since then"
     by = _counted(change.pairs, "pair") if change.pairs else _counted(change.runs_after, "run")
     return f"confirmed by {by}"
 
@@ -78,7 +80,7 @@ def sentence(text: str) -> str:
 
 
 def findings(series: Series) -> Sequence[str]:
-    """Return every change that still holds or waits, the newest first, then the drift."""
+    """Return every change that may still hold, the newest first, then the drift."""
     held = [change for change in reversed(series.changes) if change.standing in HELD]
     found = [change_words(series, change) for change in held]
     return [*found, *([drift_words(series, series.drift)] if series.drift else [])]
@@ -98,8 +100,9 @@ def series_sentence(series: Series, machine_changes: int = 0) -> str:
         f"the machine changed {times}" if machine_changes else "",
     )
     value = amount(values[-1], series.unit) if values else "-"
+    none = ", and no change holds" if series.changes else ", and no change was found"
     texts = (
-        f"{newest}: {value}{'' if found else ', and no change was found'}",
+        f"{newest}: {value}{'' if found else none}",
         *found,
         "; ".join(filter(None, rest)),
     )
