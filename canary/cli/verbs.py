@@ -15,6 +15,7 @@ from canary.cli.campaign import ab, calibrate, demo, ladder
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.golden import golden_app
+from canary.cli.history import history
 from canary.cli.imports import import_
 from canary.cli.init import init
 from canary.cli.options import Config, Set, run_path
@@ -147,6 +148,7 @@ def config_schema() -> None:
 
 app.command()(profile)
 app.command()(report)
+app.command()(history)
 app.command()(serve)
 app.command("list")(list_)
 app.command()(clean)

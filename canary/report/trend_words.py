@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from canary.report.numbers import amount, signed
-from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint
+from canary.trends.model import (
+    ChangePoint,
+    Drift,
+    HistoryTrends,
+    MachineChange,
+    Series,
+    StoredPoint,
+)
 
 SHOWN_DIGITS = 9
 MOST_FACTS = 3
@@ -69,10 +76,21 @@ def change_words(series: Series, change: ChangePoint) -> str:
 
 
 def _machine(change: ChangePoint) -> Iterator[str]:
-    facts = [f"{fact.name} changed ({fact.before} -> {fact.now})" for fact in change.machine]
+    facts = [
+        f"{_when(fact)} {fact.name} changed ({fact.before} -> {fact.now})"
+        for fact in change.machine
+    ]
     if facts:
         more = f" and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
-        yield f"where {', '.join(facts[:MOST_FACTS])}{more}"
+        yield f"{', '.join(facts[:MOST_FACTS])}{more}"
+
+
+def _when(fact: MachineChange) -> str:
+    """Return where a fact of the machine changed, seen from the change of the series."""
+    if not fact.runs_before:
+        return "where"
+    runs = _counted(abs(fact.runs_before), "run")
+    return f"{runs} {'after' if fact.runs_before > 0 else 'before'}"
 
 
 def _evidence(change: ChangePoint) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from canary.compare.timing.side_figures import side_of
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
 from canary.report.numbers import amount
+from canary.report.sparkline import sparkline
 from canary.report.view import SUMMARY_ROWS, scaled
 
 Trends = tuple[tuple[str, tuple[float, ...]], ...]
@@ -20,9 +20,6 @@ SHOWN = 20
 LEAST = 3
 """Fewer runs show no trend."""
 FOLLOWED = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
-BLOCKS = "▁▂▃▄▅▆▇█"
-LEAST_RANGE = 0.1
-"""Share of the median that the blocks span at least: noise must not look like mountains."""
 
 
 def trends_of(runs: Sequence[RunRecord]) -> Trends:
@@ -35,17 +32,6 @@ def trends_of(runs: Sequence[RunRecord]) -> Trends:
         if key in FOLLOWED and len(known) >= LEAST:
             found.append((label, known))
     return tuple(found)
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return one block per value."""
-    middle, low, high = statistics.median(values), min(values), max(values)
-    span = max(high - low, LEAST_RANGE * abs(middle))
-    if span == 0:
-        return BLOCKS[len(BLOCKS) // 2] * len(values)
-    bottom = (low + high - span) / 2
-    places = (int(len(BLOCKS) * (value - bottom) / span) for value in values)
-    return "".join(BLOCKS[min(place, len(BLOCKS) - 1)] for place in places)
 
 
 def trend_texts(trends: Trends) -> dict[str, str]:

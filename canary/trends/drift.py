@@ -19,11 +19,11 @@ import numpy as np
 
 from canary.compare.timing.estimate import Spread
 from canary.trends.candidates import LEAST_RUNS as STEP_RUNS
-from canary.trends.scatter import REACH, Values, center, levels_of, measure
+from canary.trends.scatter import REACH, Values, measure, residuals
 from canary.trends.slope import Slope, slope_of
 from canary.trends.steps import Step, Steps, find_steps
 
-LEAST_RUNS = 10
+LEAST_RUNS = 12
 """Runs of a drift. What changes within fewer is a step whose place is uncertain."""
 KNOTS = 18
 """Places in a stretch where a ramp may begin or end."""
@@ -136,21 +136,21 @@ def _ramp(
     """Return the best ramp of a stretch if it explains more than the steps inside."""
     stretch, inside = values[first:end], [cut - first for cut in cuts]
     scatter = measure(stretch, inside, floor, model)
-    sd = scatter.spread.sd
-    calm = _without_spikes(stretch, sd)
+    calm = _without_spikes(stretch, scatter.spread.sd)
     knots = _fit(calm)
     if knots is None:
         return None
-    start, last, squares = knots
+    start, last, _ = knots
+    line = _line(calm, start, last)
     # The noise about the better of both explanations, or steps through a ramp would widen it.
-    flat = calm - _line(calm, start, last)
-    flatter = measure(flat, (), floor, model)
-    if flatter.spread.sd < sd:
-        scatter, sd = flatter, flatter.spread.sd
+    flatter = measure(stretch - line, (), floor, model)
+    scatter = min(scatter, flatter, key=lambda found: found.spread.sd)
+    sd = scatter.spread.sd
+    of_steps = _squares(residuals(stretch, inside, sd), sd)
+    of_ramp = _squares(residuals(stretch - line, (), sd), sd)
+    one = max(sd * sd, min(of_steps, of_ramp) / len(calm))
     lasting = (1 + scatter.correlation) / (1 - scatter.correlation)
-    of_steps = sum(_squares(calm[a:b], sd) for a, b in levels_of(len(calm), inside))
-    cost = math.log(len(stretch))
-    gain = (of_steps - squares) / (sd * sd * lasting) + (2 * len(inside) - 3) * cost
+    gain = (of_steps - of_ramp) / (one * lasting) + (2 * len(inside) - 3) * math.log(len(calm))
     if gain < EVIDENCE:
         return None
     slope = slope_of(calm[start : last + 1], scatter)
@@ -167,8 +167,9 @@ def _without_spikes(values: Values, sd: float) -> Values:
     return calm
 
 
-def _squares(values: Values, sd: float) -> float:
-    return float(np.sum((values - center(values, sd)) ** 2))
+def _squares(left: Values, sd: float) -> float:
+    """Return the sum of squares; a spike counts as if it lay at the reach of the noise."""
+    return float(np.sum(np.clip(left, -REACH * sd, REACH * sd) ** 2))
 
 
 def _fit(values: Values) -> tuple[int, int, float] | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from canary.baseline.comparability import machine_key
-from canary.baseline.history import NOISE_FILE
+from canary.baseline.history import NOISE_FILE, drawers, entries
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
 from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
 from canary.trends.budget import budget_of
 from canary.trends.followed import Number
-from canary.trends.machine import machine_changes
+from canary.trends.machine import changes_of
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
 
@@ -31,6 +31,22 @@ def require_history() -> None:
     """Raise MachineError if change points cannot be found."""
     if importlib.util.find_spec("ruptures") is None:
         raise MachineError("the changes of a history need the extra `history`", HOW)
+
+
+def trends_in(root: Path, shown: str = "", canary: str | None = None) -> list[HistoryTrends]:
+    """Return the trends of all drawers of a history, the newest first; `shown` names the history.
+
+    Raises:
+        InputError: the folder holds no history, or none of this canary.
+        MachineError: the extra `history` is missing.
+        RecordError: an entry cannot be read.
+    """
+    found = [(stored[-1].start, folder) for folder in drawers(root) if (stored := entries(folder))]
+    kept = [one for one in found if canary in (None, one[1].parent.name)]
+    if canary is not None and not kept:
+        known = ", ".join(sorted({folder.parent.name for _, folder in found}))
+        raise InputError(f"no canary {canary!r} in {shown or root}", f"it has: {known or 'none'}")
+    return [trends_of(folder) for _, folder in sorted(kept, reverse=True)]
 
 
 def trends_of(drawer_folder: Path) -> HistoryTrends:
@@ -89,18 +105,18 @@ def _trends(
         facts.append(facts_of(run, gates))
     facts.reverse()
     followed = _followed(facts, notes)
+    machines = changes_of(facts)
     found = []
     for name, number in followed.items():
         model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
         budget = budget_of(name, list(followed), model is not None)
-        found.append(series_of(name, number, facts, budget, model))
-    machines = ((place, machine_changes(facts, place, place, place)) for place in range(len(facts)))
+        found.append(series_of(name, number, facts, budget, model, machines))
     return HistoryTrends(
         canary,
         machine,
         tuple(sorted(found, key=_worst_first)),
         tuple(notes),
-        tuple(one for one in machines if one[1]),
+        tuple(machines.items()),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from canary.compare.exact.changes import environment_changes
@@ -12,27 +14,40 @@ from canary.trends.runs import RunFacts
 
 NAMES = {"gpus": "gpu", "device.name": "gpu", "cpu_usable": "usable cores", "cpu_count": "cores"}
 LONGEST = 60
+RUNS_BEFORE = 3
+"""So many runs after a change of the machine, a change of a metric still names it."""
 UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
 """Facts that follow from others, or that the host's kernel changes by a little."""
 
 
-def machine_changes(
-    facts: Sequence[RunFacts], place: int, first: int, last: int
-) -> tuple[MachineChange, ...]:
-    """Return what differs at a place, then what differs where the change may also have happened.
+MachineChanges = Mapping[int, tuple[MachineChange, ...]]
+"""What changed on the machine before a run, by the run's place."""
+
+
+def changes_of(facts: Sequence[RunFacts]) -> MachineChanges:
+    """Return all changes of the machine over the runs, given oldest first."""
+    found = {}
+    for place, (before, now) in enumerate(pairwise(facts), start=1):
+        if changes := tuple(_between(before, now)):
+            found[place] = changes
+    return found
+
+
+def suspects(machines: MachineChanges, place: int, first: int, last: int) -> list[MachineChange]:
+    """Return what changed on the machine where a series changed, the nearest first.
 
     Args:
-        facts: the runs, oldest first.
+        machines: all changes of the machine.
         place: first run of the new level.
         first: first run that may be of the new level.
         last: first run that surely is.
     """
-    places = sorted(range(max(1, first), last + 1), key=lambda other: abs(other - place))
+    earliest = max(1, min(first, place - RUNS_BEFORE))
     found: dict[str, MachineChange] = {}
-    for other in places:
-        for change in _between(facts[other - 1], facts[other]):
-            found.setdefault(change.name, change)
-    return tuple(found.values())
+    for other in sorted(range(earliest, last + 1), key=lambda other: abs(other - place)):
+        for change in machines.get(other, ()):
+            found.setdefault(change.name, replace(change, runs_before=place - other))
+    return list(found.values())
 
 
 def _between(before: RunFacts, now: RunFacts) -> Iterator[MachineChange]:

@@ -53,6 +53,8 @@ class MachineChange:
     """Such as driver, image, gpu, cpu, or a package."""
     before: str
     now: str
+    runs_before: int = 0
+    """How many runs earlier than the change of the series; negative: later."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class ChangePoint:
     place: int
     """Place of the first run of the new level."""
     percent: float
-    """Change of the level; plus is more. Infinite if the level before is 0."""
+    """Change of the level; plus is more. At most 1,000,000, also if the level before is 0."""
     interval: tuple[float, float]
     """Of `percent`, at the error level that the family's budget left to it."""
     worse: bool
@@ -74,7 +76,8 @@ class ChangePoint:
     within: tuple[int, int]
     """First and last place where the change may have happened (95%)."""
     machine: tuple[MachineChange, ...]
-    """What changed on the machine at that place: the first suspects."""
+    """What changed on the machine there or a few runs earlier, the nearest first: the first
+    suspects."""
 
 
 @dataclass(frozen=True)

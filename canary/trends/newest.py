@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from canary.compare.timing.estimate import Estimate, Spread
 from canary.trends.candidates import LEAST_RUNS
 from canary.trends.scatter import Values, center, measure
-from canary.trends.steps import Step
+from canary.trends.steps import Step, share_beyond
 
 MOST_WAITING = LEAST_RUNS - 1
+COMMON = 0.1
+"""What so large a share of the runs of a level do by chance begins nothing."""
 
 
 def waiting_step(
@@ -41,7 +42,9 @@ def waiting_step(
         error = scatter.error(place - start, runs)
         sizes = (runs, place - start)
         found = Estimate(abs(change), error, scatter.spread.df, scatter.spread, sizes, paired=False)
-        away = np.all(sign * (now - before) > found.change / 2)
+        half = found.change / 2
+        chance = share_beyond(sign * (values[start:place] - before), half)
+        away = chance**runs <= COMMON and np.all(sign * (now - before) > half)
         if away and found.lower(alpha) > 0:
-            return Step(place, replace(found), sign, before, alpha, (place, place))
+            return Step(place, found, sign, before, alpha, (place, place))
     return None

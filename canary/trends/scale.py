@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from canary.compare.metrics.history import FLOOR
+from canary.compare.metrics.judging import SMALLEST
 from canary.compare.timing.lane import FLOORS, LARGEST
+
+MOST_PERCENT = 1e6
+"""Changes are cut to it, also from 0, where no percentage exists."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,15 @@ class Scale:
         return math.exp(min(place, LARGEST)) if self.logs else place
 
     def percent(self, change: float, before: float) -> float:
-        """Return a change on the scale in percent of `before`, also on the scale; infinite if
-        that is 0."""
+        """Return a change on the scale in percent of `before`, also on the scale, at most
+        `MOST_PERCENT`."""
         if self.logs:
-            return 100 * math.expm1(min(change, LARGEST))
-        if not change:
-            return 0.0
-        return 100 * change / abs(before) if before else math.copysign(math.inf, change)
+            found = 100 * math.expm1(min(change, LARGEST))
+        elif not change:
+            found = 0.0
+        else:
+            found = 100 * change / abs(before) if before else math.copysign(math.inf, change)
+        return max(-MOST_PERCENT, min(MOST_PERCENT, found))
 
 
 def scale_of(values: Sequence[float], kind: str) -> Scale:
@@ -46,4 +52,4 @@ def scale_of(values: Sequence[float], kind: str) -> Scale:
     """
     if min(values, default=0.0) > 0:
         return Scale(True, FLOORS.get(kind, FLOOR))
-    return Scale(False, FLOOR * max(map(abs, values), default=0.0))
+    return Scale(False, max(FLOOR * max(map(abs, values), default=0.0), SMALLEST))

@@ -13,7 +13,7 @@ from canary.compare.timing.student import t_quantile
 from canary.trends.candidates import LEAST_RUNS
 from canary.trends.drift import BUDGET_SHARE, Course, Ramp, course_of
 from canary.trends.followed import Number, finite
-from canary.trends.machine import machine_changes
+from canary.trends.machine import MachineChanges, suspects
 from canary.trends.model import ChangePoint, Drift, Level, Series, Standing, StoredPoint
 from canary.trends.newest import waiting_step
 from canary.trends.runs import RunFacts
@@ -56,6 +56,7 @@ def series_of(
     facts: Sequence[RunFacts],
     budget: float,
     model: Spread | None,
+    machines: MachineChanges,
 ) -> Series:
     """Return the series of one metric.
 
@@ -65,6 +66,7 @@ def series_of(
         facts: the runs, oldest first.
         budget: probability of any false alarm in this series.
         model: the measured noise of a run's logarithm.
+        machines: what changed on the machine.
     """
     numbers = [_same_kind(run.numbers.get(metric), newest) for run in facts]
     per_token = _per_token(numbers)
@@ -84,7 +86,7 @@ def series_of(
         found = _analysed(values, known, points, newest.kind, budget, model)
         better = newest.lower_is_better
         levels = tuple(_levels(found))
-        changes = tuple(_changes(found, points, facts, better))
+        changes = tuple(_changes(found, points, machines, better))
         drift = _drift(found, better)
         trend = _trend(found)
     unit = f"{newest.unit}/token" if per_token else newest.unit
@@ -186,7 +188,7 @@ def _stretches(found: _Analysed, end: int) -> list[tuple[int, int]]:
 def _changes(
     found: _Analysed,
     points: Sequence[StoredPoint],
-    facts: Sequence[RunFacts],
+    machines: MachineChanges,
     lower_is_better: bool | None,
 ) -> list[ChangePoint]:
     steps = found.course.steps.found
@@ -201,12 +203,12 @@ def _changes(
         elif accepted(points, first, last):
             standing = "accepted"
         runs = lengths[number + 1]
-        made.append(_change(found, step, standing, runs, facts, lower_is_better))
+        made.append(_change(found, step, standing, runs, machines, lower_is_better))
     if found.waiting is not None:
         runs = len(found.values) - found.waiting.place
         place = found.places[found.waiting.place]
         waiting: Standing = "accepted" if accepted(points, place, place) else "waiting"
-        made.append(_change(found, found.waiting, waiting, runs, facts, lower_is_better))
+        made.append(_change(found, found.waiting, waiting, runs, machines, lower_is_better))
     return made
 
 
@@ -215,7 +217,7 @@ def _change(
     step: Step,
     standing: Standing,
     runs: int,
-    facts: Sequence[RunFacts],
+    machines: MachineChanges,
     lower_is_better: bool | None,
 ) -> ChangePoint:
     percent = found.scale.percent
@@ -233,7 +235,7 @@ def _change(
         runs,
         0,
         within,
-        machine_changes(facts, place, earliest, within[1]),
+        tuple(suspects(machines, place, earliest, within[1])),
     )
 
 
@@ -269,8 +271,10 @@ def _trend(found: _Analysed) -> tuple[float, float, float] | None:
     values = found.values[first:after]
     if len(values) < TREND_FROM:
         return None
-    slope = slope_of(values, found.scatter)
     before = center(values, found.scatter.spread.sd)
+    if not found.scale.logs and not before:
+        return None  # No percentage of 0 means anything.
+    slope = slope_of(values, found.scatter)
     low, high = (TREND_RUNS * side for side in slope.interval(1 - LEVEL))
     estimate = TREND_RUNS * slope.per_run
     shown = [found.scale.percent(each, before) for each in (estimate, low, high)]

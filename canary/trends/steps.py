@@ -144,9 +144,10 @@ def _of_spikes(
     new_is_short = after[1] - after[0] <= before[1] - before[0]
     short, sign = (after, step.sign) if new_is_short else (before, -step.sign)
     sd, half = scatter.spread.sd, step.estimate.change / 2
-    away = sign * (residuals(values, cuts, sd))
-    rest = np.concatenate([away[: short[0]], away[short[1] :]])
-    chance = (float(np.sum(rest > half)) + 0.5) / (len(rest) + 1)
+    away = sign * residuals(values, cuts, sd)
+    if not np.any(away):
+        return False  # Every run repeats its level exactly.
+    chance = share_beyond(np.concatenate([away[: short[0]], away[short[1] :]]), half)
     inside = (
         values[short[0] : short[1]][-MOST_COUNTED:]
         if not new_is_short
@@ -154,6 +155,11 @@ def _of_spikes(
     )
     beyond = int(np.sum(sign * (inside - step.before - step.change / 2) > 0))
     return len(values) * at_least(beyond, len(inside), chance) > SPIKE_BUDGET
+
+
+def share_beyond(away: Values, distance: float) -> float:
+    """Return the chance of a run so far away, as the runs show it; never 0."""
+    return (float(np.sum(away > distance)) + 0.5) / (len(away) + 1)
 
 
 def at_least(hits: int, trials: int, chance: float) -> float:

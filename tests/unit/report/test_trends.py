@@ -6,7 +6,8 @@ from canary.compare.stats import compare_to_baseline
 from canary.github.comment import LIMIT
 from canary.github.section import section
 from canary.github.status import Source
-from canary.report.trends import SHOWN, sparkline, trends_of
+from canary.report.sparkline import sparkline, thinned
+from canary.report.trends import SHOWN, trends_of
 from tests.unit.comparing import history, record, records
 
 
@@ -19,6 +20,12 @@ def test_noise_does_not_look_like_mountains() -> None:
     assert sparkline([100.0, 100.5, 99.5, 100.2]) == "▄▅▄▅"
     assert sparkline([0.0, 0.0, 0.0]) == "▅▅▅"
     assert sparkline([-5.0, -5.0]) == "▅▅"
+
+
+def test_long_rows_are_thinned_to_medians_and_the_newest() -> None:
+    assert thinned([1.0, 1.0, 9.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0], 5) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert thinned([1.0, 2.0], 14) == [1.0, 2.0]
+    assert len(thinned([1.0] * 1001, 14)) == 14
 
 
 def test_the_trends_are_those_of_the_newest_runs() -> None:

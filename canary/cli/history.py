@@ -1,0 +1,40 @@
+"""`history`: every metric of a history over its runs, and since when it is another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.baseline import history_at
+from canary.cli.options import BRANCH, Branch, Form, Output, RemoteName, Verbose
+
+
+def history(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of the history; default: the baseline branch."),
+    ] = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    canary: Annotated[str | None, typer.Option("--canary", help="Only this canary.")] = None,
+    form: Form = "text",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say of every metric where it is, and since which commit: levels, changes, drift."""
+    from canary.report.history_view import history_text
+    from canary.report.lines import terminal_width
+    from canary.report.render import check_format, printed
+    from canary.trends.history import require_history, trends_in
+
+    check_format(form)
+    require_history()
+    with history_at(folder, remote, branch) as (root, shown):
+        found = trends_in(root, shown, canary)
+    width = None if output else terminal_width(sys.stdout)
+    text = history_text(found, form, width, shown)
+    first = text.split("\n", 1)[0] if form == "text" else f"the trends of {shown}"
+    printed(text, first, output)

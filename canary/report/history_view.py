@@ -1,0 +1,229 @@
+"""The trends of a history as people read them: text for a terminal, Markdown, or JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from canary.report.escape import on_lines
+from canary.report.history_document import history_json
+from canary.report.lines import Cells, aligned, cut, fitting, wrapped
+from canary.report.numbers import amount, signed
+from canary.report.render import check_format, environment, tidy
+from canary.report.sparkline import sparkline, thinned
+from canary.report.trend_words import (
+    SHOWN_DIGITS,
+    change_words,
+    drift_words,
+    point_words,
+    sentence,
+)
+from canary.trends.model import ChangePoint, HistoryTrends, Series
+
+BLOCKS = 12
+"""Blocks of a sparkline; more runs are thinned."""
+LONGEST_NAME = 26
+HEADINGS = ("metric", "newest", "runs", "per 10 runs", "since when")
+LEAST = ("per 10 runs",)
+"""Columns that a narrow terminal drops."""
+WIDE_TREND = 20.0
+"""Percent per ten runs; a wider interval says nothing."""
+SMALLEST_SHOWN = 0.005
+"""Percent; less is shown as none."""
+NO_CHANGE = "no change"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A change or a drift of a series."""
+
+    sentence: str
+    more: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DrawerView:
+    """One canary on one machine."""
+
+    title: str
+    headline: str
+    table: tuple[Cells, ...]
+    """Headings first."""
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
+def history_text(
+    found: Sequence[HistoryTrends], form: str, width: int | None = None, shown: str = ""
+) -> str:
+    """Return the trends of all drawers as text, Markdown or JSON; `shown` names the history. Text
+    has lines that fit the width, if there is one.
+
+    Raises:
+        UsageError: unknown format.
+    """
+    check_format(form)
+    if form == "json":
+        return history_json(found)
+    views = [on_lines(_view(one)) for one in found]
+    if not views:
+        return tidy(f"{shown} holds no runs")
+    if form == "markdown":
+        template = environment().get_template("history.md.jinja")
+        return tidy(template.render(views=views))
+    tables = [_lines(view.table, width) for view in views]
+    template = environment().get_template("history.txt.jinja")
+    text = template.render(drawers=list(zip(views, tables, strict=True)))
+    return wrapped(tidy(text), width)
+
+
+def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
+    short = [(cut(row[0], LONGEST_NAME), *row[1:]) for row in table]
+    return aligned(fitting(short, width and width - 2, LEAST))
+
+
+def headline(found: HistoryTrends) -> str:
+    """Return what got worse and holds, in one line."""
+    open_ = [series for series in found.series if _open(series)]
+    drifts = [series for series in found.series if series.drift and series.drift.worse]
+    waiting = [series for series in found.series if _waiting(series)]
+    worse = list(dict.fromkeys(series.title for series in (*open_, *drifts)))
+    if worse:
+        return f"{', '.join(worse)} got worse"
+    if waiting:
+        names = ", ".join(series.title for series in waiting)
+        return f"{names} may have got worse; more runs will tell"
+    judged = sum(bool(series.levels) for series in found.series)
+    if not judged:
+        return "too few runs to judge"
+    return f"no metric got worse ({judged} of {len(found.series)} judged)"
+
+
+def _open(series: Series) -> list[ChangePoint]:
+    return [one for one in series.changes if one.worse and one.standing == "confirmed"]
+
+
+def _waiting(series: Series) -> bool:
+    return any(one.worse and one.standing == "waiting" for one in series.changes)
+
+
+def _view(found: HistoryTrends) -> DrawerView:
+    points = found.series[0].points if found.series else ()
+    runs = f"{len(points)} run{'' if len(points) == 1 else 's'}"
+    span = f", {points[0].start[:10]} to {points[-1].start[:10]}" if points else ""
+    rows = tuple(_row(series) for series in found.series)
+    findings = tuple(one for series in found.series for one in _findings(series))
+    notes = [*found.notes, *_notes(found.series)]
+    return DrawerView(
+        f"{found.canary} on {found.machine}: {runs}{span}",
+        sentence(headline(found)),
+        (HEADINGS, *rows),
+        findings,
+        tuple(map(sentence, notes)),
+    )
+
+
+def _notes(series: Sequence[Series]) -> Iterator[str]:
+    """Yield each note once, with the metrics that it is about."""
+    titles: dict[str, list[str]] = {}
+    for one in series:
+        for note in one.notes:
+            titles.setdefault(note, []).append(one.title)
+    for note, names in titles.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{', '.join(names[:3])}{more}: {note}"
+
+
+def _row(series: Series) -> Cells:
+    values = [point.value for point in series.points if point.value is not None]
+    return (
+        series.title,
+        amount(values[-1], series.unit.removeprefix("tokens/s")) if values else "-",
+        sparkline(thinned(values, BLOCKS)) if values else "",
+        _trend(series),
+        _since(series),
+    )
+
+
+def _trend(series: Series) -> str:
+    """Return the change per ten runs of the newest level, with half of its interval."""
+    if series.trend is None:
+        return ""
+    estimate, low, high = series.trend
+    half = (high - low) / 2
+    if not math.isfinite(half) or half > WIDE_TREND:
+        return "too noisy"
+    if max(abs(low), abs(high)) < SMALLEST_SHOWN:
+        return "0"
+    digits = 1 if half >= 0.05 else 2
+    return f"{round(estimate, digits) + 0.0:+.{digits}f}% ±{half:.{digits}f}"
+
+
+def _since(series: Series) -> str:
+    """Return the newest fact: where the series is since when."""
+    if series.drift is not None and not _open(series):
+        runs = series.drift.last - series.drift.first + 1
+        return f"drift {signed(series.drift.percent)} in {runs} runs"
+    if not series.changes:
+        return NO_CHANGE if series.levels else ""
+    newest = series.changes[-1]
+    if newest.standing == "waiting":
+        return f"{_size(series, newest)}? in {newest.runs_after} of 3 runs"
+    found = (_open(series) or [newest])[-1]
+    return f"{_size(series, found)} since {_where(series, found)}"
+
+
+def _size(series: Series, change: ChangePoint) -> str:
+    if abs(change.percent) < LARGEST_PERCENT:
+        return signed(change.percent)
+    return "up" if change.percent > 0 else "down"
+
+
+LARGEST_PERCENT = 1000.0
+"""A larger change is told by its two levels: one of them is nearly 0."""
+
+
+def _where(series: Series, change: ChangePoint) -> str:
+    point = series.points[change.place]
+    return point.commit[:SHOWN_DIGITS] if point.commit else f"run {change.place + 1}"
+
+
+def _findings(series: Series) -> list[Finding]:
+    """Return the changes, the newest first, then the drift; the last one with the levels."""
+    found = [
+        Finding(sentence(change_words(series, change)), (_between(series, change),))
+        for change in reversed(series.changes)
+    ]
+    if series.drift is not None:
+        found.append(Finding(sentence(drift_words(series, series.drift)), ()))
+    if found:
+        found[-1] = replace(found[-1], more=(*found[-1].more, _levels(series)))
+    return [replace(one, more=tuple(filter(None, one.more))) for one in found]
+
+
+def _between(series: Series, change: ChangePoint) -> str:
+    """Return the runs and commits between which a change happened."""
+    first, last = change.within
+    old, new = series.points[max(0, first - 1)], series.points[last]
+    runs = f"run {last + 1}" if first == last else f"runs {first + 1} to {last + 1}"
+    if not old.commit or not new.commit:
+        return f"It began at {runs}."
+    if old.commit == new.commit:
+        return f"It began at {runs}, within one commit: the code did not change."
+    return f"It began at {runs}, between {point_words(old)} and {point_words(new)}."
+
+
+def _levels(series: Series) -> str:
+    """Return the newest levels with their runs."""
+    kept = series.levels[-MOST_LEVELS:]
+    told = [
+        f"{amount(level.center, series.unit)} in runs {level.first + 1} to {level.last + 1}"
+        for level in kept
+    ]
+    all_ = len(series.levels)
+    more = f"the newest {MOST_LEVELS} of {all_}: " if all_ > MOST_LEVELS else ""
+    return f"Levels: {more}{', '.join(told)}." if told else ""
+
+
+MOST_LEVELS = 4
