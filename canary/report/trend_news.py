@@ -20,13 +20,17 @@ from canary.compare.bisect_cost import whole_launch_seconds
 from canary.compare.timing.noise import load_noise
 from canary.errors import InputError
 from canary.report.bisect_hint import TYPICAL_NOISE
-from canary.report.trend_words import change_words, drift_words, sentence
+from canary.report.trend_words import (
+    LEAST_LEVEL,
+    change_words,
+    drift_words,
+    sentence,
+    told_once,
+)
 from canary.trends.history import trends_of_runs
 from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, Standing
 from canary.trends.runs import StoredRun, stored_runs
 
-LEAST_LEVEL = 3
-"""Runs of the shortest level: two changes that are nearer are one."""
 LOOKED_BACK = 12
 """Earlier states of the history that are asked whether they said it already."""
 NEWEST = 10
@@ -135,7 +139,7 @@ class _History:
 
     def trends(self, runs: Sequence[StoredRun]) -> HistoryTrends:
         """Return the trends of these runs."""
-        return trends_of_runs(runs, self._noise)
+        return told_once(trends_of_runs(runs, self._noise))
 
     def said(self, metric: str, change: ChangePoint | Drift) -> bool:
         """Return whether an earlier state showed it already."""
