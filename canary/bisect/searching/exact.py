@@ -15,11 +15,10 @@ from canary.bisect.searching.states import (
     bits,
     entropy,
     halving,
+    hidden_by,
     normalised,
+    tempered,
 )
-
-PRIOR_SHARE = 0.5
-"""Of the weights, the share that follows the prior."""
 
 
 class ExactSearch:
@@ -29,7 +28,7 @@ class ExactSearch:
         self._space = space
         self._prior = list(space.prior)
         count = len(self._prior)
-        self._weights = [PRIOR_SHARE * prior + (1.0 - PRIOR_SHARE) / count for prior in self._prior]
+        self._weights = tempered(self._prior)
         self._full: State = (1 << count) - 1
         self._alive: State = self._full
         self._told: dict[State, str] = {}
@@ -128,11 +127,7 @@ class ExactSearch:
 
     def _hidden(self) -> str:
         hiding = sum((state & self._alive) not in (0, self._alive) for state in self._skipped())
-        if not hiding:
-            return "No state that can run lies between these suspects."
-        return (
-            f"{hiding} state{'s' if hiding > 1 else ''} that cannot run hide which of these it is."
-        )
+        return hidden_by(hiding)
 
 
 def exact_search(space: Space) -> ExactSearch:

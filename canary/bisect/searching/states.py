@@ -57,6 +57,16 @@ class Skipped:
         return chance
 
 
+PRIOR_SHARE = 0.5
+"""Of the weights, the share that follows the prior."""
+
+
+def tempered(prior: Sequence[float]) -> list[float]:
+    """Return the mean of a prior and of equal shares, so that a wrong prior excludes nothing."""
+    equal = (1.0 - PRIOR_SHARE) / max(len(prior), 1)
+    return [PRIOR_SHARE * probability + equal for probability in prior]
+
+
 def halving(share: float) -> float:
     """Return the bits that a yes or no tells whose probability of yes is `share`."""
     if share <= 0.0 or share >= 1.0:
@@ -73,6 +83,15 @@ def entropy(weights: Sequence[float]) -> float:
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
-    """Return the weights with the sum 1."""
+    """Return the weights with the sum 1; equal ones if all are 0."""
     total = math.fsum(weights)
+    if total <= 0.0:
+        return [1.0 / len(weights)] * len(weights)
     return [weight / total for weight in weights]
+
+
+def hidden_by(states: int) -> str:
+    """Return why several suspects are left, of which `states` skipped ones would know more."""
+    if not states:
+        return "No state that can run lies between these suspects."
+    return f"{states} state{'s' if states > 1 else ''} that cannot run hide which of these it is."
