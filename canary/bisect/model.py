@@ -92,6 +92,9 @@ class Workbench(Protocol):
             CannotRun: it does not build.
         """
 
+    def label(self, state: State) -> str:
+        """Return a state's name for people, without building it: `1a2b3c4d5`, `trl==1.15.0`."""
+
     def name(self, suspect: int) -> str:
         """Return a suspect's name: `1a2b3c4d5 Pad to the longest row`, `trl 1.15.0`."""
 
