@@ -67,7 +67,9 @@ def changes_between(good: Pins, bad: Pins) -> Changes:
         if here.get(name) != held:
             fixed[name] = held
     if unknown:
-        notes.append(f"{unknown} packages are in one list only, and a record lists few: all runs have them")
+        notes.append(
+            f"{unknown} packages are in one list only, and a record lists few: all runs have them"
+        )
     if not changed:
         raise UsageError(
             f"{good.source} and {bad.source} have the same packages",

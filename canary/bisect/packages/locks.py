@@ -153,7 +153,7 @@ def _from_index(package: dict[str, Any]) -> bool:
     if not isinstance(source, dict):
         return False
     if "type" in source:  # poetry
-        return source["type"] == "legacy"
+        return bool(source["type"] == "legacy")
     return source.keys() <= {"registry"}  # uv
 
 
