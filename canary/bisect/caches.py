@@ -25,7 +25,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 """With one of these, prepared data sets can only come from the shared cache."""
 PIP_DOWNLOADS = ("http", "http-v2")
 UV_DOWNLOADS = ("archive-v*", "wheels-v*", "simple-v*", "flat-index-v*")
-KERNELS = ("inductor", "triton", "torch_extensions")
+KERNELS = ("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
 def own_caches(folder: Path, base: Mapping[str, str], *, command: bool) -> dict[str, str]:
@@ -63,11 +63,8 @@ def _linked(own: Path, shared: Path, downloads: tuple[str, ...]) -> Path:
     return own
 
 
-def built(*folders: Path) -> int:
-    """Count the files with compiled code below cache folders."""
-    return sum(
-        path.is_file()
-        for folder in folders
-        for name in KERNELS
-        for path in folder.glob(f"{name}/**/*")
-    )
+def compiled(output_dir: Path, environment: Mapping[str, str]) -> int:
+    """Count the files of compiled code that a side's runs have left for later runs."""
+    folders = [output_dir / ".cache" / name for name in ("inductor", "triton")]
+    folders += [Path(environment[name]) for name in KERNELS if environment.get(name)]
+    return sum(path.is_file() for folder in folders for path in folder.rglob("*"))

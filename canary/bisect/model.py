@@ -51,7 +51,9 @@ class Answer:
     """What a search knows."""
 
     suspects: tuple[int, ...]
-    """The most probable suspect; several if skipped states hide which of them it is."""
+    """The most probable suspect; several if skipped states hide which of them it is.
+
+    Empty if the ends or the outcomes contradict the question."""
     probability: float
     """That the culprit is among `suspects`."""
     decided: bool
