@@ -171,12 +171,31 @@ def new_environment(
     if without:
         lines.append(_without(frozenset(without), scratch / f"{role}-parent"))
     (packages_of(venv) / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _add_scripts(venv / "bin", without)
     return existing_environment(role, scratch, base)
 
 
 def packages_of(venv: Path) -> Path:
     """Return the folder of an environment's own packages."""
     return next(venv.glob("lib/python*/site-packages"))
+
+
+def _add_scripts(folder: Path, without: Collection[str]) -> None:
+    """Write the commands of this Python's packages, such as `torchrun`, for another Python. Those
+    on the PATH would start this Python, which does not see what the environment installs."""
+    for point in importlib.metadata.entry_points(group="console_scripts"):
+        known = point.dist is not None and _canonical(point.dist.metadata["Name"] or "")
+        script = folder / point.name
+        whole = f"{point.module}.{point.attr}".replace(".", "").isidentifier()
+        if known in without or script.exists() or Path(point.name).name != point.name or not whole:
+            continue
+        top = point.attr.partition(".")[0]
+        script.write_text(
+            f"#!{folder / 'python'}\nimport sys\nfrom {point.module} import {top}\n"
+            f"sys.exit({point.attr}())\n",
+            encoding="utf-8",
+        )
+        script.chmod(0o755)
 
 
 def _without(names: Collection[str], into: Path) -> str:
