@@ -108,7 +108,7 @@ class CommitBench:
             loaded = load_config(config, recipe.settings).config
             environ = own_caches(place / "cache", recipe.environ, command=_is_command(loaded))
             folder = folder_in(tree, repository, recipe.here)
-            log = recipe.folder / "setup" / f"{label}.log"
+            log = recipe.folder / f"setup-{label}.log"
             python, environment = own_python(
                 "commit", tree, repository, folder, recipe.setup, environ, log
             )
@@ -116,7 +116,7 @@ class CommitBench:
             raise CannotRun(str(error)) from error
         except MachineError as error:
             raise CannotRun(error.message.removeprefix("commit: ")) from error
-        output = recipe.folder / "runs" / label
+        output = recipe.folder / label
         return Side("commit", label, config, folder, python, environment, output, recipe.settings)
 
     def _remove(self, state: State) -> None:

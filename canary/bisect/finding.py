@@ -66,7 +66,8 @@ class Engines:
     """Makes the search for each kind of signal."""
 
     exact: Callable[[Space], Search]
-    noisy: Callable[[Space], Search]
+    noisy: Callable[[Space, str, float], Search]
+    """Takes also the check's name, and the least change of interest in the unit of its values."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def find(
         answer = Answer((), 0.0, False, ends.why)
         return _counted(Found(answer, ends.found, check=wish.check or ""), launches)
     space = ground.space(ends.found)
-    search = (engines.exact if ends.question.signal == "exact" else engines.noisy)(space)
+    search = _search_for(ends, ends.question, space, engines)
     looking = _Looking(ground, ends, ends.question, search, launches, say)
     looking.tell_ends()
     looking.search(wish.budget_s)
@@ -150,6 +151,20 @@ def find(
         tuple(search.posterior()),
     )
     return _counted(_with_last_step(found, ground, ends, launches, compare, wish, say), launches)
+
+
+PART_OF_CHANGE = 0.5
+"""A suspect of a noisy change explains at least this part of it."""
+
+
+def _search_for(ends: Ends, question: Question, space: Space, engines: Engines) -> Search:
+    if not isinstance(question, NoisyQuestion):
+        return engines.exact(space)
+    check = ends.found.check(question.check)
+    was, now = question.value(check.baseline), question.value(check.current)
+    assert was is not None
+    assert now is not None
+    return engines.noisy(space, question.check, PART_OF_CHANGE * abs(now - was))
 
 
 @dataclass

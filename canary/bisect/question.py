@@ -138,15 +138,17 @@ class NoisyQuestion:
         check = check_in(found, self.check)
         if record.status != "completed" or found.verdict == "error":
             return Reading(why_not(record, found), "skip")
-        number = None if check is None else _number(check.current)
-        value = None if number is None else self.value(number)
+        value = None if check is None else self.value(check.current)
         if value is None or check is None:
             why = "it was not measured" if check is None else check.message
             return Reading(f"no value: {why}", "skip")
         return Reading(shown(check.current, check.unit), None, value)
 
-    def value(self, number: float) -> float | None:
-        """Return a number so that more is worse; None if it has none."""
+    def value(self, shown: object) -> float | None:
+        """Return a check's number so that more is worse; None without a number."""
+        number = _number(shown)
+        if number is None:
+            return None
         if self.size is not None:
             return self.worse * number / self.size
         return self.worse * math.log(number) if number > 0 else None
@@ -154,8 +156,7 @@ class NoisyQuestion:
     def read_good(self, record: RunRecord, other: RunRecord) -> Reading | None:
         """Return the number of a run of the good end. `other`: any run of the bad end."""
         check = check_in(self.compare([other], [record]), self.check)
-        number = None if check is None else _number(check.baseline)
-        value = None if number is None else self.value(number)
+        value = None if check is None else self.value(check.baseline)
         if value is None or check is None:
             return None
         return Reading(shown(check.baseline, check.unit), None, value)

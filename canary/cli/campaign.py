@@ -1,4 +1,4 @@
-"""The verbs that train one canary many times: `ab`, `calibrate`, `demo`, `ladder`."""
+"""The verbs that train one canary many times: `ab`, `bisect`, `calibrate`, `demo`, `ladder`."""
 
 from __future__ import annotations
 
@@ -113,6 +113,67 @@ def ab(
     deliver(found, form, every=verbose)
     sayer(quiet)(told)
     raise typer.Exit(found.exit_code(strict))
+
+
+Good = Annotated[str, typer.Option("--good", metavar="REF", help="Commit where it was good.")]
+Bad = Annotated[str, typer.Option("--bad", metavar="REF", help="Commit where it is bad.")]
+FollowedCheck = Annotated[
+    str | None,
+    typer.Option("--check", metavar="NAME", help="Check to follow, or crash [the first red one]."),
+]
+TimeBudget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="MINUTES", help="Time for all runs; then say what is known."),
+]
+BisectDir = Annotated[
+    Path | None,
+    typer.Option("-o", "--output-dir", help="Folder of this bisect, also to continue it."),
+]
+
+
+def bisect(
+    config: Annotated[Path, typer.Argument(help="YAML file, read from each commit.")],
+    good: Good,
+    bad: Bad = "HEAD",
+    check: FollowedCheck = None,
+    budget: TimeBudget = None,
+    setup: Setup = None,
+    output_dir: BisectDir = None,
+    set_: Set = None,
+    form: Form = "text",
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find the commit that made a canary worse."""
+    import shlex
+
+    from canary.bisect.answer import answer_text
+    from canary.bisect.bisect import BisectRequest, run_bisect
+    from canary.campaign.demo import typed_as
+    from canary.report.lines import terminal_width
+    from canary.report.render import check_format
+    from canary.runner.display.progress import campaign_panel
+
+    check_format(form)
+    stoppable()
+    answered = run_bisect(
+        BisectRequest(
+            config=config,
+            good=good,
+            bad=bad,
+            check=check,
+            budget_minutes=budget,
+            setup=setup,
+            settings=tuple(set_ or ()),
+            output_dir=output_dir,
+            typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
+        ),
+        sayer(quiet),
+        campaign_panel(sys.stderr, quiet),
+    )
+    typer.echo(answer_text(answered, form, terminal_width(sys.stdout)), nl=False)
+    sayer(quiet)(answered.page)
+    raise typer.Exit(answered.exit_code)
 
 
 def calibrate(
