@@ -106,7 +106,9 @@ def run_bisect(
         judge = Judge(here, Measured(say, None, here))
         ground = _ground(history, bench)
         try:
-            found = find(ground, wish, _engines(judge), Launches(bench, journal, panel), judge, say)
+            found = find(
+                ground, wish, engines_of(judge), Launches(bench, journal, panel), judge, say
+            )
         except KeyboardInterrupt:
             say(f"to continue: {request.typed}")
             raise
@@ -116,7 +118,8 @@ def run_bisect(
         return replace(answered, page=left_behind(answered, repository))
 
 
-def _engines(judge: Judge) -> Engines:
+def engines_of(judge: Judge) -> Engines:
+    """Return the searches for each kind of signal."""
     return Engines(
         exact_search,
         lambda space, check, effect: noisy_search(space, spread=judge.spread(check), effect=effect),

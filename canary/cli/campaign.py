@@ -115,8 +115,24 @@ def ab(
     raise typer.Exit(found.exit_code(strict))
 
 
-Good = Annotated[str, typer.Option("--good", metavar="REF", help="Commit where it was good.")]
-Bad = Annotated[str, typer.Option("--bad", metavar="REF", help="Commit where it is bad.")]
+Good = Annotated[
+    str | None, typer.Option("--good", metavar="REF", help="Commit where it was good.")
+]
+Bad = Annotated[
+    str | None, typer.Option("--bad", metavar="REF", help="Commit where it is bad [HEAD].")
+]
+TwoLists = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--packages",
+        metavar="GOOD BAD",
+        help="Search packages: two records, lock files or outputs of pip freeze.",
+    ),
+]
+FindLinks = Annotated[
+    Path | None,
+    typer.Option("--find-links", metavar="FOLDER", help="Folder with more packages."),
+]
 FollowedCheck = Annotated[
     str | None,
     typer.Option("--check", metavar="NAME", help="Check to follow, or crash [the first red one]."),
@@ -132,9 +148,11 @@ BisectDir = Annotated[
 
 
 def bisect(
-    config: Annotated[Path, typer.Argument(help="YAML file, read from each commit.")],
-    good: Good,
-    bad: Bad = "HEAD",
+    config: SidesConfig = None,
+    good: Good = None,
+    bad: Bad = None,
+    packages: TwoLists = None,
+    find_links: FindLinks = None,
     check: FollowedCheck = None,
     budget: TimeBudget = None,
     setup: Setup = None,

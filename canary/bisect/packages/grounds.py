@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from packaging.version import Version
@@ -146,7 +146,7 @@ class VersionGround:
     change: Change
     versions: Sequence[Version | None]
     """From the good to the bad end; None: not installed."""
-    notes: Mapping[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
     """Address of the release notes of each suspect, if known."""
 
     def contents(self, state: State) -> Contents:
@@ -158,9 +158,7 @@ class VersionGround:
         if version is None:
             return Contents(f"no {self.change.name}", versions, [*absent, self.change.name])
         label = f"{self.change.name}=={version}"
-        return replace(
-            held, label=label, versions={**versions, self.change.name: version}, absent=absent
-        )
+        return Contents(label, {**versions, self.change.name: version}, absent)
 
     @property
     def names(self) -> list[str]:
@@ -186,8 +184,12 @@ class VersionGround:
         """Describe the first bad version."""
         good, bad = self.versions[suspect], self.versions[suspect + 1]
         lines = [f"last good: {self.change.name} {shown(good)}"]
-        facts = {"package": self.change.name, "first_bad": _text(bad), "last_good": _text(good)}
-        facts["release_notes"] = self.notes.get(suspect)
+        facts = {
+            "package": self.change.name,
+            "first_bad": _text(bad),
+            "last_good": _text(good),
+            "release_notes": self.notes.get(suspect),
+        }
         if self.notes.get(suspect):
             lines.append(f"release notes: {self.notes[suspect]}")
         return Described(f"{self.change.name} {shown(bad)}", tuple(lines), facts)
