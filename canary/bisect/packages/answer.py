@@ -68,7 +68,10 @@ def _name(culprit: Culprit) -> str:
 
 def view_of_packages(answered: PackagesAnswered) -> View:
     """Return the strings for text and Markdown."""
-    lines, evidence, suspects, skipped = [], [], [], []
+    lines: list[str] = []
+    evidence: list[tuple[str, str]] = []
+    suspects: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     for culprit in answered.culprits:
         lines += _lines(culprit)
     for title, stage in answered.stages:
@@ -103,7 +106,7 @@ def view_of_packages(answered: PackagesAnswered) -> View:
 
 def _lines(culprit: Culprit) -> list[str]:
     change, versions = culprit.change, culprit.versions
-    lines = []
+    lines: list[str] = []
     if versions is not None and versions.status == "found":
         lines += versions.ground.describe(versions.found.answer.suspects[0], None).lines
     elif culprit.why_not:
@@ -136,9 +139,7 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
         "culprits": [_document(culprit) for culprit in answered.culprits],
         "others": answered.others,
         "notes": list(answered.notes),
-        "stages": [
-            {"title": title, **answer_document(stage)} for title, stage in answered.stages
-        ],
+        "stages": [{"title": title, **answer_document(stage)} for title, stage in answered.stages],
         "seconds": sum(stage.found.seconds for _, stage in answered.stages),
         "launches": sum(stage.found.launches for _, stage in answered.stages),
     }

@@ -31,6 +31,7 @@ from canary.bisect.packages.installer import Installer, installer_for
 from canary.bisect.packages.pins import read_pins
 from canary.bisect.packages.recorded_config import recorded_config
 from canary.bisect.packages.releases import releases_between
+from canary.bisect.packages.request import PackagesRequest
 from canary.campaign.noise_model import Measured
 from canary.campaign.side import Side
 from canary.config.load import load_config
@@ -46,21 +47,6 @@ MOST_ROUNDS = 3
 """Searches for packages that show it independently of those found before."""
 MOST_NAMED = 6
 """Changed packages in the first lines."""
-
-
-@dataclass(frozen=True)
-class PackagesRequest:
-    """The arguments of `canary bisect --packages`."""
-
-    config: Path | None
-    good: Path
-    bad: Path
-    wish: Wish
-    settings: tuple[str, ...] = ()
-    output_dir: Path | None = None
-    find_links: Path | None = None
-    typed: str = "canary bisect"
-    """The command as the user typed it, to continue with."""
 
 
 @dataclass(frozen=True)
