@@ -139,7 +139,8 @@ def _evidence(found: Found) -> list[tuple[str, str]]:
 def _check_words(check: Check) -> str:
     row = row_of(check)
     values = f"{row.baseline} -> {row.current}" if check.current is not None else ""
-    words = f"{values} ({row.change})" if values and row.change else values
+    hashes = isinstance(check.current, str)
+    words = f"{values} ({row.change})" if values and row.change and not hashes else values
     interval = f", interval {row.interval}" if row.interval else ""
     return f"{words}{interval}" if words else check.message.rstrip(".")
 

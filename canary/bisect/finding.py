@@ -140,9 +140,12 @@ def find(
     search = _search_for(ends, ends.question, space, engines)
     looking = _Looking(ground, ends, ends.question, search, launches, say)
     looking.tell_ends()
-    looking.search(wish.budget_s)
+    in_time = looking.search(wish.budget_s)
+    answer = search.answer()
+    if not in_time:
+        answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}: {answer.reason}")
     found = Found(
-        search.answer(),
+        answer,
         ends.found,
         ends.question.check,
         ends.question.signal,
@@ -153,6 +156,7 @@ def find(
     return _counted(_with_last_step(found, ground, ends, launches, compare, wish, say), launches)
 
 
+TIME_IS_UP = "the time budget is used up"
 PART_OF_CHANGE = 0.5
 """A suspect of a noisy change explains at least this part of it."""
 
@@ -194,14 +198,14 @@ class _Looking:
             if reading is not None and reading.value is not None:
                 self.engine.tell(Seen(state, None, reading.value))
 
-    def search(self, budget_s: float | None) -> None:
-        """Run what the search asks for, until it knows or the time is up."""
+    def search(self, budget_s: float | None) -> bool:
+        """Run what the search asks for, until it knows; return False if the time was up before."""
         self.say(f"{self.question.check} is worse: {self.ends.words}")
         self.say(f"{self._left()} left{self._to_come()}")
         while (state := self.engine.ask()) is not None:
             if budget_s is not None and self._spent() + self._each() > budget_s:
-                self.say("stopped: the time budget is used up")
-                return
+                self.say(f"stopped: {TIME_IS_UP}")
+                return False
             reading = self._look(state)
             seen = Seen(state, reading.outcome, reading.value)
             self.engine.tell(seen)
@@ -212,6 +216,7 @@ class _Looking:
                 f"run {len(self.shown)}  {label}  {outcome}{reading.words}\n"
                 f"        {self._left()} left{self._to_come()}"
             )
+        return True
 
     def _look(self, state: State) -> Reading:
         """Run one state, and before it the state that has to be good."""
@@ -294,8 +299,8 @@ def _with_last_step(
         return found
     spent = launches.journal.seconds
     if wish.budget_s is not None and spent >= wish.budget_s:
-        why = "the time is up before the culprit ran against the state before it"
-        return replace(found, answer=replace(answer, decided=False, reason=why))
+        reason = f"{TIME_IS_UP} before the culprit ran against the state before it"
+        return replace(found, answer=replace(answer, decided=False, reason=reason))
     suspect = answer.suspects[0]
     step = ground.step(suspect, [one.seen for one in found.shown])
     say(f"last step: {launches.bench.name(suspect)} against the state before it")

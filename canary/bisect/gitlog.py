@@ -17,14 +17,19 @@ def git_bisect_log(history: History, found: Found) -> str:
     """Return the log. Git has no word for a commit that noise leaves open: it is left out."""
     lines = ["git bisect start"]
     lines += _lines(history, "bad", history.bad) + _lines(history, "good", history.good)
+    marked: list[tuple[Outcome, str]] = []
     for state, outcome in _outcomes(history, found):
-        lines += _lines(history, outcome, history.sha(state))
+        marked.append((outcome, history.sha(state)))
     if found.decided:
         (culprit,) = found.answer.suspects
         commit = history.commits[culprit]
-        for parent in commit.parents:
-            lines += _lines(history, "good", parent)
-        lines += _lines(history, "bad", commit.sha)
+        # Git takes the last bad commit as the newest one that can be the culprit.
+        marked = [one for one in marked if one != ("bad", commit.sha)]
+        marked += [("good", parent) for parent in commit.parents]
+        marked.append(("bad", commit.sha))
+    for outcome, sha in dict.fromkeys(marked):
+        lines += _lines(history, outcome, sha)
+    if found.decided:
         lines.append(f"# first bad commit: [{commit.sha}] {printable(commit.subject)}")
     return "\n".join(lines) + "\n"
 

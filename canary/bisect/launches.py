@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ SETTINGS: dict[Kind, tuple[str, ...]] = {
     "measured": ("repeats=1", "probe_steps=0"),
     "both": ("repeats=1",),
 }
+LEAST_FREE = 64 << 20
+"""Bytes; with fewer on the disk of the records, a failed run tells nothing."""
 
 
 @dataclass
@@ -57,11 +61,14 @@ class Launches:
         try:
             side = self.bench.side(state)
             record = self._warm(side, state, kind, name)
+            if record.status != "completed":
+                self._require_space()
             run = str((side.output_dir / record.run_id).relative_to(self.journal.folder))
         except CannotRun as error:
             why = str(error)
         except (UsageError, MachineError) as error:
-            why = str(error).removeprefix(f"commit ({label}): ")
+            why = re.sub(rf"^\w+ \({re.escape(label)}\): ", "", str(error))
+            self._require_space()
         seconds = max(0.0, self.clock() - began)
         return Row(
             stage=stage,
@@ -72,6 +79,14 @@ class Launches:
             why_not=why,
             seconds=seconds,
         )
+
+    def _require_space(self) -> None:
+        """Raise MachineError on a full disk, which is not the state's fault and must not be logged
+        as such."""
+        if shutil.disk_usage(self.journal.folder).free < LEAST_FREE:
+            raise MachineError(
+                "the disk is full", "free some space; then the same command continues"
+            )
 
     def _warm(self, side: Side, state: State, kind: Kind, name: str) -> RunRecord:
         """Run a side. If its first timed run compiled code, run it again: it was slower by that."""

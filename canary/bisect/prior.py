@@ -36,7 +36,7 @@ MOST_DIFFS = 200
 
 CONFIGS = re.compile(r"\.(ya?ml|toml|ini|cfg|json)$")
 LOCKS = re.compile(
-    r"(^|/)(requirements[^/]*\.(txt|in)|constraints[^/]*\.txt|[^/]*\.lock|pyproject\.toml"
+    r"(^|/)(requirements[^/]*(/[^/]+)?\.(txt|in)|constraints[^/]*\.txt|[^/]*\.lock|pyproject\.toml"
     r"|setup\.(py|cfg)|environment\.ya?ml|Pipfile|[^/]*Dockerfile[^/]*)$"
 )
 QUIET_FILES = re.compile(

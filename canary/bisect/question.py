@@ -98,6 +98,8 @@ class ExactQuestion:
     check: str
     good: tuple[RunRecord, ...]
     compare: Compare
+    warns: bool = False
+    """Whether the bad end is worse within the limit: then `warn` is bad too."""
     signal: Signal = "exact"
 
     def kinds(self) -> tuple[Kind, ...]:
@@ -112,7 +114,8 @@ class ExactQuestion:
             return Reading(why_not(record, found), "skip")
         if check is None or check.status in ("skip", "inconclusive"):
             return None
-        return Reading(words_of(check), "bad" if check.failed else "good")
+        bad = check.failed or (self.warns and check.status == "warn")
+        return Reading(words_of(check), "bad" if bad else "good")
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ def question_of(
     check = found.check(name)
     was, now = _number(check.baseline), _number(check.current)
     if check.lane in ("exact", "invariant") or name in ON_LAUNCHES or was is None or now is None:
-        return ExactQuestion(name, good, compare)
+        return ExactQuestion(name, good, compare, check.status == "warn")
     size = None if min(was, now) > 0 else max(abs(was), abs(now)) or 1.0
     return NoisyQuestion(name, good, compare, 1 if now >= was else -1, size)
 

@@ -2,9 +2,10 @@
 
 The logarithm of launch t is `level(t) + effect * bad(t) + noise(t)`. The level moves between two
 launches: a little each time, and seldom far. The noise is normal, and seldom a launch is slow. So
-each launch is plain, slow, or the first after a jump. What is known of (level, effect) is a normal
-distribution for each of the three, joined to one by its moments a launch later (GPB1; Bar-Shalom,
-Li and Kirubarajan, Estimation with Applications to Tracking and Navigation, 2001, 11.6).
+each launch is plain, slow, or the first after a jump. For each of the three, what is known of
+(level, effect) is a normal distribution. A launch later its three branches become one, with the
+same moments. The method is GPB1 (Bar-Shalom, Li and Kirubarajan, Estimation with Applications to
+Tracking and Navigation, 2001, 11.6).
 """
 
 from __future__ import annotations

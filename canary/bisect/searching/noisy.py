@@ -1,4 +1,4 @@
-"""Search by noisy values: each launch is that which is expected to tell the most.
+"""Search by values that vary: the next launch is always the one that should tell the most.
 
 Launches of both ends stand between those of the candidates, so that a machine that drifts is seen
 to drift. A suspect is the answer when its probability reaches a level.
