@@ -174,7 +174,7 @@ def bisect(
     from canary.bisect.bisect import BisectRequest, run_bisect
     from canary.bisect.packages.answer import exit_code_of, packages_text
     from canary.bisect.packages.request import PackagesRequest
-    from canary.bisect.packages.stages import run_packages
+    from canary.bisect.packages.run import run_packages
     from canary.campaign.demo import typed_as
     from canary.errors import UsageError
     from canary.report.lines import terminal_width

@@ -17,23 +17,23 @@ from canary.bisect.answer import (
     view_of_answer,
 )
 from canary.bisect.packages.changes import shown
-from canary.bisect.packages.stages import Culprit, PackagesAnswered
+from canary.bisect.packages.run import PackagesAnswered
+from canary.bisect.packages.search import Culprit
 from canary.bisect.question import CRASH
 from canary.campaign.pairs import duration
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK
 from canary.report.document import json_lines
 from canary.report.render import FORMATS, check_format, write_text
 
-COST = "cost"
-
 
 def status_of(answered: PackagesAnswered) -> Status:
-    """Return `found` if each package has its version, `range` if some are left, else
-    `undecided`."""
-    stages = [culprit.versions for culprit in answered.culprits]
-    if stages and all(stage is not None and stage.status == "found" for stage in stages):
-        return "found"
-    if answered.culprits or any(stage.status == "range" for _, stage in answered.stages):
+    """Return `found` if each package has its version and each axis its answer, `range` if some are
+    left, else `undecided`."""
+    parts = [culprit.versions for culprit in answered.culprits]
+    parts += [answered.commit] if answered.commit is not None else []
+    if parts and all(part is not None and part.status == "found" for part in parts):
+        return "found" if answered.complete else "range"
+    if answered.culprits or any(stage.status != "undecided" for _, stage in answered.stages):
         return "range"
     return "undecided"
 
@@ -45,52 +45,52 @@ def exit_code_of(answered: PackagesAnswered) -> int:
 
 def sentence_of(answered: PackagesAnswered) -> str:
     """Return the answer as a sentence."""
-    if not answered.culprits:
+    names = [_name(culprit) for culprit in answered.culprits]
+    if answered.commit is not None and answered.commit.status == "found":
+        names.insert(0, _title(answered.commit))
+    if not names:
         return first_line(answered.stages[-1][1])
     check = answered.stages[0][1].found.check
     did = "made it crash" if check == CRASH else f"made {check} worse"
-    names = [_name(culprit) for culprit in answered.culprits]
-    if len(names) == 1:
-        who = names[0]
-    else:
-        together = all(culprit.together for culprit in answered.culprits)
-        who = f"{', '.join(names[:-1])} and {names[-1]} {'together' if together else 'each'}"
-    found = "Found:" if status_of(answered) == "found" else "Not decided which version:"
-    return f"{found} {who} {did}."
+    who = names[0]
+    if len(names) > 1:
+        who = (
+            f"{', '.join(names[:-1])} and {names[-1]} {'together' if answered.together else 'each'}"
+        )
+    begins = "Found:" if status_of(answered) == "found" else "Not decided in full:"
+    return f"{begins} {who} {did}."
+
+
+def _title(stage: Answered) -> str:
+    return stage.ground.describe(stage.found.answer.suspects[0], stage.found.last).title
 
 
 def _name(culprit: Culprit) -> str:
     versions = culprit.versions
     if versions is None or versions.status != "found":
         return str(culprit.change)
-    return versions.ground.describe(versions.found.answer.suspects[0], None).title
+    return _title(versions)
 
 
 def view_of_packages(answered: PackagesAnswered) -> View:
     """Return the strings for text and Markdown."""
-    lines: list[str] = []
-    evidence: list[tuple[str, str]] = []
+    lines = [line for culprit in answered.culprits for line in _lines(culprit)]
+    if answered.commit is not None and answered.commit.status == "found":
+        lines = [*view_of_answer(answered.commit).lines, *lines]
+    if answered.others:
+        lines.append("More packages show it, which were not searched.")
+    first = answered.stages[0][1].found
+    evidence = [("ends", f"{first.check}: {first.ends_words}")] if first.check else []
     suspects: list[tuple[str, str]] = []
     skipped: list[tuple[str, str]] = []
-    for culprit in answered.culprits:
-        lines += _lines(culprit)
     for title, stage in answered.stages:
         view = view_of_answer(stage)
-        several = len(answered.stages) > 1
-        evidence += [
-            (f"{title}: {label}" if several else label, text)
-            for label, text in view.evidence
-            if label != COST
-        ]
-        if several and stage.status == "found":
-            evidence.append((f"{title}: found", view.answer.removeprefix("Found: ")))
+        evidence.append((title, _evidence(stage, dict(view.evidence))))
         suspects += view.suspects
         skipped += view.skipped
     runs = sum(stage.found.launches for _, stage in answered.stages)
     seconds = sum(stage.found.seconds for _, stage in answered.stages)
-    evidence.append((COST, f"{runs} runs in {duration(seconds)}"))
-    if answered.others:
-        lines.append("More packages show it, which were not searched.")
+    evidence.append(("cost", f"{runs} runs in {duration(seconds)}"))
     folder = answered.folder
     with contextlib.suppress(ValueError):
         folder = folder.relative_to(Path.cwd())
@@ -102,6 +102,15 @@ def view_of_packages(answered: PackagesAnswered) -> View:
         tuple(skipped),
         str(folder),
     )
+
+
+def _evidence(stage: Answered, of_stage: dict[str, str]) -> str:
+    """Return what one search showed, in one line."""
+    many = len(stage.found.posterior)
+    if stage.status != "found":
+        return first_line(stage)
+    last, probability = of_stage.get("last step", ""), of_stage.get("probability", "")
+    return f"{_title(stage)}, one of {many}; last step {last}; probability {probability}"
 
 
 def _lines(culprit: Culprit) -> list[str]:
@@ -136,6 +145,8 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
         "status": status_of(answered),
         "first_line": sentence_of(answered),
         "check": answered.stages[0][1].found.check,
+        "commit": None if answered.commit is None else answer_document(answered.commit)["culprit"],
+        "together": answered.together,
         "culprits": [_document(culprit) for culprit in answered.culprits],
         "others": answered.others,
         "notes": list(answered.notes),
