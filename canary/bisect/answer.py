@@ -174,9 +174,13 @@ def answer_text(answered: Answered, form: str, width: int | None = None) -> str:
     check_format(form)
     if form == "json":
         return json_lines(answer_document(answered))
-    view = on_lines(view_of_answer(answered))
+    return rendered(view_of_answer(answered), form, width)
+
+
+def rendered(view: View, form: str, width: int | None = None) -> str:
+    """Render the strings of an answer as text or Markdown."""
     template = environment().get_template(f"bisect.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=view))
+    text = tidy(template.render(view=on_lines(view)))
     return text if form == "markdown" else wrapped(text, width)
 
 

@@ -20,7 +20,7 @@ from canary.bisect.gitlog import git_bisect_log
 from canary.bisect.journal import LOG, Journal, digest
 from canary.bisect.judging import Judge
 from canary.bisect.launches import Launches
-from canary.bisect.model import Seen
+from canary.bisect.model import Seen, Workbench
 from canary.bisect.prior import prior_of
 from canary.bisect.question import require_known
 from canary.bisect.searching import exact_search, noisy_search
@@ -90,7 +90,7 @@ def run_bisect(
     here = Path.cwd().resolve()
     repository = repository_of(here)
     history = history_between(repository, request.good, request.bad)
-    recipe = _recipe(request, history, here)
+    recipe = recipe_of(request, history, here)
     changed = uncommitted(repository)
     if changed:
         files = "file in the working tree is" if changed == 1 else "files in the working tree are"
@@ -104,9 +104,11 @@ def run_bisect(
         around.callback(bench.close)
         _say_start(history, recipe, journal, say)
         judge = Judge(here, Measured(say, None, here))
-        ground = _ground(history, bench)
+        ground = ground_of(history, bench)
         try:
-            found = find(ground, wish, _engines(judge), Launches(bench, journal, panel), judge, say)
+            found = find(
+                ground, wish, engines_of(judge), Launches(bench, journal, panel), judge, say
+            )
         except KeyboardInterrupt:
             say(f"to continue: {request.typed}")
             raise
@@ -116,14 +118,17 @@ def run_bisect(
         return replace(answered, page=left_behind(answered, repository))
 
 
-def _engines(judge: Judge) -> Engines:
+def engines_of(judge: Judge) -> Engines:
+    """Return the searches for each kind of signal."""
     return Engines(
         exact_search,
         lambda space, check, effect: noisy_search(space, spread=judge.spread(check), effect=effect),
     )
 
 
-def _ground(history: History, bench: CommitBench) -> Ground:
+def ground_of(history: History, bench: Workbench) -> Ground:
+    """Return what the loop needs to search commits."""
+
     def step(suspect: int, seen: Sequence[Seen]) -> Step:
         return history.step(suspect, seen)
 
@@ -176,7 +181,7 @@ def _line(history: History, suspect: int, last: Comparison | None) -> tuple[str,
     return None
 
 
-def _recipe(request: BisectRequest, history: History, here: Path) -> Recipe:
+def recipe_of(request: BisectRequest, history: History, here: Path) -> Recipe:
     """Return how commits run; the config may be in the commits or outside of them.
 
     Raises:

@@ -115,8 +115,28 @@ def ab(
     raise typer.Exit(found.exit_code(strict))
 
 
-Good = Annotated[str, typer.Option("--good", metavar="REF", help="Commit where it was good.")]
-Bad = Annotated[str, typer.Option("--bad", metavar="REF", help="Commit where it is bad.")]
+Good = Annotated[
+    str | None, typer.Option("--good", metavar="REF", help="Commit where it was good.")
+]
+Bad = Annotated[
+    str | None, typer.Option("--bad", metavar="REF", help="Commit where it is bad [HEAD].")
+]
+TwoLists = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--packages",
+        metavar="GOOD BAD",
+        help="Search packages: two records, lock files or outputs of pip freeze.",
+    ),
+]
+BothAxes = Annotated[
+    bool,
+    typer.Option("--commits", help="With --packages: search the commits of both records too."),
+]
+FindLinks = Annotated[
+    Path | None,
+    typer.Option("--find-links", metavar="FOLDER", help="Folder with more packages."),
+]
 FollowedCheck = Annotated[
     str | None,
     typer.Option("--check", metavar="NAME", help="Check to follow, or crash [the first red one]."),
@@ -132,9 +152,12 @@ BisectDir = Annotated[
 
 
 def bisect(
-    config: Annotated[Path, typer.Argument(help="YAML file, read from each commit.")],
-    good: Good,
-    bad: Bad = "HEAD",
+    config: SidesConfig = None,
+    good: Good = None,
+    bad: Bad = None,
+    packages: TwoLists = None,
+    commits: BothAxes = False,
+    find_links: FindLinks = None,
     check: FollowedCheck = None,
     budget: TimeBudget = None,
     setup: Setup = None,
@@ -144,34 +167,49 @@ def bisect(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Find the commit that made a canary worse."""
+    """Find the commit, or the package, that made a canary worse."""
     import shlex
 
     from canary.bisect.answer import answer_text
     from canary.bisect.bisect import BisectRequest, run_bisect
+    from canary.bisect.packages.answer import exit_code_of, packages_text
+    from canary.bisect.packages.request import PackagesRequest
+    from canary.bisect.packages.run import run_packages
     from canary.campaign.demo import typed_as
+    from canary.errors import UsageError
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
     from canary.runner.display.progress import campaign_panel
 
     check_format(form)
     stoppable()
-    answered = run_bisect(
-        BisectRequest(
-            config=config,
-            good=good,
-            bad=bad,
-            check=check,
-            budget_minutes=budget,
-            setup=setup,
-            settings=tuple(set_ or ()),
-            output_dir=output_dir,
-            typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
-        ),
-        sayer(quiet),
-        campaign_panel(sys.stderr, quiet),
+    commits_asked = BisectRequest(
+        config=config or Path(),
+        good=good or "",
+        bad=bad or "HEAD",
+        check=check,
+        budget_minutes=budget,
+        setup=setup,
+        settings=tuple(set_ or ()),
+        output_dir=output_dir,
+        typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
     )
-    typer.echo(answer_text(answered, form, terminal_width(sys.stdout)), nl=False)
+    panel = campaign_panel(sys.stderr, quiet)
+    width = terminal_width(sys.stdout)
+    if packages is not None:
+        asked = PackagesRequest.of(commits_asked, config, packages, find_links, commits, good, bad)
+        found = run_packages(asked, sayer(quiet), panel)
+        typer.echo(packages_text(found, form, width), nl=False)
+        raise typer.Exit(exit_code_of(found))
+    if config is None or good is None or find_links is not None or commits:
+        raise UsageError(
+            "--find-links and --commits need --packages"
+            if find_links is not None or commits
+            else f"bisect needs {'--good REF' if config else 'a config'}",
+            "canary bisect CONFIG --good REF, or canary bisect --packages GOOD BAD",
+        )
+    answered = run_bisect(commits_asked, sayer(quiet), panel)
+    typer.echo(answer_text(answered, form, width), nl=False)
     sayer(quiet)(answered.page)
     raise typer.Exit(answered.exit_code)
 
