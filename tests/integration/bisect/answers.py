@@ -1,4 +1,4 @@
-"""What `canary bisect --format json` says, and what it leaves behind; all names of keys are here."""
+"""What `canary bisect --format json` says and leaves behind; all names of keys are here."""
 
 from __future__ import annotations
 

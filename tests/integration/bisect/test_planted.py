@@ -71,7 +71,7 @@ class Before:
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bisected, Before]:
-    """Labels of the end token masked inside a side branch, in a checkout with changes of its own."""
+    """Masked end labels from a side branch, in a checkout with changes of its own."""
     root = tmp_path_factory.mktemp("masked") / "theirs"
     repository = build_repository(root, {"eos": SIDE})
     (root / "trainlab" / "data" / "batching.py").write_text("changed, and not committed\n")
