@@ -105,6 +105,7 @@ def test_equal_packages_are_a_wrong_question(tmp_path: Path) -> None:
     (shelf.project / "one.txt").write_text(freeze(GOOD))
     found = bisect(shelf.project, "canary.yaml", "--packages", "one.txt", "one.txt")
     assert found.code == 2
+    assert "differ" in found.text
     assert "Traceback" not in found.finished.err
 
 
