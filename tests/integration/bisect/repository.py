@@ -75,17 +75,15 @@ class Repository:
         return place
 
 
-def git(folder: Path, *arguments: str, given: bytes | None = None) -> str:
-    """Runs git without the settings of this machine."""
+def git(
+    folder: Path, *arguments: str, given: bytes | None = None, codes: tuple[int, ...] = (0,)
+) -> str:
+    """Runs git without the settings of this machine; it may end with `codes`."""
     environment = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     done = subprocess.run(
-        ["git", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        input=given,
-        env=environment,
+        ["git", *arguments], cwd=folder, capture_output=True, input=given, env=environment
     )
+    assert done.returncode in codes, (arguments, done.stderr.decode())
     return done.stdout.decode().strip()
 
 
