@@ -106,6 +106,8 @@ def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, 
     # -P: else Python would run a `wandb.py` of the folder in which the user stands.
     words = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, named))
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryDirectory() as elsewhere:
         try:
             done = subprocess.run(

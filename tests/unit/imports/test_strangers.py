@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -130,8 +129,9 @@ def test_a_store_of_trackio_with_a_view_is_not_read(run: Run, tmp_path: Path) ->
     fails_well(imported(run, [str(path), "--format", "trackio"], tmp_path / "out"))
 
 
+@pytest.mark.parametrize("place", ["{site}", "../site", ":{site}"])
 def test_wandb_of_the_working_folder_does_not_run(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     site, checkout = tmp_path / "site" / "wandb", tmp_path / "checkout"
     site.mkdir(parents=True)
@@ -142,7 +142,7 @@ def test_wandb_of_the_working_folder_does_not_run(
     (checkout / "wandb.py").write_text("open('ran', 'w')")
     (checkout / "run-1.wandb").touch()
     monkeypatch.chdir(checkout)
-    monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", place.format(site=tmp_path / "site"))
     monkeypatch.setattr(wandb, "_has_store", lambda: False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     answer = imported(run, ["run-1.wandb"], tmp_path / "out")

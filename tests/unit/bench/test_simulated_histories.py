@@ -1,0 +1,197 @@
+"""Scores of change-point detectors: hand-made detectors get what they must."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import simulated_histories as bench
+from bench.change_detectors import DETECTORS, Detector, Found, on_mean, on_previous, record
+from bench.histories import (
+    CENTRE_MS,
+    LABORATORIES,
+    PLANTED,
+    RUNS,
+    Array,
+    Event,
+    Facts,
+    History,
+    Laboratory,
+    simulate,
+)
+from bench.simulated_histories import SCORES
+
+STILL = Laboratory("still", lambda _: np.zeros(RUNS))
+RUNNER = Laboratory("still runner", lambda _: np.zeros(RUNS), changes_runner=True)
+
+
+def silent(values: Array, facts: Sequence[Facts]) -> list[Found]:
+    return []
+
+
+def always(values: Array, facts: Sequence[Facts]) -> list[Found]:
+    return [Found(place, sign) for place in range(len(values)) for sign in (1.0, -1.0)]
+
+
+def perfect(history: History) -> Detector:
+    """Knows the truth of a history, and tells it after three runs."""
+
+    def point(event: Event, count: int) -> list[Found]:
+        known = count - event.place
+        if event.kind == "spike" or not event.percent or known < 3:
+            return []
+        if event.kind == "drift":
+            return [Found(event.place, event.percent, "drift", last=event.last)]
+        over = count - event.last - 1 >= 3
+        up = Found(event.place, event.percent, "returned" if over else "confirmed", event.facts[:1])
+        return [up, Found(event.last + 1, -event.percent)] if over else [up]
+
+    def detect(values: Array, facts: Sequence[Facts]) -> list[Found]:
+        assert history.healthy is not None
+        planted = () if (values == history.healthy[: len(values)]).all() else history.planted
+        return [it for event in (*history.machine, *planted) for it in point(event, len(values))]
+
+    return detect
+
+
+def scored(
+    laboratory: Laboratory, what: str, made: Callable[[History], Detector], seeds: int = 5
+) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for seed in range(seeds):
+        history = simulate(seed, laboratory, what)
+        total.update(SCORES[what](made(history), history))
+    return total
+
+
+@pytest.mark.parametrize("laboratory", [*LABORATORIES.values(), STILL], ids=lambda it: it.name)
+def test_who_knows_the_truth_has_full_marks(laboratory: Laboratory) -> None:
+    healthy = scored(laboratory, "healthy", perfect)
+    assert (healthy["false"], healthy["drifts"], healthy["runs"]) == (0, 0, 5 * RUNS)
+    assert healthy["shifts"] == healthy["shifts found"] == healthy["shifts named"]
+    assert healthy["shifts"] == 10 * laboratory.changes_runner
+    for size in ("+3%", "+5%", "+10%"):
+        found = scored(laboratory, size, perfect)
+        assert found["within 5"] == found["within 10"] == found["error 0"] == found["steps"] == 5
+        assert found["blamed"] == 0
+    assert scored(laboratory, "two steps", perfect)["both"] == 5
+    back = scored(laboratory, "returns", perfect)
+    assert (back["returned"], back["step down"]) == (5, 5)
+    assert scored(laboratory, "drift", perfect) == Counter({"drift": 5})
+    assert scored(laboratory, "spike", perfect)["alerted"] == 0
+
+
+def test_who_says_nothing_finds_nothing() -> None:
+    counts = {what: scored(RUNNER, what, lambda _: silent) for what in PLANTED}
+    assert counts["healthy"] == Counter({"runs": 5 * RUNS, "histories": 5, "shifts": 10})
+    assert counts["+10%"] == Counter({"steps": 5})
+    assert counts["two steps"] == Counter({"pairs": 5})
+    assert counts["returns"] == Counter({"returns": 5})
+    assert counts["drift"] == Counter({"missed": 5})
+    assert counts["spike"] == Counter({"spikes": 5})
+
+
+def test_who_always_alarms_is_wrong_everywhere_and_finds_nothing_beyond_chance() -> None:
+    healthy = scored(STILL, "healthy", lambda _: always, seeds=1)
+    assert healthy["false"] == RUNS / (bench.SAME + 1)
+    counts = {what: scored(STILL, what, lambda _: always) for what in PLANTED}
+    assert counts["+10%"]["within 10"] == counts["two steps"]["both"] == 0
+    assert counts["drift"] == Counter({"missed": 5})
+
+
+def test_a_waiting_point_is_no_alert() -> None:
+    def waiting(history: History) -> Detector:
+        told = perfect(history)
+        return lambda values, facts: [it._replace(standing="waiting") for it in told(values, facts)]
+
+    assert scored(STILL, "+10%", waiting) == Counter({"steps": 5})
+
+
+def test_a_late_or_misplaced_point_scores_as_such() -> None:
+    def moved(history: History, delay: int, by: int) -> Detector:
+        def detect(values: Array, facts: Sequence[Facts]) -> list[Found]:
+            (event,) = history.planted
+            stepped = float(values[-1]) > CENTRE_MS
+            late = stepped and len(values) - event.place >= delay
+            return [Found(event.place + by, 3.0)] if late else []
+
+        return detect
+
+    late = scored(STILL, "+3%", partial(moved, delay=6, by=-2))
+    assert (late["within 5"], late["within 10"], late["error 2"]) == (0, 5, 5)
+    far = scored(STILL, "+3%", partial(moved, delay=1, by=7))
+    assert (far["within 10"], far["error 7"]) == (0, 5)
+
+
+def test_the_plain_threshold_without_noise() -> None:
+    limit = partial(on_previous, limit=5.0)
+    counts = {what: scored(STILL, what, lambda _: limit) for what in PLANTED}
+    assert counts["healthy"]["false"] == counts["+3%"]["within 10"] == 0
+    assert counts["+10%"]["within 5"] == counts["+10%"]["error 0"] == 5
+    assert counts["spike"]["alerted"] == counts["returns"]["step down"] == 5
+    assert counts["returns"]["returned"] == 0
+    assert counts["drift"] == Counter({"missed": 5})
+    mean = on_mean(np.array([100.0] * 10 + [120.0] * 5), [], limit=10.0)
+    assert [(it.place, round(it.percent, 1)) for it in mean] == [(10, 20.0), (11, 15.4), (12, 11.1)]
+
+
+@pytest.mark.parametrize("laboratory", LABORATORIES.values(), ids=lambda it: it.name)
+def test_noise_is_the_same_whatever_is_planted(laboratory: Laboratory) -> None:
+    plain = simulate(3, laboratory)
+    for what in PLANTED:
+        history = simulate(3, laboratory, what)
+        assert history.healthy is not None
+        assert (history.healthy == plain.values).all()
+        assert history.facts == plain.facts
+        changed = history.values != plain.values
+        first = min((event.place for event in history.planted), default=RUNS)
+        assert not changed[:first].any()
+    spread = np.log(plain.values).std()
+    assert 0.004 < spread < 0.12
+
+
+def test_facts_change_where_the_runner_does() -> None:
+    history = simulate(1, LABORATORIES["runner"])
+    places = [place for place in range(1, RUNS) if history.facts[place] != history.facts[place - 1]]
+    assert places == [event.place for event in history.machine]
+    assert sorted(abs(event.percent) for event in history.machine) == [0.0, 4.0, 4.0]
+
+
+def test_a_record_carries_value_and_facts() -> None:
+    history = simulate(1, LABORATORIES["runner"])
+    made = record(7, 123.0, history.facts[7])
+    assert made.perf.step_time.median == pytest.approx(0.123)
+    assert made.env["driver"] == history.facts[7]["driver"]
+    assert made.run_id == "run-007"
+
+
+def test_the_quick_run_writes_tables_and_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "figures.md"
+    page.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n")
+    monkeypatch.setattr(bench, "FIGURES", page)
+    name = "previous run, 10%"
+    given = ["--quick", "--workers", "1", "--only", name, "--write", "--json", str(tmp_path / "j")]
+    assert bench.main(given) == 0
+    printed = capsys.readouterr().out
+    assert page.read_text() == f"before\n{bench.BEGIN}\n{printed}{bench.END}\nafter\n"
+    told = json.loads((tmp_path / "j").read_text())
+    assert told["scores"][f"{name} | white | +10%"]["steps"] == 2
+    assert f"| {name} | +10% |" in printed
+
+
+def test_a_detector_that_cannot_run_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(values: Array, facts: Sequence[Facts]) -> list[Found]:
+        raise ImportError("no such tool")
+
+    monkeypatch.setitem(DETECTORS, "absent", missing)
+    assert bench.left_out(["previous run, 5%", "absent"]) == {"absent": "no such tool"}
