@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from canary.baseline.history import NOISE_FILE, drawers, save
 from canary.compare.timing.noise import MetricNoise, NoiseModel, save_noise
 from canary.errors import InputError, MachineError, RecordError
 from canary.record.curves import Curve
+from canary.record.folder import parse_record
 from canary.record.types import RunRecord
-from canary.trends import history
 from canary.trends.budget import budget_of
 from canary.trends.history import trends_in, trends_of, trends_of_runs
 from canary.trends.model import HistoryTrends, Series
@@ -59,11 +60,10 @@ def test_a_drawer_and_its_records_say_the_same(tmp_path: Path) -> None:
 def test_each_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = filled(tmp_path, runs_of(noise(12, 0)))
     read: list[Path] = []
-    real = history.stored_runs.__globals__["parse_record"]
 
     def counting(document: Any, source: Path) -> RunRecord:
         read.append(source)
-        return real(document, source)
+        return parse_record(document, source)
 
     monkeypatch.setattr("canary.trends.runs.parse_record", counting)
     trends_of(folder)
@@ -274,9 +274,9 @@ def test_an_entry_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_core_install_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = history.importlib.util.find_spec
+    real = importlib.util.find_spec
     monkeypatch.setattr(
-        history.importlib.util, "find_spec", lambda name: None if name == "ruptures" else real(name)
+        importlib.util, "find_spec", lambda name: None if name == "ruptures" else real(name)
     )
     with pytest.raises(MachineError, match=r"rlhf-canary\[history\]"):
         trends_of_runs(runs_of(noise(8, 0)))
