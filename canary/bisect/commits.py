@@ -144,10 +144,10 @@ class History:
         note = ""
         if len(states) > 1:
             names = ", ".join(parent[:SHORT] for parent in commit.parents)
-            all_good = all(state in good for state in states)
+            parents_good = all(state in good for state in states)
             note = (
                 f"it is a merge, and its parents {names} are good: the merge itself made it worse"
-                if all_good
+                if parents_good
                 else f"it is a merge of {names}: it was compared with {self.sha(chosen)[:SHORT]}"
             )
         return Step(chosen, self.masks[suspect], note)

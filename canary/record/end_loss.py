@@ -19,10 +19,14 @@ def finite(values: Sequence[float]) -> list[float]:
 
 
 def tail_mean(values: Sequence[float]) -> float | None:
-    """Mean of the last tenth of the finite values, at least two; None if fewer are finite."""
+    """Mean of the last tenth of the finite values, at least two; None if fewer are finite, and
+    infinite if their sum is."""
     kept = finite(values)
     count = max(2, len(kept) // TAIL_SHARE)
-    return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
+    try:
+        return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
+    except OverflowError:
+        return math.inf
 
 
 def end_value(values: Sequence[float]) -> float | None:

@@ -13,6 +13,7 @@ from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
 from canary.report.sparkline import sparkline, thinned
 from canary.report.trend_words import (
+    LARGEST_PERCENT,
     SHOWN_DIGITS,
     change_words,
     drift_words,
@@ -178,10 +179,6 @@ def _size(series: Series, change: ChangePoint) -> str:
     if abs(change.percent) < LARGEST_PERCENT:
         return signed(change.percent)
     return "up" if change.percent > 0 else "down"
-
-
-LARGEST_PERCENT = 1000.0
-"""A larger change is told by its two levels: one of them is nearly 0."""
 
 
 def _where(series: Series, change: ChangePoint) -> str:

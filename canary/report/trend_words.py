@@ -21,6 +21,8 @@ MOST_FACTS = 3
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LEAST_AFTER = 3
 """Runs after a change that confirm it."""
+LARGEST_PERCENT = 1000.0
+"""A larger change is from nearly 0, and its percentage means nothing."""
 HELD = ("confirmed", "waiting", "accepted")
 """Standings of changes whose level may still hold."""
 
@@ -67,12 +69,21 @@ def change_words(series: Series, change: ChangePoint) -> str:
     """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
     where the driver changed (1 -> 2), confirmed by 5 pairs`."""
     parts = [
-        f"{series.title} {percent_words(change.percent, change.interval)} "
-        f"since {point_words(series.points[change.place])}",
+        f"{series.title} {_size(series, change)} since {point_words(series.points[change.place])}",
         *_machine(change),
         _evidence(change),
     ]
     return ", ".join(filter(None, parts))
+
+
+def _size(series: Series, change: ChangePoint) -> str:
+    """Return the change in percent; from where to where if a percentage says nothing."""
+    before = [level for level in series.levels if level.last < change.place]
+    after = [level for level in series.levels if level.first >= change.place]
+    if abs(change.percent) < LARGEST_PERCENT or not before or not after:
+        return percent_words(change.percent, change.interval)
+    ends = (amount(level.center, series.unit) for level in (before[-1], after[0]))
+    return "went from {} to {}".format(*ends)
 
 
 def _machine(change: ChangePoint) -> Iterator[str]:

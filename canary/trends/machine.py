@@ -51,6 +51,8 @@ def suspects(machines: MachineChanges, place: int, first: int, last: int) -> lis
 
 
 def _between(before: RunFacts, now: RunFacts) -> Iterator[MachineChange]:
+    if before.record.env == now.record.env:
+        return
     changes = environment_changes(before.record, now.record)
     for change in sorted(changes, key=lambda change: change.cosmetic):
         if change.key in UNIMPORTANT:
