@@ -3,13 +3,13 @@
 The rule: every commit weighs 1. These factors apply to it, and at the end all weights are scaled to
 add up to 1:
 
-- 10 if it touches a file that the likeliest suspect's evidence names, or a line of a config with
-  the name of a setting that differs between the ends;
+- 10 if it touches a file that the evidence of the likeliest suspect names;
+- 10 if it touches a line of a config with the name of a setting that differs between the ends;
 - 4 if it touches files of the kind that the suspect's category is about: data code for `data`,
   configs for `config` and `optimizer`, lock files for `environment`, and so on (`KINDS`);
 - 1/10 if it touches only documentation and tests, or no file: a merge often has no own change.
 
-The first two are weaker if the diagnosis is less sure: a suspect of 50% has half of their effect.
+What follows from the suspect is weaker if it is less sure: one of 50% has half of the effect.
 No weight is ever zero, so a wrong diagnosis costs runs and never the answer.
 """
 

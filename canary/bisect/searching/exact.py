@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from canary.bisect.model import Answer, Seen, Space, State
 from canary.bisect.searching.states import (
+    NOTHING_BETWEEN,
     Masses,
     Skipped,
     bits,
@@ -32,7 +33,7 @@ class ExactSearch:
         self._full: State = (1 << count) - 1
         self._alive: State = self._full
         self._told: dict[State, str] = {}
-        self._why_not = "" if count else "Both ends are the same: nothing changed between them."
+        self._why_not = "" if count else NOTHING_BETWEEN
         self._next: State | None = None
         self._chosen = False
 

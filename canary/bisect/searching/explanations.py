@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from canary.bisect.model import State
 from canary.bisect.searching.information import told_by
-from canary.bisect.searching.level import Known, Noise, after, start
+from canary.bisect.searching.level import Fit, Known, Noise, after, log_sum, start
 from canary.bisect.searching.states import Masses, bits
 from canary.compare.timing.estimate import Spread
 
@@ -23,11 +24,13 @@ WALKS = ((0.02, 0.45), (0.2, 0.35), (0.6, 0.2))
 MEASURED_STEPS = tuple(1.3**power for power in range(-4, 6))
 UNKNOWN_SDS = tuple(0.003 * 1.45**power for power in range(13))
 LEAST_SD = 0.002
+OWN_SHARE = 0.25
+"""Each state may differ by itself, by this share of the least change of interest (one sd)."""
 MOST_TRUST = 10.0
 """Degrees of freedom at most of a spread of another day."""
 LEAST_PART = 1e-4
 """Less probable explanations do not count in what a launch is expected to tell."""
-FORGET = 1e-4
+FORGET = 3e-4
 """A belief of the noise below this probability is dropped."""
 
 
@@ -38,8 +41,12 @@ class Class:
     members: State
     """No suspects: nothing changed."""
     known: list[tuple[Known, ...]]
-    fit: list[float]
-    """Logarithm of the launches' probability by belief."""
+    fit: list[Fit]
+    """How well the launches fit, by belief."""
+
+    def copy(self, members: State) -> Class:
+        """Return other suspects that know the same."""
+        return Class(members, list(self.known), list(self.fit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +81,17 @@ class Outlook:
 class Explanations:
     """The posterior over suspects, no change and the machine's noise."""
 
-    def __init__(self, weights: Sequence[float], spread: Spread | None) -> None:
+    def __init__(self, weights: Sequence[float], spread: Spread | None, effect: float) -> None:
         self._weights = [(1.0 - NO_CHANGE) * weight for weight in weights]
         self._masses = Masses(self._weights)
         self._beliefs = list(_beliefs(spread))
-        count = len(self._beliefs)
+        self._own_sd = OWN_SHARE * effect
         self._classes = [
-            Class(members, [()] * count, [0.0] * count) for members in (0, (1 << len(weights)) - 1)
+            Class(members, [start(0.0)] * len(self._beliefs), [Fit()] * len(self._beliefs))
+            for members in (0, (1 << len(weights)) - 1)
         ]
-        self._launches = 0
+        self._launches: dict[State, int] = {}
+        self._share_out()
 
     def launched(self, state: State, value: float) -> None:
         """Take the value of one launch of a state."""
@@ -90,37 +99,28 @@ class Explanations:
         if not self._launches:
             for each in self._classes:
                 each.known = [start(value)] * len(self._beliefs)
-        self._launches += 1
+        self._launches[state] = self._launches.get(state, 0) + 1
+        trusts = [self._trust(noise, self._launches[state]) for _, noise in self._beliefs]
         for each in self._classes:
             bad = bool(each.members & state)
-            for i, (_, noise) in enumerate(self._beliefs):
-                each.known[i], fit = after(each.known[i], noise, bad, value)
+            for i, ((_, noise), trust) in enumerate(zip(self._beliefs, trusts, strict=True)):
+                each.known[i], fit = after(each.known[i], noise, bad, value, trust)
                 each.fit[i] += fit
         self._forget()
-
-    def certain(self, state: State, bad: bool) -> bool:
-        """Take that a state is bad or good for sure; return whether anything explains that."""
-        self._divide(state)
-        self._classes = [each for each in self._classes if bool(each.members & state) == bad]
-        return bool(self._classes)
+        self._share_out()
 
     def shares(self) -> list[tuple[Class, float]]:
         """Return each class with its probability."""
-        totals = [self._total(each) for each in self._classes]
-        most = max(totals)
-        weights = [math.exp(total - most) for total in totals]
-        total = sum(weights)
-        return [(each, w / total) for each, w in zip(self._classes, weights, strict=True)]
+        return list(zip(self._classes, self._shares, strict=True))
 
-    def mixture(self, each: Class) -> Iterator[tuple[float, Noise, Known]]:
-        """Yield what a class knows, with probabilities that add up to 1."""
-        logs = self._logs(each)
-        most = max(logs)
-        weights = [math.exp(value - most) for value in logs]
-        total = sum(weights)
-        for weight, (_, noise), known in zip(weights, self._beliefs, each.known, strict=True):
+    def mixture(self, index: int) -> Iterator[tuple[float, Noise, Known]]:
+        """Yield what a class knows; the probabilities add up to that of the class."""
+        each = self._classes[index]
+        for chances, (_, noise), known in zip(
+            self._chances, self._beliefs, each.known, strict=True
+        ):
             for one in known:
-                yield weight / total * one.weight, noise, one
+                yield chances[index] * one.weight, noise, one
 
     def suspects(self) -> list[float]:
         """Return the probability of each suspect; the rest of 1 is that nothing changed."""
@@ -138,66 +138,96 @@ class Explanations:
     def effect(self) -> tuple[float, float]:
         """Return mean and standard deviation of the change, if there is one."""
         parts = [
-            (share * weight, known.effect, known.effect_var)
-            for each, share in self.shares()
+            (weight, known.effect, known.effect_var)
+            for index, each in enumerate(self._classes)
             if each.members
-            for weight, _, known in self.mixture(each)
+            for weight, _, known in self.mixture(index)
         ]
         mean, variance = _moments(parts)
         return mean, math.sqrt(variance)
 
+    def chance_above(self, change: float) -> float:
+        """Return the probability that the effect exceeds a change, if there is one."""
+        above = total = 0.0
+        for index, each in enumerate(self._classes):
+            if each.members:
+                for weight, _, known in self.mixture(index):
+                    normal = NormalDist(known.effect, math.sqrt(max(known.effect_var, 1e-12)))
+                    above += weight * (1.0 - normal.cdf(change))
+                    total += weight
+        return above / total if total > 0.0 else 0.0
+
     def noise_sd(self) -> float:
-        """Return the expected standard deviation of a launch."""
-        return math.fsum(
-            share * weight * noise.sd
-            for each, share in self.shares()
-            for weight, noise, _ in self.mixture(each)
+        """Return the probable standard deviation of a launch: the mean of its logarithm."""
+        logs = math.fsum(
+            sum(chances) * math.log(noise.sd)
+            for chances, (_, noise) in zip(self._chances, self._beliefs, strict=True)
         )
+        return math.exp(logs)
 
     def outlook(self) -> Outlook:
         """Return what the next launch may show."""
         expected = []
-        for each, share in self.shares():
+        for index, (each, share) in enumerate(self.shares()):
             if share > LEAST_PART:
-                known = list(self.mixture(each))
+                known = list(self.mixture(index))
                 good, bad = (_moments([_shown(one, bad) for one in known]) for bad in (False, True))
                 expected.append(Expected(each.members, share, good, bad))
         return Outlook(expected, self._masses)
 
-    def _logs(self, each: Class) -> list[float]:
-        return [fit + prior for fit, (prior, _) in zip(each.fit, self._beliefs, strict=True)]
+    def _trust(self, noise: Noise, number: int) -> float:
+        """Return how much the n-th launch of a state tells, as a share of a fresh launch.
 
-    def _total(self, each: Class) -> float:
-        before = self._masses.of(each.members) if each.members else NO_CHANGE
-        logs = self._logs(each)
-        most = max(logs)
-        return math.log(before) + most + math.log(sum(math.exp(value - most) for value in logs))
+        The mean of n launches varies by own_sd^2 + sd^2 / n: repeats cannot tell the state's own
+        difference from the culprit's.
+        """
+        own, one = self._own_sd**2, noise.sd**2
+        return one * one / ((number * own + one) * ((number - 1) * own + one))
+
+    def _share_out(self) -> None:
+        """Compute the probability of each class, alone and with each belief.
+
+        The plain fit chooses among beliefs. Within a belief, the trusted fit chooses among classes.
+        """
+        before = [
+            math.log(self._masses.of(each.members) if each.members else NO_CHANGE)
+            for each in self._classes
+        ]
+        plain, chances = [], []
+        for i, (prior, _) in enumerate(self._beliefs):
+            fits = [each.fit[i] for each in self._classes]
+            plain.append(prior + log_sum([b + f.plain for b, f in zip(before, fits, strict=True)]))
+            chances.append(_softmax([b + f.trusted for b, f in zip(before, fits, strict=True)]))
+        self._chances = [
+            [belief * chance for chance in each]
+            for belief, each in zip(_softmax(plain), chances, strict=True)
+        ]
+        """Probability of each class with each belief."""
+        self._shares = [math.fsum(column) for column in zip(*self._chances, strict=True)]
 
     def _divide(self, state: State) -> None:
         divided = []
         for each in self._classes:
             inside, outside = each.members & state, each.members & ~state
             if inside and outside:
-                divided.append(Class(outside, list(each.known), list(each.fit)))
+                divided.append(each.copy(outside))
                 each.members = inside
             divided.append(each)
         self._classes = divided
 
     def _forget(self) -> None:
-        """Drop beliefs of the noise that no class needs."""
-        shares = [0.0] * len(self._beliefs)
-        for each, share in self.shares():
-            logs = self._logs(each)
-            most = max(logs)
-            weights = [math.exp(value - most) for value in logs]
-            total = sum(weights)
-            for i, weight in enumerate(weights):
-                shares[i] += share * weight / total
-        kept = [i for i, share in enumerate(shares) if share > FORGET]
+        """Drop beliefs of the noise that are improbable."""
+        self._share_out()
+        kept = [i for i, chances in enumerate(self._chances) if sum(chances) > FORGET]
         self._beliefs = [self._beliefs[i] for i in kept]
         for each in self._classes:
             each.known = [each.known[i] for i in kept]
             each.fit = [each.fit[i] for i in kept]
+
+
+def _softmax(logs: Sequence[float]) -> list[float]:
+    total = log_sum(logs)
+    return [math.exp(value - total) for value in logs]
 
 
 def _beliefs(spread: Spread | None) -> Iterator[tuple[float, Noise]]:

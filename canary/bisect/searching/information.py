@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from canary.compare.timing.estimate import Spread
 
+LEVEL = 0.98
+"""Probability at which a suspect is the answer."""
 ENDS_SHARE = 0.25
 """At least this share of the launches are ends."""
 FIRST_LAUNCHES = 4
@@ -48,7 +50,9 @@ def launches_needed(missing_bits: float, level: float, effect: float, sd: float)
     return (narrowed + max(surer, 2.0)) / (1.0 - ENDS_SHARE)
 
 
-def expected_runs(count: int, *, spread: Spread | None, effect: float, level: float) -> float:
+def expected_runs(
+    count: int, *, spread: Spread | None, effect: float, level: float = LEVEL
+) -> float:
     """Return about how many launches a noisy search takes among `count` suspects.
 
     `effect` is the expected change as a logarithm, `spread` that of one launch.

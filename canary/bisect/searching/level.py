@@ -61,12 +61,25 @@ def start(value: float) -> tuple[Known, ...]:
     return (Known(1.0, value, EFFECT_MEAN, START_SD**2, 0.0, EFFECT_SD**2),)
 
 
-def after(
-    known: Sequence[Known], noise: Noise, bad: bool, value: float
-) -> tuple[tuple[Known, ...], float]:
-    """Return what is known after a launch, and the logarithm of the launch's probability density.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Logarithms of the probability density of launches."""
 
-    The three results are: it was a plain launch, a slow one, the first after a jump.
+    plain: float = 0.0
+    trusted: float = 0.0
+    """With the noise that counts for a repeated launch of one state."""
+
+    def __add__(self, other: Fit) -> Fit:
+        return Fit(self.plain + other.plain, self.trusted + other.trusted)
+
+
+def after(
+    known: Sequence[Known], noise: Noise, bad: bool, value: float, trust: float
+) -> tuple[tuple[Known, ...], Fit]:
+    """Return what is known after a launch, and how well the launch fits.
+
+    `trust` is the share of a fresh launch's information that this one has. The three results are:
+    it was a plain launch, a slow one, the first after a jump.
     """
     walk, plain = noise.walk_sd**2, noise.sd**2
     kinds = (
@@ -75,35 +88,44 @@ def after(
         (JUMP, walk + JUMP_SD**2, plain, 0.0),
     )
     branches = [
-        [_one_after(each, bad, value - shift, moved, variance, share) for each in known]
+        [_one_after(each, bad, value - shift, moved, variance, trust, share) for each in known]
         for share, moved, variance, shift in kinds
     ]
-    most = max(each[0] for branch in branches for each in branch)
+    most = max(part[0] for branch in branches for part in branch)
     joined = [_joined(branch, most) for branch in branches]
     total = sum(each.weight for each in joined)
-    return tuple(_scaled(each, 1.0 / total) for each in joined), most + math.log(total)
+    trusted = log_sum([part[1] for branch in branches for part in branch])
+    fit = Fit(most + math.log(total), trusted)
+    return tuple(_scaled(each, 1.0 / total) for each in joined), fit
 
 
-_Part = tuple[float, float, float, float, float, float]
+_Part = tuple[float, float, float, float, float, float, float]
 
 
 def _one_after(
-    known: Known, bad: bool, value: float, moved: float, variance: float, share: float
+    known: Known,
+    bad: bool,
+    value: float,
+    moved: float,
+    variance: float,
+    trust: float,
+    share: float,
 ) -> _Part:
-    """Return a Kalman step: the logarithm of its weight, then the fields of `Known`."""
+    """Return a Kalman step: the logarithms of its two weights, then the fields of `Known`."""
     level_var, shared_var = known.level_var + moved, known.shared_var
     effect_var = known.effect_var
     if bad:
         level_gain, effect_gain = level_var + shared_var, shared_var + effect_var
-        expected, total = known.level + known.effect, level_gain + effect_gain + variance
+        expected, before = known.level + known.effect, level_gain + effect_gain
     else:
         level_gain, effect_gain = level_var, shared_var
-        expected, total = known.level, level_var + variance
-    off = value - expected
+        expected, before = known.level, level_var
+    off, plain, total = value - expected, before + variance, before + variance / trust
     weight = math.log(known.weight) if known.weight > 0.0 else -math.inf
-    weight += share - HALF_LOG_TAU - 0.5 * (math.log(total) + off * off / total)
+    weight += share - HALF_LOG_TAU
     return (
-        weight,
+        weight - 0.5 * (math.log(plain) + off * off / plain),
+        weight - 0.5 * (math.log(total) + off * off / total),
         known.level + level_gain * off / total,
         known.effect + effect_gain * off / total,
         level_var - level_gain * level_gain / total,
@@ -112,22 +134,27 @@ def _one_after(
     )
 
 
+def log_sum(logs: Sequence[float]) -> float:
+    most = max(logs)
+    return most + math.log(sum(math.exp(value - most) for value in logs))
+
+
 def _joined(parts: Sequence[_Part], most: float) -> Known:
     """Return one normal distribution with the moments of a mixture."""
     weights = [math.exp(part[0] - most) for part in parts]
     total = sum(weights)
     if total <= 0.0:
-        return Known(0.0, *parts[0][1:])
+        return Known(0.0, *parts[0][2:])
     level = effect = level_var = shared_var = effect_var = 0.0
     for weight, part in zip(weights, parts, strict=True):
-        level += weight * part[1]
-        effect += weight * part[2]
+        level += weight * part[2]
+        effect += weight * part[3]
     level, effect = level / total, effect / total
     for weight, part in zip(weights, parts, strict=True):
-        by_level, by_effect = part[1] - level, part[2] - effect
-        level_var += weight * (part[3] + by_level * by_level)
-        shared_var += weight * (part[4] + by_level * by_effect)
-        effect_var += weight * (part[5] + by_effect * by_effect)
+        by_level, by_effect = part[2] - level, part[3] - effect
+        level_var += weight * (part[4] + by_level * by_level)
+        shared_var += weight * (part[5] + by_level * by_effect)
+        effect_var += weight * (part[6] + by_effect * by_effect)
     return Known(total, level, effect, level_var / total, shared_var / total, effect_var / total)
 
 

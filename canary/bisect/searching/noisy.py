@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from canary.bisect.model import Answer, Seen, Space, State
 from canary.bisect.searching.explanations import Explanations
-from canary.bisect.searching.information import launches_needed
+from canary.bisect.searching.information import LEVEL, launches_needed
 from canary.bisect.searching.states import (
+    NOTHING_BETWEEN,
     Masses,
     Skipped,
     bits,
@@ -24,10 +25,10 @@ from canary.bisect.searching.states import (
 )
 from canary.compare.timing.estimate import Spread, signed_percent
 
-LEVEL = 0.98
-"""Probability at which a suspect is the answer."""
-NOTHING = 0.95
-"""Probability of no change at which the search ends."""
+NOTHING = 0.97
+"""Probability at which the search ends because no change of interest is there."""
+LEAST_OF_EACH_END = 4
+"""Launches of each end at least, before that."""
 END_EVERY = 4
 """One of so many launches is an end, at least."""
 LOOKED_AT = 8
@@ -51,11 +52,11 @@ class NoisySearch:
         self._level = level
         self._weights = tempered(space.prior)
         self._full: State = (1 << len(self._weights)) - 1
-        self._explanations = Explanations(self._weights, spread)
+        self._explanations = Explanations(self._weights, spread, effect)
         self._launched: dict[State, int] = {}
         self._order: list[State] = []
         self._skipped: list[State] = []
-        self._why_not = "" if self._weights else "Both ends are the same: nothing changed."
+        self._why_not = "" if self._weights else NOTHING_BETWEEN
         self._chosen: tuple[State | None] | None = None
         self._known_answer: Answer | None = None
 
@@ -66,24 +67,20 @@ class NoisySearch:
         return self._chosen[0]
 
     def tell(self, seen: Seen) -> None:
-        """Take the value of a launch, or an outcome that is sure.
+        """Take the value of a launch, or that a state cannot run.
 
         Raises:
-            ValueError: there is neither a finite value nor an outcome.
+            ValueError: there is no finite value.
         """
-        if seen.value is None and seen.outcome is None:
-            raise ValueError("a noisy search needs a value or an outcome")
-        if seen.value is not None and not math.isfinite(seen.value):
-            raise ValueError(f"a noisy search needs a finite value, not {seen.value}")
+        if seen.outcome != "skip" and (seen.value is None or not math.isfinite(seen.value)):
+            raise ValueError(f"a noisy search needs a finite value or a skip, not {seen}")
         self._chosen = self._known_answer = None
-        if seen.outcome == "skip":
+        if seen.outcome == "skip" or seen.value is None:
             self._skip(seen.state)
-        elif seen.value is not None:
-            self._order.append(seen.state)
-            self._launched[seen.state] = self._launched.get(seen.state, 0) + 1
-            self._explanations.launched(seen.state, seen.value)
-        elif not self._explanations.certain(seen.state, seen.outcome == "bad"):
-            self._why_not = "The outcome is not repeatable: no suspect explains all of it."
+            return
+        self._order.append(seen.state)
+        self._launched[seen.state] = self._launched.get(seen.state, 0) + 1
+        self._explanations.launched(seen.state, seen.value)
 
     def stop(self, reason: str = "It was stopped.") -> None:
         """End the search; the answer says why unless it is decided."""
@@ -92,8 +89,6 @@ class NoisySearch:
 
     def posterior(self) -> Sequence[float]:
         """Return the probability of each suspect if something changed."""
-        if not self._order:
-            return normalised(self._weights)
         return normalised(self._explanations.suspects())
 
     def answer(self) -> Answer:
@@ -101,10 +96,13 @@ class NoisySearch:
         if not self._order or not self._weights:
             why = self._why_not or "Nothing ran yet."
             return Answer((), 0.0, False, why)
+        alike = self._ends_alike()
+        if alike:
+            return Answer((), 0.0, False, alike)
         found = self._found()
-        if found.decided or not found.suspects:
+        if found.decided:
             return found
-        why = self._why_not or self._ends_alike() or self._spent() or "More launches are needed."
+        why = self._why_not or self._spent() or "More launches are needed."
         return Answer(found.suspects, found.probability, False, why)
 
     def effect(self) -> tuple[float, float]:
@@ -115,10 +113,10 @@ class NoisySearch:
         """Return about how many launches it still asks for."""
         if self.ask() is None:
             return 0.0
-        mean, sd = self.effect() if self._order else (max(2.0 * self._effect, 0.1), 0.0)
-        posterior = self.posterior()
-        missing = entropy(posterior)
-        change = max(mean - sd, self._effect)
+        mean, sd = self.effect()
+        sure = mean * mean / (mean * mean + 4.0 * sd * sd) if self._order else 0.0
+        change = max(self._effect, sure * mean + (1.0 - sure) * 2.0 * self._effect)
+        missing = entropy(self.posterior())
         left = launches_needed(missing, self._level, change, self._explanations.noise_sd())
         left = max(1.0, left * min(1.0, 0.2 + missing))
         ends = sum(max(0, 2 - self._launched.get(end, 0)) for end in (0, self._full))
@@ -134,7 +132,7 @@ class NoisySearch:
         for end, times in ((0, 1), (self._full, 2), (0, 2)):
             if self._launched.get(end, 0) < times:
                 return end
-        if self._found().decided or self._ends_alike():
+        if self._ends_alike() or self._found().decided:
             return None
         ends = sorted((0, self._full), key=self._last)
         if not {0, self._full} & set(self._order[1 - END_EVERY :]):
@@ -171,7 +169,8 @@ class NoisySearch:
         return self._known_answer
 
     def _find(self) -> Answer:
-        changed = 1.0 - self._explanations.no_change()
+        worse = 1.0 - self._explanations.no_change()
+        worse *= self._explanations.chance_above(0.0)
         posterior = self.posterior()
         masses = Masses(posterior)
         states = self._runnable()
@@ -189,16 +188,20 @@ class NoisySearch:
         if len(suspects) > 1:
             hiding = sum((state & best) not in (0, best) for state in self._skipped)
             why = hidden_by(hiding)
-        return Answer(suspects, most * changed, most * changed >= self._level, why)
+        return Answer(suspects, most * worse, most * worse >= self._level, why)
 
     def _ends_alike(self) -> str:
-        mean, sd = self.effect()
-        upper = mean + 2.0 * sd
-        if self._explanations.no_change() < NOTHING and upper >= self._effect:
+        ends = [self._launched.get(end, 0) for end in (0, self._full)]
+        if min(ends) < LEAST_OF_EACH_END:
             return ""
+        nothing = self._explanations.no_change()
+        small = self._explanations.chance_above(self._effect) * (1.0 - nothing)
+        if nothing < NOTHING and small > 1.0 - NOTHING:
+            return ""
+        mean, sd = self.effect()
         return (
-            f"The ends do not differ: {percent(mean)} at the bad end, at most {percent(upper)}, "
-            f"over {self._launched.get(0, 0) + self._launched.get(self._full, 0)} launches of both."
+            f"The ends do not differ: change {percent(mean)}, at most {percent(mean + 2.0 * sd)}, "
+            f"in {sum(ends)} launches of both ends."
         )
 
     def _spent(self) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from canary.bisect.model import State
 
+NOTHING_BETWEEN = "Both ends are the same: nothing changed between them."
+
 
 def bits(state: State) -> Iterator[int]:
     """Yield the suspects of a state, in order."""
@@ -86,7 +88,7 @@ def normalised(weights: Sequence[float]) -> list[float]:
     """Return the weights with the sum 1; equal ones if all are 0."""
     total = math.fsum(weights)
     if total <= 0.0:
-        return [1.0 / len(weights)] * len(weights)
+        return [1.0 / len(weights) for _ in weights]
     return [weight / total for weight in weights]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return made
 
 
-def request(good: str = "HEAD~2", **rest: object) -> BisectRequest:
-    return BisectRequest(Path("canary.yaml"), good, "HEAD", **rest)  # type: ignore[arg-type]
+def request(good: str = "HEAD~2", **rest: Any) -> BisectRequest:
+    return BisectRequest(Path("canary.yaml"), good, "HEAD", **rest)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_config_that_no_end_has_runs_everywhere(made: Repository) -> None:
 
 
 def test_equal_arguments_find_their_folder_again(made: Repository) -> None:
-    def folder(**rest: object) -> Path:
+    def folder(**rest: Any) -> Path:
         asked = request(**rest)
         history = made.between(asked.good, asked.bad)
         return _folder(asked, history, made.root / "canary.yaml", made.root)

@@ -11,7 +11,7 @@ from canary.bisect.commits import History, history_between
 from canary.bisect.finding import Described, Engines, Found, Ground, Step, Wish, find
 from canary.bisect.journal import Journal
 from canary.bisect.judging import Judge
-from canary.bisect.launches import Launches
+from canary.bisect.launches import SETTINGS, Launches
 from canary.bisect.model import CannotRun, Seen, State
 from canary.bisect.searching import exact_search, noisy_search
 from canary.campaign.noise_model import Measured
@@ -118,7 +118,7 @@ class MadeSide(Side):
     runs: Callable[[str], RunRecord] = field(kw_only=True)
 
     def run_with(self, settings: Sequence[str], on_event: object = None) -> RunRecord:
-        kind = {("repeats=0",): "probe", ("repeats=1",): "both"}.get(tuple(settings), "measured")
+        kind = next(kind for kind, words in SETTINGS.items() if words == tuple(settings))
         made = self.runs(kind)
         if kind == "probe":
             config = {**made.config, "repeats": 0}
