@@ -15,6 +15,7 @@ from canary.bisect.model import Answer, CannotRun, Search, Seen, Space, State, W
 from canary.bisect.question import NoisyQuestion, Question, Reading
 from canary.campaign.pairs import duration
 from canary.compare.report import Comparison
+from canary.errors import MachineError
 from canary.record.types import RunRecord
 
 
@@ -132,7 +133,12 @@ def find(
         UsageError: nothing is worse between the ends, or the check is unknown or not worse.
         MachineError: an end cannot run, or cannot be judged.
     """
-    ends = compare_ends(launches, ground.bad, wish.check, wish.budget_s, compare, say)
+    try:
+        ends = compare_ends(launches, ground.bad, wish.check, wish.budget_s, compare, say)
+    except MachineError:
+        # The user may repair what is missing on this machine and try again.
+        launches.journal.forget()
+        raise
     if ends.question is None:
         answer = Answer((), 0.0, False, ends.why)
         return _counted(Found(answer, ends.found, check=wish.check or ""), launches)

@@ -6,6 +6,7 @@ follows from its arguments and the records, so the log holds no decisions.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -128,6 +129,14 @@ class Journal:
     def note_scratch(self, scratch: Path) -> None:
         """Append the folder that has to be removed if this process is killed."""
         _append(self._file, {"scratch": str(scratch)}, self.folder / LOG)
+
+    def forget(self) -> None:
+        """Drop all runs, so that the next process begins anew with the same arguments."""
+        with contextlib.suppress(OSError):
+            head = jsonio.content_of(self.folder / LOG).index(b"\n") + 1
+            os.ftruncate(self._file, head)
+        self.rows.clear()
+        self.to_replay.clear()
 
     @property
     def seconds(self) -> float:

@@ -210,6 +210,15 @@ def test_an_end_that_does_not_build_is_an_error(tmp_path: Path, end: str, subjec
         bisected(bench)
 
 
+def test_an_end_that_could_not_run_is_tried_again(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bench.broken = {"c16": "no network"}
+    with pytest.raises(MachineError):
+        bisected(bench, "first_loss")
+    bench.broken = {}
+    assert names(bisected(bench, "first_loss"), bench) == ["c7"]
+
+
 def test_a_good_end_that_crashes_is_an_error(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, lambda _, number, __: failed(number, "it broke"))
     with pytest.raises(MachineError, match="the base does not run: it broke"):
