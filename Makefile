@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c co
 PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test test-all stacks clean
+.PHONY: demo test test-all corpora stacks clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -21,7 +21,11 @@ test: $(VENV)/.dev
 # The rest: the README's pictures, and every training of tests/faults and tests/integration.
 test-all: test
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
-	$(PYTEST) -m "(train or slow) and not end_to_end" --durations=100 --durations-min=5
+	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --durations=100 --durations-min=5
+
+# The planted commits and packages that judge `canary bisect`: an hour of small trainings.
+corpora: $(VENV)/.dev
+	$(PYTEST) -m long
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
 # beside that of the last trl that has it; and offline runs of W&B, which the tested set leaves out.

@@ -67,14 +67,14 @@ def test_some_versions_do_not_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_plan_nothing_changes_what_is_learned(tmp_path: Path) -> None:
     found = compared(Shelf(tmp_path, Plan()), BAD, GOOD)
     assert found["first_line"].startswith("Learns the same")
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_default_changes_at_one_version(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan(rate="1.10.0"))
     before, culprit = ({**BAD, RATES: version} for version in ("1.9.2", "1.10.0"))
@@ -85,7 +85,7 @@ def test_a_default_changes_at_one_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_packages_are_only_bad_together(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan(together=True))
     new = {MASKS: BAD[MASKS], LABELS: BAD[LABELS]}
@@ -97,7 +97,7 @@ def test_two_packages_are_only_bad_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_tokens_come_with_both_of_the_pair(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan(text=True))
     found = compared(shelf, {**GOOD, **SERIES_2}, GOOD)
@@ -105,7 +105,7 @@ def test_other_tokens_come_with_both_of_the_pair(tmp_path: Path) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_version_that_cannot_be_imported_ends_the_training(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan(no_import=frozenset({"1.7.0"})))
     ended = shelf.run({**GOOD, RATES: "1.7.0"}, *ONLY_PROBE)

@@ -78,6 +78,7 @@ def test_nothing_is_installed_into_this_python(default_changed: Answer) -> None:
     assert not names & set(VERSIONS)
 
 
+@pytest.mark.long
 def test_versions_that_do_not_install_give_a_range(tmp_path: Path) -> None:
     """The first bad version and the one before it cannot be told apart without it."""
     plan = Plan(rate=FIRST_BAD, corrupt=frozenset({FIRST_BAD}))
@@ -87,6 +88,7 @@ def test_versions_that_do_not_install_give_a_range(tmp_path: Path) -> None:
     assert [suspect["version"] for suspect in found.suspects] == [FIRST_BAD, "1.10.1"]
 
 
+@pytest.mark.long
 def test_two_packages_that_are_only_bad_together_are_said_so(tmp_path: Path) -> None:
     found = of_freezes(Shelf(tmp_path, Plan(together=True)))
     assert found.code in (FOUND, NOT_FOUND), found.finished.err
@@ -94,12 +96,14 @@ def test_two_packages_that_are_only_bad_together_are_said_so(tmp_path: Path) -> 
     assert "together" in found.text
 
 
+@pytest.mark.long
 def test_packages_that_only_install_together_are_both_named(tmp_path: Path) -> None:
     found = of_freezes(Shelf(tmp_path, Plan(text=True)))
     assert found.code in (FOUND, NOT_FOUND), found.finished.err
     assert found.packages == {TEXT, VOCAB}
 
 
+@pytest.mark.long
 def test_equal_packages_are_a_wrong_question(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan())
     (shelf.project / "one.txt").write_text(freeze(GOOD))
@@ -109,12 +113,14 @@ def test_equal_packages_are_a_wrong_question(tmp_path: Path) -> None:
     assert "Traceback" not in found.finished.err
 
 
+@pytest.mark.long
 def test_packages_without_effect_do_not_differ(tmp_path: Path) -> None:
     found = of_freezes(Shelf(tmp_path, Plan()))
     assert found.code == NOT_FOUND, found.finished.err
     assert "differ" in found.text
 
 
+@pytest.mark.long
 def test_records_of_real_runs_say_which_packages_they_had(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan(rate="1.5.1"))
     runs = [shelf.run(versions) for versions in (GOOD, BAD)]
@@ -130,6 +136,7 @@ def test_records_of_real_runs_say_which_packages_they_had(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("guilty", ["commits", "packages"])
+@pytest.mark.long
 def test_both_axes_say_whether_code_or_environment_did_it(tmp_path: Path, guilty: str) -> None:
     shelf = Shelf(tmp_path, Plan(rate=FIRST_BAD if guilty == "packages" else None))
     root = shelf.project

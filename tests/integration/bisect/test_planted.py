@@ -135,6 +135,7 @@ def test_the_checkout_is_untouched_and_no_worktree_is_left(
     ("fault", "position", "config"),
     [("rate", BEFORE_BROKEN, "script.yaml"), ("eos", MERGE, "canary.yaml")],
 )
+@pytest.mark.long
 def test_an_exact_fault_is_found_with_few_probes(
     tmp_path: Path, fault: Fault, position: int, config: str
 ) -> None:
@@ -144,6 +145,7 @@ def test_an_exact_fault_is_found_with_few_probes(
     assert found.answer.probes <= MOST_PROBES
 
 
+@pytest.mark.long
 def test_a_slow_collator_is_found(tmp_path: Path) -> None:
     position = 25
     found = bisected(tmp_path / "theirs", {"slow": position})
@@ -154,6 +156,7 @@ def test_a_slow_collator_is_found(tmp_path: Path) -> None:
     assert 0 < low < high
 
 
+@pytest.mark.long
 def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Path) -> None:
     found = bisected(tmp_path / "theirs", {"eos": MISSING_FILE})
     commits = found.repository.commits
@@ -167,6 +170,7 @@ def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Pat
         assert f"# possible first bad commit: [{commit}]" in concluded
 
 
+@pytest.mark.long
 def test_a_setup_that_fails_is_a_commit_that_does_not_run(tmp_path: Path) -> None:
     fault = NO_SETUP + 1
     found = bisected(tmp_path / "theirs", {"rate": fault}, "--setup", "sh setup.sh")
@@ -175,6 +179,7 @@ def test_a_setup_that_fails_is_a_commit_that_does_not_run(tmp_path: Path) -> Non
     assert found.answer.probes <= MOST_PROBES
 
 
+@pytest.mark.long
 def test_a_crash_is_not_confused_with_commits_that_do_not_run(tmp_path: Path) -> None:
     """Some commits before it fail too, for other reasons."""
     position = 30
@@ -184,6 +189,7 @@ def test_a_crash_is_not_confused_with_commits_that_do_not_run(tmp_path: Path) ->
     assert "IndexError" in found.answer.finished.out
 
 
+@pytest.mark.long
 def test_a_check_by_name_looks_at_nothing_else(tmp_path: Path) -> None:
     """The first commit that differs is not the one that is asked for."""
     faults: dict[Fault, int] = {"rate": 8, "eos": 33}
@@ -192,6 +198,7 @@ def test_a_check_by_name_looks_at_nothing_else(tmp_path: Path) -> None:
     assert found.is_at(33)
 
 
+@pytest.mark.long
 def test_a_clean_range_says_that_the_ends_do_not_differ(tmp_path: Path) -> None:
     repository = build_repository(tmp_path / "theirs")
     found = bisect(repository.root, "canary.yaml", *ends(repository))
@@ -202,6 +209,7 @@ def test_a_clean_range_says_that_the_ends_do_not_differ(tmp_path: Path) -> None:
     assert len(git(repository.root, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_killed_bisect_goes_on_where_it_was(tmp_path: Path) -> None:
     repository = build_repository(tmp_path / "theirs", {"rate": RENAME})
     child = start_bisect(repository, "canary.yaml")

@@ -114,7 +114,7 @@ def test_a_fault_can_stand_at_each_commit(fault: Fault, clean: Bench, tmp_path: 
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("config", ["canary.yaml", "script.yaml"])
 def test_without_a_fault_all_commits_that_run_learn_the_same(clean: Bench, config: str) -> None:
     first = clean.run(0, *ONLY_PROBE, config=config)
@@ -129,7 +129,7 @@ def test_without_a_fault_all_commits_that_run_learn_the_same(clean: Bench, confi
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_broken_commits_fail_each_in_its_own_way(clean: Bench) -> None:
     syntax, missing, setup = (clean.run(place, *ONLY_PROBE) for place in BROKEN)
     assert "was never closed" in syntax.err
@@ -142,7 +142,7 @@ def test_broken_commits_fail_each_in_its_own_way(clean: Bench) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
@@ -165,7 +165,7 @@ def test_an_exact_fault_shows_at_its_commit_with_its_cause(
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["eos", "rate"])
 def test_an_exact_fault_shows_in_the_script_too(tmp_path: Path, fault: Fault) -> None:
     planted = bench(tmp_path, {fault: 33})
@@ -174,7 +174,7 @@ def test_an_exact_fault_shows_in_the_script_too(tmp_path: Path, fault: Fault) ->
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_slow_collator_learns_the_same_more_slowly(tmp_path: Path) -> None:
     planted = bench(tmp_path, {"slow": 33})
     ratios = []
@@ -189,7 +189,7 @@ def test_the_slow_collator_learns_the_same_more_slowly(tmp_path: Path) -> None:
 
 
 @pytest.mark.train
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_crash_ends_the_training_after_it_began(tmp_path: Path) -> None:
     planted = bench(tmp_path, {"crash": 33})
     parent, culprit = (planted.run(place, *ONLY_PROBE) for place in (32, 33))
