@@ -14,7 +14,7 @@ from canary.report.charts.chart import Chart
 from canary.report.charts.history import MOST_CHARTS, history_charts
 from canary.report.charts.theme import darkened
 from canary.report.page import Page, page_text
-from canary.report.trend_words import change_words, sentence
+from canary.report.trend_words import change_words, sentence, told_once
 from canary.trends.history import trends_of
 from canary.trends.model import HistoryTrends, newest_worse
 
@@ -86,7 +86,7 @@ def pictures(drawer: Path) -> str:
 
 def _worst(found: Sequence[HistoryTrends]) -> str:
     """Return the newest change for the worse that holds, and how many more there are."""
-    worse = newest_worse(found)
+    worse = newest_worse([told_once(one) for one in found])
     if not worse:
         return ""
     _, series, change = worse[0]

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from canary.report.numbers import amount, signed
-from canary.trends.model import ChangePoint, Drift, MachineChange, Series, StoredPoint
+from canary.trends.model import (
+    ChangePoint,
+    Drift,
+    HistoryTrends,
+    MachineChange,
+    Series,
+    StoredPoint,
+)
 
 SHOWN_DIGITS = 9
 MOST_FACTS = 3
@@ -15,8 +23,35 @@ LEAST_AFTER = 3
 """Runs after a change that confirm it."""
 LARGEST_PERCENT = 1000.0
 """A larger change is from nearly 0, and its percentage means nothing."""
-HELD = ("confirmed", "waiting")
-"""Standings of changes that may still hold."""
+HELD = ("confirmed", "waiting", "accepted")
+"""Standings of changes whose level may still hold."""
+
+
+DERIVED = {"tokens_per_sec": "step_time_median"}
+"""Metrics that follow from another one, so that a change of both is told once."""
+LEAST_LEVEL = 3
+"""Runs of the shortest level: two changes that are nearer are one."""
+
+
+def told_once(found: HistoryTrends) -> HistoryTrends:
+    """Return the trends without changes that a derived metric shares with the one that it follows
+    from."""
+    by_name = {series.metric: series for series in found.series}
+    series = [_own(one, by_name.get(DERIVED.get(one.metric, ""))) for one in found.series]
+    return replace(found, series=tuple(series))
+
+
+def _own(series: Series, source: Series | None) -> Series:
+    if source is None:
+        return series
+    places = [change.place for change in source.changes]
+    own = [
+        change
+        for change in series.changes
+        if not any(abs(change.place - place) < LEAST_LEVEL for place in places)
+    ]
+    drift = None if source.drift is not None else series.drift
+    return replace(series, changes=tuple(own), drift=drift)
 
 
 def point_words(point: StoredPoint) -> str:
@@ -73,8 +108,10 @@ def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
         runs = _counted(change.runs_after, "run")
         return f"not confirmed: {runs} after it, {LEAST_AFTER} are needed"
-    if change.standing != "confirmed":
-        return f"{change.standing} since then"
+    if change.standing == "accepted":
+        return "accepted by a person"
+    if change.standing == "returned":
+        return "returned since then"
     by = _counted(change.pairs, "pair") if change.pairs else _counted(change.runs_after, "run")
     return f"confirmed by {by}"
 
@@ -100,7 +137,7 @@ def sentence(text: str) -> str:
 
 
 def findings(series: Series) -> Sequence[str]:
-    """Return every change that still holds or waits, the newest first, then the drift."""
+    """Return every change that may still hold, the newest first, then the drift."""
     held = [change for change in reversed(series.changes) if change.standing in HELD]
     found = [change_words(series, change) for change in held]
     return [*found, *([drift_words(series, series.drift)] if series.drift else [])]
@@ -120,8 +157,9 @@ def series_sentence(series: Series, machine_changes: int = 0) -> str:
         f"the machine changed {times}" if machine_changes else "",
     )
     value = amount(values[-1], series.unit) if values else "-"
+    none = ", and no change holds" if series.changes else ", and no change was found"
     texts = (
-        f"{newest}: {value}{'' if found else ', and no change was found'}",
+        f"{newest}: {value}{'' if found else none}",
         *found,
         "; ".join(filter(None, rest)),
     )

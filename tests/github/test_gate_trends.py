@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -339,3 +340,47 @@ def test_a_pull_request_analyses_nothing(house: Gatehouse, monkeypatch: pytest.M
     monkeypatch.setattr("canary.gate.trends.confined", never)
     said = house.judge(house.pull(), house.run(), trend_issue="true")
     assert "analysed" not in said.log
+
+
+def test_a_real_history_is_analysed_in_a_process_without_the_token(
+    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.gate.trends.can_analyse", lambda: False)
+    for _ in range(3):
+        house.push_main(house.run(0.106))
+    monkeypatch.setattr("canary.gate.trends.can_analyse", lambda: True)
+    given: list[Any] = []
+    real = subprocess.run
+
+    def run(*words: Any, **more: Any) -> Any:
+        if b"news_text" in (more.get("input") or b""):
+            given.append(more)
+        return real(*words, **more)
+
+    monkeypatch.setenv("GITHUB_TOKEN", "ghs_secret")
+    monkeypatch.setattr("subprocess.run", run)
+    said = house.push_main(house.run(0.106))
+    assert f"since commit `{shas(house)[RUNS][:9]}`" in said.summary
+    assert said.summary.count("- `sft_smoke` on") == 1, "tokens per second say the same"
+    (child,) = given
+    assert set(child["env"]) <= {"PATH", "LANG", "LD_LIBRARY_PATH"}
+    assert house.github.token.encode() not in child["input"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", [0.106, 0.13], ids=["within the limit", "red"])
+def test_a_real_change_is_told_once_and_its_issue_is_closed_at_the_end(
+    house: Gatehouse, slow: float
+) -> None:
+    said = [house.push_main(house.run(slow), trend_issue="true") for _ in range(5)]
+    told = [n for n, one in enumerate(said) if "### Since when" in one.summary]
+    assert len(told) == 1
+    first = shas(house)[RUNS]
+    assert f"since commit `{first[:9]}`" in said[told[0]].summary
+    (issue,) = issues(house)
+    assert first[:9] in issue.title
+    for _ in range(6):
+        house.push_main(house.run(), trend_issue="true")
+    assert (issue.state, issue.state_reason) == ("closed", "completed")
+    assert len(house.hub_repository.comments_on(issue.number)) == 1
+    assert len(issues(house)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,22 @@ from canary.baseline.entry import Accepted, Context
 from canary.baseline.history import save
 from canary.cli import main
 from canary.errors import InputError
-from canary.report.history_page import history_page
+from canary.report.charts.history import history_charts
+from canary.report.charts.theme import LIGHT
+from canary.report.history_page import history_page, pictures
+from canary.report.page import Page, page_text
+from canary.report.trend_words import change_words, drift_words, findings, sentence
+from canary.trends.model import (
+    ChangePoint,
+    Drift,
+    HistoryTrends,
+    Level,
+    MachineChange,
+    Series,
+    StoredPoint,
+)
 from tests.unit.comparing import record
+from tests.unit.hostile import PAYLOADS
 from tests.unit.pages.making import Read, numbers
 
 RUNS = 12
@@ -32,7 +47,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_every_run_stands_there_with_commit_period_verdict_and_machine(root: Path) -> None:
-    found = numbers(history_page(root, "here"), "history1-step_time")
+    found = numbers(history_page(root, "here"), "history1-step_time_median")
     assert found["columns"][0] == "run"
     rows = found["rows"]
     assert [row[0] for row in rows] == list(range(1, RUNS + 1))
@@ -43,11 +58,11 @@ def test_every_run_stands_there_with_commit_period_verdict_and_machine(root: Pat
     assert [row[5] for row in rows][-1] == pytest.approx(120.0)
 
 
-def test_its_finding_compares_the_newest_run_with_its_period(root: Path) -> None:
+def test_its_sentence_counts_runs_periods_and_machine_changes(root: Path) -> None:
     text = Read(history_page(root, "here")).text
-    assert "Step time of the newest of 12 runs: 120 ms, -0.4% against its period's median" in text
-    assert "inside the noise band of 2 standard deviations" in text
-    assert "(1 failed; 2 periods; the machine changed once)" in text
+    assert "The newest of 12 runs: 120.0 ms. Step time +19.4% [" in text
+    assert "since commit 000000000, accepted by a person." in text
+    assert "One run failed; two periods; the machine changed once." in text
     assert "12 runs of 1 canary." in text
 
 
@@ -74,3 +89,135 @@ def test_without_the_extra_the_verb_says_how_to_get_it(
     assert ended.value.code == 4
     assert "pip install altair vl-convert-python" in capsys.readouterr().err
     assert not (root / "report.html").exists()
+
+
+# The charts of hand-made trends.
+
+DRIVER = MachineChange("driver", "550.90", "570.10")
+WORSE = ChangePoint(
+    place=6,
+    percent=6.1,
+    interval=(4.0, 8.2),
+    worse=True,
+    standing="confirmed",
+    runs_after=6,
+    pairs=5,
+    within=(5, 7),
+    machine=(DRIVER,),
+)
+
+
+def made(title: str = "step time", commit: str = "", **values: object) -> Series:
+    """Twelve runs, 6.1% slower from the seventh on."""
+    points = tuple(
+        StoredPoint(
+            f"run-{place}",
+            commit or f"{place:x}" * 40,
+            f"2026-01-{place + 1:02}T00:00:00",
+            100.0 + 6.1 * (place >= 6) + 0.2 * (place % 3),
+            1,
+            "pass",
+            False,
+        )
+        for place in range(12)
+    )
+    levels = (Level(0, 5, 100.2, (99.8, 100.6)), Level(6, 11, 106.3, (105.9, 106.7)))
+    base = Series("step_time_median", title, "ms", True, points, levels, (WORSE,), None, None)
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+def drawn(series: Series, machines: bool = True) -> str:
+    """The page of one series."""
+    changes = ((6, (DRIVER,)),) if machines else ()
+    found = HistoryTrends("sft", "cpu", (series,), (), changes)
+    return page_text(Page("history", "One."), list(history_charts(found, "history1")))
+
+
+def test_a_change_point_stands_in_the_picture_with_commit_percent_and_machine() -> None:
+    page = drawn(made())
+    assert "+6.1% 666666666, driver" in page
+    assert "Step time +6.1% [4.0, 8.2] since commit 666666666" in Read(page).text
+
+
+def test_the_sentence_names_the_machine_and_what_confirmed_it() -> None:
+    words = change_words(made(), WORSE)
+    assert words == (
+        "step time +6.1% [4.0, 8.2] since commit 666666666, where driver changed "
+        "(550.90 -> 570.10), confirmed by five pairs"
+    )
+    runs = replace(WORSE, pairs=0, machine=())
+    assert change_words(made(), runs).endswith("since commit 666666666, confirmed by six runs")
+
+
+def test_what_waits_is_not_said_to_be_confirmed() -> None:
+    waiting = replace(WORSE, standing="waiting", runs_after=1, pairs=0, machine=())
+    series = made(changes=(waiting,))
+    assert findings(series) == [
+        "step time +6.1% [4.0, 8.2] since commit 666666666, "
+        "not confirmed: one run after it, 3 are needed"
+    ]
+    page = drawn(series)
+    assert "+6.1% 666666666, waiting" in page
+    assert 'stroke-dasharray="2,2"' in page
+
+
+def test_a_level_that_returned_is_no_finding_and_still_a_mark() -> None:
+    series = made(changes=(replace(WORSE, standing="returned"),))
+    assert not findings(series)
+    page = drawn(series)
+    assert "666666666, driver, returned" in page
+    assert "and no change holds" in page
+
+
+def test_levels_have_an_interval_and_the_table_has_their_values() -> None:
+    rows = numbers(drawn(made()), "history1-step_time_median")["rows"]
+    assert [row[6] for row in rows] == [100.2] * 6 + [106.3] * 6
+    assert [row[7] for row in rows if row[7] is not None] == [6.1]
+    assert rows[6][8] == "driver"
+
+
+def test_a_drift_is_a_sloped_line_and_told_apart_from_a_step() -> None:
+    drift = Drift(2, 11, 7.2, (3.1, 11.0), True)
+    series = made(changes=(), drift=drift)
+    words = drift_words(series, drift)
+    assert words.startswith("step time drifted +7.2% [3.1, 11.0] over 10 runs since commit 22222")
+    page = drawn(series)
+    assert sentence(words) in Read(page).text
+    assert 'aria-roledescription="line mark"' in page
+
+
+def test_a_change_for_the_better_has_another_colour() -> None:
+    better = replace(WORSE, worse=False, percent=-6.1, interval=(-8.2, -4.0))
+    worse, good = (
+        drawn(one, machines=False).partition("<svg")[2].partition("</svg>")[0]
+        for one in (made(), made(changes=(better,)))
+    )
+    assert LIGHT["bad"] in worse
+    assert LIGHT["bad"] not in good
+    assert LIGHT["good"] in good
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), 1e300])
+def test_numbers_without_end_are_drawn(odd: float) -> None:
+    change = replace(WORSE, percent=odd, interval=(odd, odd))
+    assert "<svg" in drawn(made(changes=(change,)))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_strangers_texts_stay_texts(payload: str) -> None:
+    fact = MachineChange(payload, payload, payload)
+    hostile = made(title=payload, commit=payload, changes=(replace(WORSE, machine=(fact,)),))
+    tags = {tag for tag, _ in Read(drawn(hostile)).tags}
+    assert not tags - {tag for tag, _ in Read(drawn(made())).tags}
+
+
+def test_many_changes_of_many_runs_are_drawn() -> None:
+    changes = tuple(replace(WORSE, place=place) for place in range(3, 1990, 3))
+    points = tuple(replace(made().points[0], value=float(place)) for place in range(2000))
+    rows = numbers(drawn(made(points=points, changes=changes)), "history1-step_time_median")["rows"]
+    assert len(rows) < 1000
+
+
+def test_the_picture_of_a_comment_is_that_of_the_step_time(root: Path) -> None:
+    drawer = next((root / "v1").glob("*/*"))
+    assert "step time, ms" in pictures(drawer)
