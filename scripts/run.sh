@@ -221,7 +221,7 @@ common_arguments() {
     --env CANARY_REPEATS --env CANARY_COMPARE --env CANARY_BUDGET_MINUTES
     --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS
     --env CANARY_CHECKOUT=/workspace --env CANARY_RECORDS=/records --env CANARY_SCRATCH=/scratch
-    --env "CANARY_LIMIT_S=$limit_s"
+    --env "CANARY_LIMIT_S=$limit_s" --env "CANARY_IMAGE=$image"
   )
   if [ -n "${CANARY_MODEL_CACHE:-}" ]; then
     [[ $CANARY_MODEL_CACHE == /* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is not an absolute path; begin it with /"

@@ -25,6 +25,9 @@ def history(
     verbose: Verbose = False,
 ) -> None:
     """Say of every metric where it is, and since which commit: levels, changes, drift."""
+    from functools import partial
+
+    from canary.baseline.commits import commits_between
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, printed
@@ -35,6 +38,6 @@ def history(
     with history_at(folder, remote, branch) as (root, shown):
         found = trends_in(root, shown, canary)
     width = None if output else terminal_width(sys.stdout)
-    text = history_text(found, form, width, shown)
+    text = history_text(found, form, width, shown, partial(commits_between, Path.cwd()))
     first = text.split("\n", 1)[0] if form == "text" else f"the trends of {shown}"
     printed(text, first, output)

@@ -27,8 +27,9 @@ from canary.github.client import Refused
 from canary.github.confined import confined, one_line
 from canary.github.sticky import comment_author
 from canary.github.trend_issue import DIGITS, Finding, Issues, Wanted, key_of
-from canary.report.bisect_hint import Hint, bisect_minutes, commits_command
+from canary.report.bisect_hint import Hint
 from canary.report.escape import markdown_cell, markdown_code, plain_line
+from canary.report.trend_hint import step_hint
 from canary.report.trend_news import FollowedSeries, News, Noted, news_text
 from canary.report.trend_words import sentence
 
@@ -112,12 +113,8 @@ class _Found:
             return None
         last = min(one.within[1], len(series.commits) - 1)
         good, bad = series.commits[one.within[0] - 1], series.commits[last]
-        command = commits_command(judged.answer.config, good, bad)
-        count = self._between(good, bad) if command else None
-        if not command or count == 1:
-            return None
         effect = Effect(one.change, one.noise)
-        return Hint("commit", command, bisect_minutes(news.seconds, count, effect))
+        return step_hint(judged.answer.config, (good, bad), self._between, news.seconds, effect)
 
     def _between(self, good: str, bad: str) -> int | None:
         """Return how many commits lie between two; None if nobody knows."""

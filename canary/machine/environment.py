@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -45,7 +47,8 @@ VARIABLES = (
     "TORCH_COMPILE_DISABLE",
     "TORCH_DISTRIBUTED_DEBUG",
 )
-"""Environment variables that change training. No other variable is ever recorded."""
+"""Environment variables that change training. No other one is recorded, except the image's name."""
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+ -]{0,299}")
 
 
 def cpu_model() -> str:
@@ -63,6 +66,14 @@ def in_container() -> bool:
     return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
 
 
+def image_name(environ: Mapping[str, str]) -> str | None:
+    """Return the image that the action started, or that of a machine of GitHub's."""
+    named = environ.get("CANARY_IMAGE", "")
+    if not named and environ.get("ImageVersion"):
+        named = f"{environ.get('ImageOS', '')} {environ['ImageVersion']}".strip()
+    return named if IMAGE.fullmatch(named) else None
+
+
 def fingerprint() -> Environment:
     """Return the environment of a run. Memory in bytes."""
     devices = list_devices()
@@ -76,6 +87,7 @@ def fingerprint() -> Environment:
         "cpu_usable": len(psutil.Process().cpu_affinity()) if sys.platform == "linux" else None,
         "ram_bytes": psutil.virtual_memory().total,
         "container": in_container(),
+        "image": image_name(os.environ),
         "packages": package_versions(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "driver": devices.driver,
@@ -116,7 +128,7 @@ def environment_lines(found: Environment) -> list[tuple[str, str]]:
         ("platform", found["platform"]),
         ("cpu", f"{found['cpu']}, {found['cpu_usable'] or found['cpu_count']} usable"),
         ("memory", f"{found['ram_bytes'] / 2**30:.1f} GiB"),
-        ("container", "yes" if found["container"] else "no"),
+        ("container", found["image"] or ("yes" if found["container"] else "no")),
     ]
     if found["gpus"]:
         lines.append(("driver", f"{found['driver']}, CUDA {found['cuda_driver']}"))

@@ -49,6 +49,8 @@ class Environment(Part, total=False):
     cpu_usable: int | None
     ram_bytes: int
     container: bool
+    image: str | None
+    """The container image, or the image of a machine of GitHub's; null if not known."""
     packages: dict[str, str | None]
     variables: dict[str, str]
     driver: str | None

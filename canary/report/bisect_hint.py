@@ -32,6 +32,8 @@ TYPICAL_NOISE = 0.05
 """Relative standard deviation of a launch where fewer than three are recorded."""
 LEAST_LAUNCHES = 3
 PACKAGES = "packages."
+HOPELESS = 10_000
+"""A search of so many launches has no estimate: the change is far below the noise."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ def bisect_minutes(
     launch; None if unknown."""
     if seconds is None or suspects is None or suspects < 1:
         return None
-    return expected_launches(suspects, effect) * seconds / 60
+    launches = expected_launches(suspects, effect)
+    return launches * seconds / 60 if launches < HOPELESS else None
 
 
 def launch_noise(records: Sequence[RunRecord], metric: str) -> float:

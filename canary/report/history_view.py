@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from canary.report.bisect_hint import Hint
 from canary.report.escape import on_lines
 from canary.report.history_document import history_json
 from canary.report.lines import Cells, aligned, cut, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
 from canary.report.sparkline import sparkline, thinned
+from canary.report.trend_hint import Count, change_hint
 from canary.report.trend_words import (
     LARGEST_PERCENT,
     SHOWN_DIGITS,
@@ -41,6 +43,8 @@ class Finding:
 
     sentence: str
     more: tuple[str, ...]
+    hint: Hint | None = None
+    """How to find the commit."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,16 @@ class DrawerView:
 
 
 def history_text(
-    found: Sequence[HistoryTrends], form: str, width: int | None = None, shown: str = ""
+    found: Sequence[HistoryTrends],
+    form: str,
+    width: int | None = None,
+    shown: str = "",
+    count: Count = lambda good, bad: None,
 ) -> str:
     """Return the trends of all drawers as text, Markdown or JSON; `shown` names the history. Text
     has lines that fit the width, if there is one.
+
+    `count`: counts the commits between two.
 
     Raises:
         UsageError: unknown format.
@@ -67,7 +77,7 @@ def history_text(
     check_format(form)
     if form == "json":
         return history_json(found)
-    views = [on_lines(_view(one)) for one in found]
+    views = [on_lines(_view(one, count)) for one in found]
     if not views:
         return tidy(f"{shown} holds no runs")
     if form == "markdown":
@@ -76,7 +86,8 @@ def history_text(
     tables = [_lines(view.table, width) for view in views]
     template = environment().get_template("history.txt.jinja")
     text = template.render(drawers=list(zip(views, tables, strict=True)))
-    return wrapped(tidy(text), width)
+    hints = (finding.hint for view in views for finding in view.findings)
+    return wrapped(tidy(text), width, [hint.command for hint in hints if hint])
 
 
 def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
@@ -109,12 +120,12 @@ def _waiting(series: Series) -> bool:
     return any(one.worse and one.standing == "waiting" for one in series.changes)
 
 
-def _view(found: HistoryTrends) -> DrawerView:
+def _view(found: HistoryTrends, count: Count) -> DrawerView:
     points = found.series[0].points if found.series else ()
     runs = f"{len(points)} run{'' if len(points) == 1 else 's'}"
     span = f", {points[0].start[:10]} to {points[-1].start[:10]}" if points else ""
     rows = tuple(_row(series) for series in found.series)
-    findings = tuple(one for series in found.series for one in _findings(series))
+    findings = tuple(one for series in found.series for one in _findings(found, series, count))
     notes = [*found.notes, *_notes(found.series)]
     return DrawerView(
         f"{found.canary} on {found.machine}: {runs}{span}",
@@ -186,10 +197,14 @@ def _where(series: Series, change: ChangePoint) -> str:
     return point.commit[:SHOWN_DIGITS] if point.commit else f"run {change.place + 1}"
 
 
-def _findings(series: Series) -> list[Finding]:
+def _findings(drawer: HistoryTrends, series: Series, count: Count) -> list[Finding]:
     """Return the changes, the newest first, then the drift; the last one with the levels."""
     found = [
-        Finding(sentence(change_words(series, change)), (_between(series, change),))
+        Finding(
+            sentence(change_words(series, change)),
+            (_between(series, change),),
+            change_hint(drawer, series, change, count),
+        )
         for change in reversed(series.changes)
     ]
     if series.drift is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 Cells = tuple[str, ...]
@@ -29,12 +29,16 @@ def terminal_width(stream: TextIO) -> int | None:
     return max(NARROWEST, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
 
 
-def wrapped(text: str, width: int | None) -> str:
+def wrapped(text: str, width: int | None, whole: Collection[str] = ()) -> str:
     """Return the text with long lines wrapped between words and a hanging indent; unchanged if
-    `width` is None. A word longer than a line, such as a path, stays whole."""
+    `width` is None. A word longer than a line, such as a path, stays whole.
+
+    `whole`: lines that stay whole, such as commands that people copy.
+    """
     if width is None:
         return text
-    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    lines = text.split("\n")
+    return "\n".join(line if line.strip() in whole else _wrapped(line, width) for line in lines)
 
 
 def _wrapped(line: str, width: int) -> str:

@@ -170,11 +170,8 @@ def story_text(story: Story, form: str, found: Comparison, width: int | None = N
     name = "explain.md.jinja" if form == "markdown" else "explain.txt.jinja"
     width = None if form == "markdown" else width
     metrics = _table(story.metrics, width and width - len(INDENT))
-    text = tidy(environment().get_template(name).render(story=story, metrics=metrics))
-    # A command stays on one line, so that it can be copied.
-    command = story.hint.command if story.hint else ""
-    lines = text.split("\n")
-    return "\n".join(line if line.strip() == command else wrapped(line, width) for line in lines)
+    text = environment().get_template(name).render(story=story, metrics=metrics)
+    return wrapped(tidy(text), width, [story.hint.command] if story.hint else ())
 
 
 def _document(story: Story, found: Comparison) -> dict[str, Any]:

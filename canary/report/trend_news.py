@@ -7,8 +7,6 @@ the same again, and no later run repeats it.
 from __future__ import annotations
 
 import contextlib
-import math
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,10 +14,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from canary.baseline.history import NOISE_FILE
-from canary.compare.bisect_cost import whole_launch_seconds
 from canary.compare.timing.noise import load_noise
 from canary.errors import InputError
-from canary.report.bisect_hint import TYPICAL_NOISE
+from canary.report.trend_hint import LOWEST, noise_before
 from canary.report.trend_words import (
     LEAST_LEVEL,
     change_words,
@@ -33,8 +30,6 @@ from canary.trends.runs import StoredRun, stored_runs
 
 LOOKED_BACK = 12
 """Earlier states of the history that are asked whether they said it already."""
-NEWEST = 10
-"""Runs whose launches tell how long one takes."""
 MOST = 2_000
 Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{12,64})?$")]
 Text = Annotated[str, Field(max_length=1_000)]
@@ -120,9 +115,11 @@ def news_text(folder: Path, run_ids: Sequence[str]) -> str:
     history = _History(folder, earlier)
     found = history.trends(runs)
     series = [_followed(one, history, any_new=last is not None) for one in found.series]
-    seconds = whole_launch_seconds([run.record for run in runs[-NEWEST:]], probe=False)
     kept = News(
-        canary=folder.parent.name, machine=folder.name, series=series, seconds=seconds or None
+        canary=folder.parent.name,
+        machine=folder.name,
+        series=series,
+        seconds=found.launch_seconds,
     )
     return kept.model_dump_json()
 
@@ -186,17 +183,6 @@ def _followed(series: Series, history: _History, *, any_new: bool) -> FollowedSe
     )
 
 
-LOWEST = -0.999
-
-
-def _noise(series: Series, place: int) -> float:
-    """Return the scatter of the runs before a place, as far as they are of one level."""
-    first = max((change.place for change in series.changes if change.place < place), default=0)
-    values = [p.value for p in series.points[first:place] if p.period is not None]
-    logs = [math.log(value) for value in values if value is not None and 0 < value < math.inf]
-    return statistics.stdev(logs) if len(logs) >= LEAST_LEVEL else TYPICAL_NOISE
-
-
 def _noted(change: ChangePoint | Drift, series: Series, history: _History, any_new: bool) -> Noted:
     is_step = isinstance(change, ChangePoint)
     place = _place(change)
@@ -217,5 +203,5 @@ def _noted(change: ChangePoint | Drift, series: Series, history: _History, any_n
         new=any_new and standing == "confirmed" and not history.said(series.metric, change),
         sentence=sentence(words),
         change=max(change.percent / 100, LOWEST),
-        noise=_noise(series, place),
+        noise=noise_before(series, place),
     )

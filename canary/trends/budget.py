@@ -1,7 +1,7 @@
 """How the metrics of a drawer share one budget of false alarms.
 
-At each look at a drawer, the probability that any change point or drift is found although nothing
-changed is at most `FAMILY_BUDGET`, as for a comparison. It is spent in four steps:
+At each look at a drawer, any change point or drift is false with a probability of at most
+`FAMILY_BUDGET`, as in a comparison. It is spent in four steps:
 
 1. Without a noise model, a part is kept back for what the normal distribution does not cover.
 2. Median step time, the steadiest number, gets half of it. All other metrics share the rest.
@@ -9,8 +9,8 @@ changed is at most `FAMILY_BUDGET`, as for a comparison. It is spent in four ste
 4. Steps share theirs among all places where a level can begin, and among both directions
    (Bonferroni). So a longer search costs as much as it can find by chance.
 
-A histories' looks follow each other and see nearly the same runs. Their false alarms together are
-measured, not bounded (docs/figures.md).
+The looks at a history follow each other and see nearly the same runs. Their false alarms together
+are measured, not bounded (docs/figures.md).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Runs that follow each other are alike: a busy machine stays busy for some runs. 
 runs is less certain than that of independent ones, and three things account for it:
 
 - The autocorrelation of the residuals within levels, as of an AR(1) process. It is corrected for
-  the bias of short levels (Marriott and Pope, Biometrika 41, 1954), widened by its own standard
-  error, and never below 0.
+  the bias of short levels (Marriott and Pope, Biometrika 41, 1954). Its own standard error is
+  added, and it is never below 0.
 - `excess`: neighbouring means of several runs may differ more than that process explains.
 - A mean over more than `WINDOW` runs counts as one over `WINDOW`: machines wander slowly.
 

@@ -41,6 +41,7 @@ assert not loaded, loaded
         ["env"],
         ["ab", "--help"],
         ["ladder", "--help"],
+        ["history", "--help"],
         ["compare", CURRENT, BASELINE],
         ["compare", CURRENT, BASELINE, "--format", "markdown"],
         ["compare", CURRENT, BASELINE, "--format", "json"],

@@ -41,6 +41,7 @@ and command options that name a path are cosmetic too."""
 COSMETIC_ENVIRONMENT = (
     "ram_bytes",
     "container",
+    "image",
     "platform",
     "cpu_count",
     "cpu_usable",

@@ -332,6 +332,7 @@ def test_minutes_with_a_leading_zero_are_a_number(machine: Machine) -> None:
     assert machine.job({"timeout-minutes": "099"}).returncode == 0
     (training,) = [call for call in machine.calls() if call.startswith("run ")]
     assert f"CANARY_LIMIT_S={99 * 60 + 90}" in training
+    assert f"CANARY_IMAGE={CPU['image']}" in training
 
 
 def test_training_refuses_the_event_that_has_secrets(machine: Machine) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from canary.errors import MachineError
 from canary.machine import gpu
-from canary.machine.environment import environment_lines, fingerprint, git_state
+from canary.machine.environment import environment_lines, fingerprint, git_state, image_name
 from canary.machine.sampler import BackgroundSampler
 
 
@@ -246,3 +246,13 @@ def test_percentages_are_of_the_time_in_which_steps_were_trained() -> None:
     assert trained["rss_bytes"]["samples"] == whole["rss_bytes"]["samples"]
     nothing_inside = sampler.figures((0.0, 1.0))
     assert nothing_inside == whole
+
+
+def test_the_image_is_the_actions_or_githubs() -> None:
+    github = {"ImageOS": "ubuntu24", "ImageVersion": "20261101.1.0"}
+    named = "ghcr.io/org/canary@sha256:" + "a" * 64
+    assert image_name({}) is None
+    assert image_name(github) == "ubuntu24 20261101.1.0"
+    assert image_name({**github, "CANARY_IMAGE": named}) == named
+    assert image_name({"CANARY_IMAGE": "x\x1b[2J"}) is None
+    assert image_name({"CANARY_IMAGE": "x" * 400}) is None

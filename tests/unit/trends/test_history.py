@@ -187,13 +187,18 @@ def test_the_machine_is_named_where_it_changed() -> None:
     runs = runs_of(stepped(noise(60, 0), 40, 10))
     for place, one in enumerate(runs):
         one.env = {**one.env, "driver": "2" if place >= 38 else "1"}
+        one.env["image"] = "new" if place >= 39 else "old"
         if place >= 40:
             one.env["packages"] = {**one.env["packages"], "torch": "9.9"}
     found = trends_of_runs(runs)
     (change,) = named(found, "step_time_median").changes
-    assert [(one.name, one.runs_before) for one in change.machine] == [("torch", 0), ("driver", 2)]
-    assert (change.machine[1].before, change.machine[1].now) == ("1", "2")
-    assert [place for place, _ in found.machine_changes] == [38, 40]
+    assert [(one.name, one.runs_before) for one in change.machine] == [
+        ("torch", 0),
+        ("image", 1),
+        ("driver", 2),
+    ]
+    assert (change.machine[2].before, change.machine[2].now) == ("1", "2")
+    assert [place for place, _ in found.machine_changes] == [38, 39, 40]
 
 
 def test_a_noise_model_widens_and_a_broken_one_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""The command that would find the commit of a change in a history."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+
+from canary.compare.bisect_cost import Effect
+from canary.report.bisect_hint import TYPICAL_NOISE, Hint, bisect_minutes, commits_command
+from canary.report.trend_words import LEAST_LEVEL
+from canary.trends.model import ChangePoint, HistoryTrends, Series
+
+LOWEST = -0.999
+"""Relative change; a metric that vanished has no smaller one."""
+Count = Callable[[str, str], int | None]
+"""Returns how many commits lie between two; None if unknown."""
+
+
+def change_hint(
+    found: HistoryTrends, series: Series, change: ChangePoint, count: Count
+) -> Hint | None:
+    """Return how to find the commit of a confirmed change for the worse; None for another change,
+    or if nothing is to search."""
+    first, last = change.within
+    if not (change.worse and change.standing == "confirmed" and first >= 1):
+        return None
+    good = series.points[first - 1].commit
+    bad = series.points[min(last, len(series.points) - 1)].commit
+    effect = Effect(max(change.percent / 100, LOWEST), noise_before(series, change.place))
+    return step_hint(found.config_file, (good, bad), count, found.launch_seconds, effect)
+
+
+def step_hint(
+    config: str, ends: tuple[str, str], count: Count, seconds: float | None, effect: Effect
+) -> Hint | None:
+    """Return how to find a commit between two; None if only one lies between them.
+
+    `seconds`: of a launch.
+    """
+    command = commits_command(config, *ends)
+    commits = count(*ends) if command else None
+    if not command or commits == 1:
+        return None
+    return Hint("commit", command, bisect_minutes(seconds, commits, effect))
+
+
+def noise_before(series: Series, place: int) -> float:
+    """Return the scatter of the runs before a place, as far as they are of one level."""
+    first = max((change.place for change in series.changes if change.place < place), default=0)
+    values = [p.value for p in series.points[first:place] if p.period is not None]
+    logs = [math.log(value) for value in values if value is not None and 0 < value < math.inf]
+    return statistics.stdev(logs) if len(logs) >= LEAST_LEVEL else TYPICAL_NOISE
