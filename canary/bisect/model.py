@@ -51,7 +51,9 @@ class Answer:
     """What a search knows."""
 
     suspects: tuple[int, ...]
-    """The most probable suspect; several if skipped states hide which of them it is."""
+    """The most probable suspect; several if skipped states hide which of them it is.
+
+    Empty if the ends or the outcomes contradict the question."""
     probability: float
     """That the culprit is among `suspects`."""
     decided: bool
@@ -91,6 +93,9 @@ class Workbench(Protocol):
         Raises:
             CannotRun: it does not build.
         """
+
+    def label(self, state: State) -> str:
+        """Return a state's name for people, without building it: `1a2b3c4d5`, `trl==1.15.0`."""
 
     def name(self, suspect: int) -> str:
         """Return a suspect's name: `1a2b3c4d5 Pad to the longest row`, `trl 1.15.0`."""

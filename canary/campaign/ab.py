@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.campaign.commit_side import config_in, folder_in, own_python
 from canary.campaign.environments import (
     existing_environment,
-    own_code_first,
     own_environment,
     refuse_foreign_code,
 )
@@ -292,34 +292,24 @@ def _commit_side(
     say: Callable[[str], None],
 ) -> Side:
     given = (here / _config_of(request, role, here)).resolve()
-    config = given
-    if given.is_relative_to(repository):
-        config = tree / given.relative_to(repository)
-        if not config.exists() and request.trusts_folder:
-            name = given.relative_to(repository)
-            if not given.is_file():
-                raise UsageError(f"no config at {name}", "write one with: canary init-config")
-            say(f"note: {name} is not in {role} ({label}), so it uses your file")
-            config = given
-        if not config.exists():
-            raise UsageError(
-                f"{given.relative_to(repository)} is not in {role} ({label})",
-                f"commit it there, or use a config outside the repository: --{role}-config FILE",
-            )
-    folder = tree / here.relative_to(repository)
-    folder = folder if folder.is_dir() else tree
-    environment = dict(os.environ)
-    python = Path(sys.executable)
-    if request.prepared is not None:
-        python, environment = existing_environment(role, request.prepared, environment)
-    elif request.setup:
+
+    def users_own(name: Path) -> Path:
+        if not given.is_file():
+            raise UsageError(f"no config at {name}", "write one with: canary init-config")
+        say(f"note: {name} is not in {role} ({label}), so it uses your file")
+        return given
+
+    lacking = users_own if request.trusts_folder else None
+    config = config_in(tree, repository, given, role, label, lacking)
+    folder = folder_in(tree, repository, here)
+    if request.prepared is None:
         log = output / f"setup-{role}.log"
-        python, environment = own_environment(
-            role, tree.parent, folder, request.setup, environment, log
+        python, environment = own_python(
+            role, tree, repository, folder, request.setup, os.environ, log
         )
     else:
-        environment = own_code_first(repository, tree, environment)
-    refuse_foreign_code(role, python, folder, environment, repository)
+        python, environment = existing_environment(role, request.prepared, os.environ)
+        refuse_foreign_code(role, python, folder, environment, repository)
     return Side(role, label, config, folder, python, environment, output / role, request.settings)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import site
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -122,20 +123,7 @@ def own_environment(
     Raises:
         MachineError: the environment cannot be made, or the command failed.
     """
-    venv = scratch / f"{role}-env"
-    done = subprocess.run(
-        [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        output = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
-        raise MachineError(
-            f"{role}: cannot make a virtual environment: {output[-1]}",
-            "on Debian: apt install python3-venv",
-        )
-    packages = next(venv.glob("lib/python*/site-packages"))
-    lines = [f"import site; site.addsitedir({place!r})" for place in _site_packages()]
-    (packages / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    python, environment = existing_environment(role, scratch, base)
+    python, environment = new_environment(role, scratch, base)
     code, out, err = run_child(["/bin/sh", "-c", setup], folder, environment)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(out + err, encoding="utf-8")
@@ -146,6 +134,102 @@ def own_environment(
             f"see {log}",
         )
     return python, environment
+
+
+def new_environment(
+    role: str,
+    scratch: Path,
+    base: Mapping[str, str],
+    *,
+    pip: bool = True,
+    without: Collection[str] = (),
+) -> tuple[Path, dict[str, str]]:
+    """Make a virtual environment over this Python's packages.
+
+    Returns its Python and the environment variables to run it with.
+
+    Args:
+        role: name of the side, for messages.
+        scratch: folder for the environment.
+        base: environment variables.
+        pip: whether it gets a pip of its own.
+        without: canonical names of packages of this Python that it does not see.
+
+    Raises:
+        MachineError: it cannot be made.
+    """
+    venv = scratch / f"{role}-env"
+    command = [sys.executable, "-m", "venv", *([] if pip else ["--without-pip"]), str(venv)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        output = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
+        raise MachineError(
+            f"{role}: cannot make a virtual environment: {output[-1]}",
+            "on Debian: apt install python3-venv",
+        )
+    lines = [f"import site; site.addsitedir({place!r})" for place in _site_packages()]
+    if without:
+        lines.append(_without(frozenset(without), scratch / f"{role}-parent"))
+    (packages_of(venv) / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _add_scripts(venv / "bin", without)
+    return existing_environment(role, scratch, base)
+
+
+def packages_of(venv: Path) -> Path:
+    """Return the folder of an environment's own packages."""
+    return next(venv.glob("lib/python*/site-packages"))
+
+
+def _add_scripts(folder: Path, without: Collection[str]) -> None:
+    """Write the commands of this Python's packages, such as `torchrun`, for another Python. Those
+    on the PATH would start this Python, which does not see what the environment installs."""
+    for point in importlib.metadata.entry_points(group="console_scripts"):
+        known = point.dist is not None and _canonical(point.dist.metadata["Name"] or "")
+        script = folder / point.name
+        whole = f"{point.module}.{point.attr}".replace(".", "").isidentifier()
+        if known in without or script.exists() or Path(point.name).name != point.name or not whole:
+            continue
+        top = point.attr.partition(".")[0]
+        script.write_text(
+            f"#!{folder / 'python'}\nimport sys\nfrom {point.module} import {top}\n"
+            f"sys.exit({point.attr}())\n",
+            encoding="utf-8",
+        )
+        script.chmod(0o755)
+
+
+def _without(names: Collection[str], into: Path) -> str:
+    """Return the line of a .pth file that puts a folder of links in the place of each folder that
+    holds one of the packages. The links lead to everything else there."""
+    hidden: dict[str, set[Path]] = {}
+    for package in importlib.metadata.distributions():
+        if _canonical(package.metadata["Name"] or "") in names:
+            place = str(package.locate_file(""))
+            hidden.setdefault(place, set()).update(Path(file) for file in package.files or ())
+    moved = {}
+    for number, (place, files) in enumerate(hidden.items()):
+        inside = {parent for file in files for parent in file.parents if parent.parts}
+        moved[place] = str(into / str(number))
+        _link(Path(place), into / str(number), Path(), files, inside)
+    return f"import sys; sys.path[:] = [{moved!r}.get(place, place) for place in sys.path]"
+
+
+def _canonical(name: str) -> str:
+    """Return a package's name as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _link(source: Path, target: Path, inside: Path, files: set[Path], folders: set[Path]) -> None:
+    """Link what a folder holds, but not `files`; `folders` hold some of them."""
+    for entry in (source / inside).iterdir():
+        name = inside / entry.name
+        if name in files or entry.name == "__pycache__":
+            continue
+        if name in folders and entry.is_dir() and not entry.is_symlink():
+            _link(source, target, name, files, folders)
+        else:
+            (target / inside).mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(entry)
 
 
 def existing_environment(

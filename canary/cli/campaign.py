@@ -1,4 +1,4 @@
-"""The verbs that train one canary many times: `ab`, `calibrate`, `demo`, `ladder`."""
+"""The verbs that train one canary many times: `ab`, `bisect`, `calibrate`, `demo`, `ladder`."""
 
 from __future__ import annotations
 
@@ -113,6 +113,105 @@ def ab(
     deliver(found, form, every=verbose)
     sayer(quiet)(told)
     raise typer.Exit(found.exit_code(strict))
+
+
+Good = Annotated[
+    str | None, typer.Option("--good", metavar="REF", help="Commit where it was good.")
+]
+Bad = Annotated[
+    str | None, typer.Option("--bad", metavar="REF", help="Commit where it is bad [HEAD].")
+]
+TwoLists = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--packages",
+        metavar="GOOD BAD",
+        help="Search packages: two records, lock files or outputs of pip freeze.",
+    ),
+]
+BothAxes = Annotated[
+    bool,
+    typer.Option("--commits", help="With --packages: search the commits of both records too."),
+]
+FindLinks = Annotated[
+    Path | None,
+    typer.Option("--find-links", metavar="FOLDER", help="Folder with more packages."),
+]
+FollowedCheck = Annotated[
+    str | None,
+    typer.Option("--check", metavar="NAME", help="Check to follow, or crash [the first red one]."),
+]
+TimeBudget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="MINUTES", help="Time for all runs; then say what is known."),
+]
+BisectDir = Annotated[
+    Path | None,
+    typer.Option("-o", "--output-dir", help="Folder of this bisect, also to continue it."),
+]
+
+
+def bisect(
+    config: SidesConfig = None,
+    good: Good = None,
+    bad: Bad = None,
+    packages: TwoLists = None,
+    commits: BothAxes = False,
+    find_links: FindLinks = None,
+    check: FollowedCheck = None,
+    budget: TimeBudget = None,
+    setup: Setup = None,
+    output_dir: BisectDir = None,
+    set_: Set = None,
+    form: Form = "text",
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find the commit, or the package, that made a canary worse."""
+    import shlex
+
+    from canary.bisect.answer import answer_text
+    from canary.bisect.bisect import BisectRequest, run_bisect
+    from canary.bisect.packages.answer import exit_code_of, packages_text
+    from canary.bisect.packages.request import PackagesRequest
+    from canary.bisect.packages.run import run_packages
+    from canary.campaign.demo import typed_as
+    from canary.errors import UsageError
+    from canary.report.lines import terminal_width
+    from canary.report.render import check_format
+    from canary.runner.display.progress import campaign_panel
+
+    check_format(form)
+    stoppable()
+    commits_asked = BisectRequest(
+        config=config or Path(),
+        good=good or "",
+        bad=bad or "HEAD",
+        check=check,
+        budget_minutes=budget,
+        setup=setup,
+        settings=tuple(set_ or ()),
+        output_dir=output_dir,
+        typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
+    )
+    panel = campaign_panel(sys.stderr, quiet)
+    width = terminal_width(sys.stdout)
+    if packages is not None:
+        asked = PackagesRequest.of(commits_asked, config, packages, find_links, commits, good, bad)
+        found = run_packages(asked, sayer(quiet), panel)
+        typer.echo(packages_text(found, form, width), nl=False)
+        raise typer.Exit(exit_code_of(found))
+    if config is None or good is None or find_links is not None or commits:
+        raise UsageError(
+            "--find-links and --commits need --packages"
+            if find_links is not None or commits
+            else f"bisect needs {'--good REF' if config else 'a config'}",
+            "canary bisect CONFIG --good REF, or canary bisect --packages GOOD BAD",
+        )
+    answered = run_bisect(commits_asked, sayer(quiet), panel)
+    typer.echo(answer_text(answered, form, width), nl=False)
+    sayer(quiet)(answered.page)
+    raise typer.Exit(answered.exit_code)
 
 
 def calibrate(

@@ -11,7 +11,7 @@ import typer
 
 from canary import __version__
 from canary.cli.baseline import baseline_app
-from canary.cli.campaign import ab, calibrate, demo, ladder
+from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.golden import golden_app
@@ -78,6 +78,7 @@ app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)
 app.command()(ab)
+app.command()(bisect)
 app.command()(calibrate)
 app.command()(ladder)
 app.command()(demo)

@@ -44,11 +44,14 @@ NOT_READ = frozenset(
     (
         *("CUBLAS_WORKSPACE_CONFIG", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
         *("TENSORBOARD_LOGGING_DIR", "PYTHONPATH", "PYTEST_CURRENT_TEST"),
+        *("TORCH_EXTENSIONS_DIR", "PIP_CACHE_DIR", "UV_CACHE_DIR"),
         *("OLDPWD", "PWD", "SHLVL", "_"),
     )
 )
 """Variables that no import reads, or that a fork gets later. Torch copies the folder of compiled
 kernels at import only with `PRECOMPILED`."""
+CACHES, HUB_FOLDER = "XDG_CACHE_HOME", "HF_HOME"
+"""No import reads the first one if the second is set."""
 PRECOMPILED = "TORCH_CACHING_PRECOMPILE"
 CANARY_PREFIXES = ("CANARY_", OURS)
 
@@ -229,6 +232,8 @@ def _connected(folder: Path, environment: Mapping[str, str]) -> socket.socket | 
 def _key(environment: Mapping[str, str]) -> str:
     """Return the same key for two launches whose imports would have the same effect."""
     unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else NOT_READ
+    if unread and environment.get(HUB_FOLDER):
+        unread |= {CACHES}
     read = {
         name: value
         for name, value in environment.items()

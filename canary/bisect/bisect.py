@@ -1,0 +1,260 @@
+"""`canary bisect`: which commit made it worse."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from canary import __version__
+from canary.baseline.commits import diff_between
+from canary.bisect.answer import Answered, left_behind
+from canary.bisect.bench import CommitBench, Recipe, left_scratch, remove_scratch
+from canary.bisect.commits import SHORT, CommitSpace, History, history_between
+from canary.bisect.finding import Described, Engines, Ground, Step, Wish, find
+from canary.bisect.gitlog import git_bisect_log
+from canary.bisect.journal import LOG, Journal, digest
+from canary.bisect.judging import Judge
+from canary.bisect.launches import Launches
+from canary.bisect.model import Seen, Workbench
+from canary.bisect.prior import prior_of
+from canary.bisect.question import require_known
+from canary.bisect.searching import exact_search, noisy_search
+from canary.campaign.noise_model import Measured
+from canary.campaign.worktrees import repository_of, uncommitted
+from canary.compare.diagnosis.source_changes import parse_diff
+from canary.compare.report import Comparison
+from canary.config.output import OUTPUT_DIR
+from canary.errors import UsageError
+from canary.machine.git import run_git
+from canary.machine.packages import package_versions
+from canary.record import jsonio
+from canary.report.render import write_text
+from canary.runner.display.progress import CampaignPanel
+from canary.runner.warm import warm_starts
+
+GIT_LOG = "bisect.log"
+DIGITS = 8
+"""Of the digest in the name of the default folder."""
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """The arguments of `canary bisect`."""
+
+    config: Path
+    good: str
+    bad: str
+    check: str | None = None
+    budget_minutes: float | None = None
+    setup: str | None = None
+    settings: tuple[str, ...] = ()
+    output_dir: Path | None = None
+    typed: str = "canary bisect"
+    """The command as the user typed it, to continue with."""
+
+    def wish(self) -> Wish:
+        """Return what to look for, and for how long.
+
+        Raises:
+            UsageError: the check is unknown, or the budget is no time.
+        """
+        if self.check is not None:
+            require_known(self.check)
+        if self.budget_minutes is not None and not self.budget_minutes > 0:
+            raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
+        for key, _, value in (setting.partition("=") for setting in self.settings):
+            if key.strip() in ("repeats", "probe_steps"):
+                raise UsageError(
+                    f"--set {key.strip()}={value.strip()} does not work with bisect",
+                    "it decides itself which launches run",
+                )
+        return Wish(self.check, None if self.budget_minutes is None else 60 * self.budget_minutes)
+
+
+@warm_starts()
+def run_bisect(
+    request: BisectRequest, say: Callable[[str], None], panel: CampaignPanel | None = None
+) -> Answered:
+    """Find the commit that made it worse. The answer is also left in the output folder.
+
+    Raises:
+        UsageError: the request, the commits or the config is invalid, or nothing is worse.
+        MachineError: an end cannot run.
+    """
+    wish = request.wish()
+    here = Path.cwd().resolve()
+    repository = repository_of(here)
+    history = history_between(repository, request.good, request.bad)
+    recipe = recipe_of(request, history, here)
+    changed = uncommitted(repository)
+    if changed:
+        files = "file in the working tree is" if changed == 1 else "files in the working tree are"
+        say(f"note: {changed} uncommitted {files} not part of the bisect")
+    with contextlib.ExitStack() as around:
+        journal = Journal.open(recipe.folder, _asked(request, recipe, history))
+        around.callback(journal.close)
+        for left in filter(None, map(left_scratch, journal.left)):
+            remove_scratch(repository, left)
+        bench = CommitBench(history, recipe, journal.note_scratch)
+        around.callback(bench.close)
+        _say_start(history, recipe, journal, say)
+        judge = Judge(here, Measured(say, None, here))
+        ground = ground_of(history, bench)
+        try:
+            found = find(
+                ground, wish, engines_of(judge), Launches(bench, journal, panel), judge, say
+            )
+        except KeyboardInterrupt:
+            say(f"to continue: {request.typed}")
+            raise
+        names = {"good": request.good, "bad": request.bad}
+        answered = Answered(found, ground, journal, names, str(request.config))
+        write_text(recipe.folder / GIT_LOG, git_bisect_log(history, found))
+        return replace(answered, page=left_behind(answered, repository))
+
+
+def engines_of(judge: Judge) -> Engines:
+    """Return the searches for each kind of signal."""
+    return Engines(
+        exact_search,
+        lambda space, check, effect: noisy_search(space, spread=judge.spread(check), effect=effect),
+    )
+
+
+def ground_of(history: History, bench: Workbench) -> Ground:
+    """Return what the loop needs to search commits."""
+
+    def step(suspect: int, seen: Sequence[Seen]) -> Step:
+        return history.step(suspect, seen)
+
+    def describe(suspect: int, last: Comparison | None) -> Described:
+        return described(history, suspect, last)
+
+    return Ground(
+        bench,
+        history.bad_state,
+        lambda ends: CommitSpace(history, prior_of(history, ends)),
+        step,
+        describe,
+        history.base_of,
+    )
+
+
+def described(history: History, suspect: int, last: Comparison | None) -> Described:
+    """Describe a commit; `last`: its comparison with its parent, which may name a line."""
+    commit = history.commits[suspect]
+    facts: dict[str, Any] = {
+        "sha": commit.sha,
+        "subject": commit.subject,
+        "date": commit.date,
+        "parents": list(commit.parents),
+    }
+    title = f"{commit.short} {commit.subject} ({commit.date})"
+    line = _line(history, suspect, last)
+    if line is None:
+        return Described(title, (), facts)
+    path, number, text = line
+    facts |= {"file": path, "line": number, "text": text}
+    return Described(title, (f"{path}:{number}: {text}",), facts)
+
+
+def _line(history: History, suspect: int, last: Comparison | None) -> tuple[str, int, str] | None:
+    """Return (file, line, text) of the first changed line that the diagnosis names."""
+    commit = history.commits[suspect]
+    top = None if last is None else last.diagnosis.top_suspect
+    if top is None or not commit.parents:
+        return None
+    changes = parse_diff(diff_between(history.repository, commit.parents[0], commit.sha))
+    for evidence in top.evidence:
+        if evidence.path:
+            hunk = changes.hunk(evidence.path, evidence.line or 1)
+            if hunk is not None:
+                text = next(
+                    (text for sign, text in hunk.lines if sign == "+"), "a line was removed"
+                )
+                return hunk.path, hunk.line, text.strip()
+    return None
+
+
+def recipe_of(request: BisectRequest, history: History, here: Path) -> Recipe:
+    """Return how commits run; the config may be in the commits or outside of them.
+
+    Raises:
+        UsageError: there is no such config, or only one end has it.
+    """
+    repository = history.repository
+    given = (here / request.config).resolve()
+    folder = _folder(request, history, given, here)
+    recipe = Recipe(here, given, False, request.setup, request.settings, folder)
+    inside = given.is_relative_to(repository)
+    ends = {"good": history.good, "bad": history.bad}
+    lacking = [end for end, sha in ends.items() if not inside or not _has(repository, sha, given)]
+    if len(lacking) == 1:
+        raise UsageError(
+            f"{given.relative_to(repository)} is not in the {lacking[0]} commit "
+            f"{ends[lacking[0]][:SHORT]}",
+            "copy it to a place outside the repository and name that: every commit runs it then",
+        )
+    if lacking and not given.is_file():
+        raise UsageError(f"no config at {request.config}", "write one with: canary init-config")
+    return replace(recipe, everywhere=bool(lacking))
+
+
+def _has(repository: Path, sha: str, file: Path) -> bool:
+    name = file.relative_to(repository).as_posix()
+    return run_git(repository, "cat-file", "-e", f"{sha}:{name}", environ=os.environ).code == 0
+
+
+def _folder(request: BisectRequest, history: History, config: Path, here: Path) -> Path:
+    """Return the named output folder, or the one that the same arguments had before."""
+    if request.output_dir is not None:
+        return (here / request.output_dir).absolute()
+    same = digest([*_arguments(request, history).values(), str(config)])[:DIGITS]
+    root = (here / OUTPUT_DIR).absolute()
+    earlier = sorted(root.glob(f"bisect-*-{same}"))
+    return earlier[-1] if earlier else root / f"bisect-{datetime.now(UTC):%Y%m%d-%H%M%S}-{same}"
+
+
+def _arguments(request: BisectRequest, history: History) -> dict[str, str]:
+    return {
+        "--good": history.good,
+        "--bad": history.bad,
+        "--check": request.check or "",
+        "--setup": request.setup or "",
+        "--set": jsonio.dumps(request.settings),
+    }
+
+
+def _asked(request: BisectRequest, recipe: Recipe, history: History) -> Mapping[str, str]:
+    """Return what has to be equal to continue."""
+    repository = history.repository
+    inside = recipe.config.is_relative_to(repository)
+    name = recipe.config.relative_to(repository) if inside else recipe.config
+    content = recipe.config.read_text("utf-8", "replace") if recipe.everywhere else ""
+    return {
+        **_arguments(request, history),
+        "config": str(name),
+        "content of the config": digest(content),
+        "set of packages": digest(package_versions()),
+        "version of rlhf-canary": __version__,
+    }
+
+
+def _say_start(
+    history: History, recipe: Recipe, journal: Journal, say: Callable[[str], None]
+) -> None:
+    count = len(history.commits)
+    commits = f"{count} commit{'' if count == 1 else 's'}"
+    most = max(1, count - 1).bit_length()
+    say(
+        f"{commits} between good {history.good[:SHORT]} and bad {history.bad[:SHORT]}: "
+        f"about {most} probes for a signal without noise, more launches for a noisy one"
+    )
+    if journal.to_replay:
+        say(f"continuing with {len(journal.to_replay)} runs that {recipe.folder / LOG} holds")
+    say(f"records: {recipe.folder}; if interrupted, the same command continues")

@@ -1,0 +1,1 @@
+"""Which package, and which version of it, made a run worse."""

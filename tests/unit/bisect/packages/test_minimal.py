@@ -1,0 +1,131 @@
+"""One package or several together: the search for sets, with runs that are only looked up."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from canary.bisect.model import Seen, State
+from canary.bisect.packages.minimal import SetSearch
+from canary.bisect.packages.space import PackageSpace
+from canary.bisect.searching import exact_search, noisy_search
+
+
+def space_of(count: int, fits: Callable[[State], bool] = lambda state: True) -> PackageSpace:
+    return PackageSpace(
+        [1 / count] * count, range(count), lambda state: state if fits(state) else None
+    )
+
+
+def searched(
+    count: int, bad: Callable[[State], bool], fits: Callable[[State], bool] = lambda state: True
+) -> tuple[SetSearch, list[State]]:
+    """Search with runs that never vary; return the search and the states that ran."""
+    search = SetSearch(exact_search, space_of(count, fits), fits)
+    search.tell(Seen(0, "good"))
+    search.tell(Seen((1 << count) - 1, "bad"))
+    ran = []
+    while (state := search.ask()) is not None:
+        ran.append(state)
+        assert search.ask() == state
+        search.tell(Seen(state, "bad" if bad(state) else "good"))
+    assert len(set(ran)) == len(ran)
+    return search, ran
+
+
+def holds(*culprits: int) -> Callable[[State], bool]:
+    return lambda state: all(state >> one & 1 for one in culprits)
+
+
+@pytest.mark.parametrize("culprit", range(12))
+def test_one_package_is_found_and_tried_alone(culprit: int) -> None:
+    search, ran = searched(12, holds(culprit))
+    answer = search.answer()
+    assert answer.suspects == (culprit,)
+    assert answer.decided
+    assert not search.together
+    assert search.others is False
+    assert len(ran) <= 6
+    assert {1 << culprit, (1 << 12) - 1 - (1 << culprit)} <= set(ran)
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(range(9), 2)))
+def test_two_packages_that_only_together_show_it_are_the_answer(pair: tuple[int, int]) -> None:
+    search, ran = searched(9, holds(*pair))
+    assert search.answer().suspects == pair
+    assert search.answer().decided
+    assert search.together
+    assert search.others is False
+    assert len(ran) <= 16
+
+
+def test_four_packages_together() -> None:
+    search, _ = searched(8, holds(1, 2, 5, 7))
+    assert search.answer().suspects == (1, 2, 5, 7)
+    assert sum(search.posterior()) == pytest.approx(1.0)
+
+
+def test_either_of_two_is_the_answer_and_the_other_is_known_to_exist() -> None:
+    search, _ = searched(8, lambda state: bool(state & 0b00100100))
+    assert search.answer().suspects in [(2,), (5,)]
+    assert search.others is True
+
+
+def test_packages_that_only_go_together_are_one_range() -> None:
+    def fits(state: State) -> bool:
+        return (state & 0b110) in (0, 0b110)
+
+    search, ran = searched(6, holds(1), fits)
+    assert sorted(search.answer().suspects) == [1, 2]
+    assert not search.together
+    assert all(fits(state) for state in ran)
+
+
+def test_a_bad_end_that_is_good_ends_it() -> None:
+    search = SetSearch(exact_search, space_of(4))
+    search.tell(Seen(0, "good"))
+    search.tell(Seen(15, "good"))
+    assert search.ask() is None
+    assert not search.answer().decided
+
+
+def test_the_same_outcomes_ask_for_the_same_runs() -> None:
+    assert searched(12, holds(3, 8))[1] == searched(12, holds(3, 8))[1]
+
+
+def noisy(
+    count: int, level: Callable[[State], float], sd: float, seed: int
+) -> tuple[SetSearch, int]:
+    """Search with values that scatter; return the search and the number of runs."""
+    chance = random.Random(seed)
+    search = SetSearch(lambda one: noisy_search(one, spread=None, effect=0.05), space_of(count))
+
+    def seen(state: State) -> Seen:
+        return Seen(state, None, level(state) + chance.gauss(0.0, sd))
+
+    for state in [0, (1 << count) - 1] * 3:
+        search.tell(seen(state))
+    runs = 0
+    while (state_ := search.ask()) is not None and runs < 400:
+        search.tell(seen(state_))
+        runs += 1
+    return search, runs
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slower_package_is_found_among_noise(seed: int) -> None:
+    search, runs = noisy(8, lambda state: 0.1 * (state >> 5 & 1), 0.02, seed)
+    assert search.answer().suspects == (5,)
+    assert search.answer().decided
+    assert not search.together
+    assert runs < 60
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_packages_that_are_slow_only_together_are_never_one_wrong_package(seed: int) -> None:
+    search, _ = noisy(6, lambda state: 0.2 * holds(1, 4)(state), 0.02, seed)
+    answer: Sequence[int] = search.answer().suspects
+    assert not search.answer().decided or (search.together and sorted(answer) == [1, 4])

@@ -1,0 +1,97 @@
+"""The answer as people and programs read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from canary.bisect.answer import Answered, answer_text
+from canary.bisect.journal import Journal
+from canary.errors import UsageError
+from tests.unit.bisect.test_finding import bench_of, step_times, worse_since
+from tests.unit.bisect.workshop import MadeBench, bisected, ground_of
+
+
+def answered(bench: MadeBench, check: str | None) -> Answered:
+    found = bisected(bench, check)
+    journal = Journal.open(bench.folder, {"made": "up"})
+    journal.rows.extend(journal.to_replay)
+    journal.close()
+    return Answered(found, ground_of(bench), journal, {"good": "v1", "bad": "HEAD"}, "canary.yaml")
+
+
+def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
+    made = answered(bench_of(tmp_path, worse_since("c7")), "first_loss")
+    text = answer_text(made, "text")
+    assert text.splitlines()[0] == "Found: c7 made first_loss worse."
+    assert "ends         first_loss: 2 at good, 3 at bad" in text
+    assert "last step    2 -> 3 (+50.0%)" in text
+    assert "Left" not in text
+    assert made.exit_code == 0
+
+
+def test_a_timing_culprit_has_an_interval_and_a_probability(tmp_path: Path) -> None:
+    made = answered(bench_of(tmp_path, step_times(6, 0.4)), "step_time_median")
+    text = answer_text(made, "text")
+    assert "interval +" in text
+    share = float(text.partition("probability  ")[2].partition("%")[0])
+    assert 95 <= share <= 100
+
+
+def test_a_range_lists_its_commits_in_order_and_why(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c8"))
+    bench.broken = dict.fromkeys(("c7", "c8"), "setup | failed")
+    made = answered(bench, "first_loss")
+    text = answer_text(made, "text")
+    assert text.startswith("Not decided: it is one of 3 commits.")
+    places = [text.index(f"  {name}\n") for name in ("c7", "c8", "c9")]
+    assert places == sorted(places)
+    assert "setup | failed" in text
+    assert made.exit_code == 3
+    assert made.status == "range"
+    markdown = answer_text(made, "markdown")
+    assert "setup \\| failed" in markdown
+
+
+def test_json_holds_all_of_it(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bench.broken = {"c8": "does not build"}
+    document = json.loads(answer_text(answered(bench, "first_loss"), "json"))
+    assert document["schema_version"] == 1
+    assert document["status"] == "found"
+    assert document["culprit"]["name"] == "c7"
+    assert document["check"] == "first_loss"
+    assert document["signal"] == "exact"
+    assert document["good"]["name"] == "v1"
+    assert document["last_step"]["confirmed"] is True
+    assert document["last_step"]["check"]["current"] == 3.0
+    assert document["skipped"] == [
+        {"label": document["search"][0]["label"], "reason": "does not build"}
+    ]
+    assert document["launches"] == sum(row["run"] is not None for row in document["runs"])
+    assert {row["stage"] for row in document["runs"]} == {"ends", "search", "last"}
+    assert document["comparison"]["verdict"] == "regression"
+
+
+def test_undecided_names_the_most_probable(tmp_path: Path) -> None:
+    made = answered(bench_of(tmp_path, worse_since("c7")), "first_loss")
+    found = made.found
+    posterior = [0.0] * 16
+    posterior[6], posterior[3], posterior[9] = 0.6, 0.395, 0.005
+    answer = dataclasses.replace(
+        found.answer, probability=0.6, decided=False, reason="More launches are needed."
+    )
+    found = dataclasses.replace(found, confirmed=False, posterior=tuple(posterior), answer=answer)
+    text = answer_text(dataclasses.replace(made, found=found), "text")
+    assert text.startswith("Not decided: More launches are needed.")
+    assert "60%  c7" in text
+    assert "39.5%  c4" in text
+    assert "c10" not in text
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown format 'yaml'"):
+        answer_text(answered(bench_of(tmp_path, worse_since("c7")), "first_loss"), "yaml")

@@ -1,0 +1,327 @@
+"""The loop over commits, with made-up runs: what is found, what is skipped, what is said."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from canary.errors import MachineError, RecordError, UsageError
+from canary.record.types import RunRecord
+from tests.unit.bisect.workshop import (
+    MadeBench,
+    Repository,
+    Run,
+    bisected,
+    diamond,
+    failed,
+    names,
+    probed,
+)
+from tests.unit.comparing import altered
+
+LINE = [f"c{i}" for i in range(17)]
+
+
+def bench_of(root: Path, run: Run, count: int = 17) -> MadeBench:
+    made = Repository(root / "theirs")
+    commits = made.line(count)
+    return MadeBench(made.between(commits[0], commits[-1]), root / "out", run)
+
+
+def worse_since(subject: str) -> Run:
+    """Another loss from one commit on, in a line of commits."""
+
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        after = commit != "good" and LINE.index(commit) >= LINE.index(subject)
+        return probed(number, 3.0 if after else 2.0)
+
+    return run
+
+
+@pytest.mark.parametrize("culprit", ["c1", "c7", "c16"])
+def test_an_exact_change_is_found_with_one_probe_per_halving(tmp_path: Path, culprit: str) -> None:
+    bench = bench_of(tmp_path, worse_since(culprit))
+    found = bisected(bench, "first_loss")
+    assert names(found, bench) == [culprit]
+    assert found.decided
+    assert len(found.shown) <= math.log2(16) + 1
+    assert {kind for _, kind in bench.asked} == {"probe"}
+
+
+def test_without_a_check_the_first_red_one_is_followed(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c5"))
+    found = bisected(bench)
+    assert found.decided
+    assert names(found, bench) == ["c5"]
+    assert bench.asked[:2] == [("good", "both"), ("c16", "both")]
+
+
+def test_the_last_step_is_the_culprit_against_its_parent_twice(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bisected(bench, "first_loss")
+    assert bench.asked[-3:] == [("c6", "probe"), ("c7", "probe"), ("c6", "probe")]
+
+
+def test_a_culprit_that_the_last_step_does_not_show_again_is_not_decided(tmp_path: Path) -> None:
+    calls: dict[str, int] = {}
+
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        calls[commit] = calls.get(commit, 0) + 1
+        once = commit == "c7" and calls[commit] > 1
+        after = commit != "good" and LINE.index(commit) >= 7 and not once
+        return probed(number, 3.0 if after else 2.0)
+
+    found = bisected(bench_of(tmp_path, run), "first_loss")
+    assert not found.decided
+    assert "does not show it again" in found.answer.reason
+
+
+def test_commits_that_do_not_build_are_skipped_with_their_reason(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c12"))
+    bench.broken = {"c8": "setup ended with exit code 1", "c4": "no config"}
+    found = bisected(bench, "first_loss")
+    assert names(found, bench) == ["c12"]
+    skipped = {one.words for one in found.shown if one.seen.outcome == "skip"}
+    assert skipped <= {"setup ended with exit code 1", "no config"}
+    assert skipped
+
+
+def test_commits_that_hide_the_culprit_give_a_range(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c8"))
+    bench.broken = dict.fromkeys(("c7", "c8"), "does not build")
+    found = bisected(bench, "first_loss")
+    assert not found.decided
+    assert found.answer.decided
+    assert names(found, bench) == ["c7", "c8", "c9"]
+    assert "cannot run hide" in found.answer.reason
+
+
+def test_a_crash_is_followed_by_its_kind_and_other_crashes_are_skipped(tmp_path: Path) -> None:
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        place = 0 if commit == "good" else LINE.index(commit)
+        if place in (5, 6, 8):
+            return failed(number, f"KeyError: 'labels' (at /tmp/{commit}/train.py:12)")
+        if place >= 11:
+            return failed(number, f"ValueError: bad step {place} (at /tmp/{commit}/a.py:{place})")
+        return probed(number)
+
+    bench = bench_of(tmp_path, run)
+    found = bisected(bench)
+    assert found.check == "crash"
+    assert names(found, bench) == ["c11"]
+    assert found.decided
+    other = [one for one in found.shown if one.seen.outcome == "skip"]
+    assert all("fails in another way" in one.words for one in other)
+    assert other
+
+
+def test_a_run_that_fails_is_no_bad_commit(tmp_path: Path) -> None:
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        return (
+            failed(number, "it broke")
+            if commit == "c8"
+            else worse_since("c12")(commit, number, kind)
+        )
+
+    bench = bench_of(tmp_path, run)
+    found = bisected(bench, "first_loss")
+    assert names(found, bench) == ["c12"]
+    (skipped,) = [one for one in found.shown if one.seen.outcome == "skip"]
+    assert skipped.words.startswith("failed: it broke")
+
+
+def step_times(culprit: int, change: float) -> Run:
+    """Step times with 2% of noise; `change` from one commit on."""
+    noise = [1.0, 1.02, 0.98, 1.01, 0.99, 1.015, 0.985]
+
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        after = commit != "good" and LINE.index(commit) >= culprit
+        return probed(number, median_s=0.1 * noise[number % 7] * (1 + change * after))
+
+    return run
+
+
+def test_a_slower_step_is_found_from_values(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, step_times(6, 0.4))
+    found = bisected(bench, "step_time_median")
+    assert found.signal == "noisy"
+    assert names(found, bench) == ["c6"]
+    assert found.decided
+    searched = [kind for _, kind in bench.asked]
+    assert "probe" not in searched
+
+
+def test_values_grow_with_what_got_worse_also_if_the_number_falls(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, step_times(6, 0.4))
+    found = bisected(bench, "tokens_per_sec")
+    assert names(found, bench) == ["c6"]
+    assert found.ends_words.count("at good") == 1
+
+
+def test_a_check_that_is_not_worse_is_an_error_with_both_values(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    with pytest.raises(
+        UsageError, match=r"batches is not worse: .* \(worse are: first_loss, trajectory\)"
+    ):
+        bisected(bench, "batches")
+
+
+def test_a_check_that_only_warns_between_the_ends_is_followed_too(tmp_path: Path) -> None:
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        rows = "others" if commit != "good" and LINE.index(commit) >= 7 else "rows"
+        return altered(probed(number), "exact", "data", "dataset_sha256", to=rows)
+
+    bench = bench_of(tmp_path, run)
+    found = bisected(bench, "data")
+    assert found.ends.check("data").status == "warn"
+    assert names(found, bench) == ["c7"]
+    assert found.decided
+
+
+def test_an_unknown_check_names_the_nearest_before_anything_runs(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    with pytest.raises(UsageError, match="did you mean 'step_time_median'"):
+        bisected(bench, "step_time_medain")
+    assert not bench.asked
+
+
+def test_ends_that_are_equal_are_an_error(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, lambda commit, number, kind: probed(number))
+    with pytest.raises(UsageError, match="flops is not worse"):
+        bisected(bench, "flops")
+
+
+def test_ends_that_noise_leaves_open_are_not_decided(tmp_path: Path) -> None:
+    times = [0.1, 0.16, 0.09, 0.2, 0.13, 0.1, 0.18]
+    bench = bench_of(tmp_path, lambda _, number, __: probed(number, median_s=times[number % 7]))
+    found = bisected(bench, "step_time_median")
+    assert not found.decided
+    assert "too noisy to tell" in found.answer.reason
+    assert not found.shown
+
+
+@pytest.mark.parametrize(("end", "subject"), [("good", "good"), ("bad", "c16")])
+def test_an_end_that_does_not_build_is_an_error(tmp_path: Path, end: str, subject: str) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bench.broken = {subject: "setup ended with exit code 1"}
+    with pytest.raises(MachineError, match=f"the {end} end .* cannot run: setup ended"):
+        bisected(bench)
+
+
+def test_an_end_that_could_not_run_is_tried_again(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bench.broken = {"c16": "no network"}
+    with pytest.raises(MachineError):
+        bisected(bench, "first_loss")
+    bench.broken = {}
+    assert names(bisected(bench, "first_loss"), bench) == ["c7"]
+
+
+def test_a_good_end_that_crashes_is_an_error(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, lambda _, number, __: failed(number, "it broke"))
+    with pytest.raises(MachineError, match="the base does not run: it broke"):
+        bisected(bench)
+
+
+def test_the_budget_ends_it_with_what_is_known(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    said: list[str] = []
+    found = bisected(bench, "first_loss", budget_s=50.0, said=said)
+    assert not found.decided
+    assert found.answer.reason.startswith("the time budget is used up")
+    assert found.seconds <= 50.0
+    assert found.answer.suspects
+    assert "stopped: the time budget is used up" in said
+
+
+def test_each_run_is_told_with_what_is_left(tmp_path: Path) -> None:
+    said: list[str] = []
+    bisected(bench_of(tmp_path, worse_since("c7")), "first_loss", said=said)
+    (first,) = [line for line in said if line.startswith("run 1 ")]
+    assert "good: first_loss" in first or "bad: first_loss" in first
+    assert "8 commits left, about 3 more runs (30 s)" in first
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5, 7, 9])
+def test_an_interrupted_bisect_goes_on_where_it_was(tmp_path: Path, stop: int) -> None:
+    run = worse_since("c7")
+    bench = bench_of(tmp_path, run)
+    whole = bisected(MadeBench(bench.history, tmp_path / "whole", run), "first_loss")
+    bench.stop_after = stop
+    with pytest.raises(KeyboardInterrupt):
+        bisected(bench, "first_loss")
+    bench.stop_after = None
+    again = bisected(bench, "first_loss")
+    assert names(again, bench) == ["c7"]
+    assert again.answer == whole.answer
+    assert len(bench.asked) == whole.launches, "no run was repeated"
+
+
+def test_a_finished_bisect_answers_again_without_a_run(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    first = bisected(bench, "first_loss")
+    before = len(bench.asked)
+    assert bisected(bench, "first_loss").answer == first.answer
+    assert len(bench.asked) == before
+
+
+def test_a_noisy_bisect_goes_on_with_the_same_values(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, step_times(6, 0.4))
+    whole = bisected(bench, "step_time_median")
+    log = bench.folder / "runs.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:9]))
+    assert bisected(bench, "step_time_median").check == whole.check
+    assert names(bisected(bench, "step_time_median"), bench) == ["c6"]
+
+
+def test_a_log_that_asks_for_other_runs_is_refused(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bisected(bench, "first_loss")
+    log = bench.folder / "runs.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([lines[0], *lines[3:]]))
+    with pytest.raises(RecordError, match="does not fit"):
+        bisected(bench, "first_loss")
+
+
+def history_of(made: Repository, folder: Path, culprit: str) -> MadeBench:
+    """A bench where a commit has another loss if `culprit` is one of its ancestors or itself."""
+    history = made.between("good", "main")
+    place = next(i for i, commit in enumerate(history.commits) if commit.subject == culprit)
+
+    def run(subject: str, number: int, kind: str) -> RunRecord:
+        masks = {commit.subject: history.masks[i] for i, commit in enumerate(history.commits)}
+        return probed(number, 3.0 if masks.get(subject, 0) >> place & 1 else 2.0)
+
+    return MadeBench(history, folder, run)
+
+
+@pytest.mark.parametrize("culprit", ["a", "b", "s1", "s2", "e1", "merge side", "merge early", "d"])
+def test_a_culprit_on_any_branch_or_a_merge_is_found(tmp_path: Path, culprit: str) -> None:
+    bench = history_of(diamond(tmp_path / "theirs"), tmp_path / "out", culprit)
+    found = bisected(bench, "first_loss")
+    assert names(found, bench) == [culprit]
+    assert found.decided
+    assert found.step is not None
+    assert ("merge" in found.step.note) == culprit.startswith("merge")
+
+
+def test_a_branch_from_before_the_good_end_is_skipped_if_its_base_is_not_good(
+    tmp_path: Path,
+) -> None:
+    made = diamond(tmp_path / "theirs")
+    bench = history_of(made, tmp_path / "out", "e1")
+    inner = bench.run
+
+    def run(subject: str, number: int, kind: str) -> RunRecord:
+        return probed(number, 4.0) if subject == "base" else inner(subject, number, kind)
+
+    bench.run = run
+    found = bisected(bench, "first_loss")
+    assert not found.decided
+    assert names(found, bench) == ["e1", "merge early"]
+    (skipped,) = [one for one in found.shown if one.seen.outcome == "skip"]
+    assert "before the good end" in skipped.words
+    assert ("e1", "probe") not in bench.asked

@@ -1,0 +1,108 @@
+"""Which commits are probable before any of them ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.bisect.commits import Commit
+from canary.bisect.prior import Named, files_touched, prior_of, weight_of
+from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
+from canary.compare.report import Comparison, KeyChange
+from tests.unit.bisect.workshop import Repository, diamond
+
+COMMIT = Commit("a" * 40, ("b" * 40,), "2026-01-01", "subject")
+DATA = Named(RegressionCategory.DATA, 0.9)
+
+
+def ends(category: RegressionCategory, *paths: str, keys: tuple[str, ...] = ()) -> Comparison:
+    evidence = tuple(Evidence("code", "changed", path=path, line=3) for path in paths)
+    suspect = Suspect(category, 0.9, "what happened", evidence)
+    changes = tuple(KeyChange(key, 1, 2) for key in keys)
+    return Comparison("regression", "", config_changes=changes, diagnosis=Diagnosis("", (suspect,)))
+
+
+@pytest.mark.parametrize(
+    ("category", "likely", "unlikely"),
+    [
+        ("data", "src/collate.py", "src/model.py"),
+        ("tokenization", "tokenizer/special.json", "model/head.py"),
+        ("data", "rows/train.jsonl", "src/optim.py"),
+        ("optimizer", "configs/base.yaml", "src/model.py"),
+        ("config", "conf/train.toml", "src/model.py"),
+        ("environment", "requirements/train.txt", "src/model.py"),
+        ("environment", "uv.lock", "src/data.py"),
+        ("objective", "losses/dpo_loss.py", "src/data.py"),
+        ("rollout", "src/generate.py", "src/logger.py"),
+    ],
+)
+def test_a_cause_weighs_the_files_that_it_is_about(
+    category: str, likely: str, unlikely: str
+) -> None:
+    named = Named(RegressionCategory(category), 0.9)
+    assert weight_of(COMMIT, [likely], named) > 3 * weight_of(COMMIT, [unlikely], named)
+
+
+def test_a_named_file_weighs_more_than_its_kind() -> None:
+    named = Named(RegressionCategory.DATA, 0.9, ("pkg/pad.py",))
+    of_file = weight_of(COMMIT, ["src/pkg/pad.py"], named)
+    of_kind = weight_of(COMMIT, ["src/data.py"], named)
+    assert of_file > 2 * of_kind > 2 * weight_of(COMMIT, ["src/model.py"], named)
+    assert weight_of(COMMIT, ["src/otherpkg/notpad.py"], named) == 1.0
+
+
+def test_an_unsure_diagnosis_weighs_less() -> None:
+    unsure = Named(RegressionCategory.DATA, 0.2)
+    assert 1 < weight_of(COMMIT, ["data.py"], unsure) < weight_of(COMMIT, ["data.py"], DATA)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [["README.md"], ["docs/x.py", "tests/test_a.py"], ["pkg/test_b.py"], [".github/w.yml"], []],
+)
+def test_documentation_tests_and_empty_commits_weigh_less_but_never_zero(files: list[str]) -> None:
+    assert 0 < weight_of(COMMIT, files, DATA) < 0.2
+
+
+def test_a_test_beside_code_does_not_make_a_commit_quiet() -> None:
+    assert weight_of(COMMIT, ["tests/test_a.py", "src/model.py"], DATA) == 1.0
+
+
+def test_files_of_a_merge_are_those_that_differ_from_all_parents(tmp_path: Path) -> None:
+    made = diamond(tmp_path)
+    made.git("checkout", "-q", "-b", "one")
+    made.commit("one", {"both.py": "one\n"})
+    made.git("checkout", "-q", "-b", "two", "main")
+    made.commit("two", {"both.py": "two\n", "ü b.py": "x"})
+    made.git("merge", "-q", "--no-ff", "-s", "ours", "--no-commit", "one")
+    made.commit("resolved", {"both.py": "neither\n"})
+    history = made.between("good", "HEAD")
+    found = {c.subject: files_touched(history)[c.sha] for c in history.commits}
+    assert found["merge side"] == ()
+    assert found["two"] == ("both.py", "ü b.py")
+    assert found["resolved"] == ("both.py",)
+
+
+def test_the_prior_adds_up_and_follows_the_diagnosis(tmp_path: Path) -> None:
+    made = Repository(tmp_path)
+    made.commit("good", {"canary.yaml": "lr: 1\n"})
+    made.commit("docs", {"README.md": "x"})
+    made.commit("model", {"model.py": "x"})
+    made.commit("other key", {"canary.yaml": "lr: 1\nseed: 2\n"})
+    made.commit("the key", {"canary.yaml": "lr: 2\nseed: 2\n"})
+    history = made.between("HEAD~4", "HEAD")
+    prior = prior_of(history, ends(RegressionCategory.OPTIMIZER, keys=("lr",)))
+    by_name = {c.subject: p for c, p in zip(history.commits, prior, strict=True)}
+    assert sum(prior) == pytest.approx(1.0)
+    order = sorted(by_name, key=lambda name: by_name[name])
+    assert order == ["docs", "model", "other key", "the key"]
+
+
+def test_without_a_diagnosis_all_code_is_equally_probable(tmp_path: Path) -> None:
+    made = Repository(tmp_path)
+    made.line(5)
+    history = made.between("HEAD~4", "HEAD")
+    assert prior_of(history, Comparison("regression", "")) == [0.25] * 4
+    unknown = ends(RegressionCategory.UNKNOWN, "f2.py")
+    assert prior_of(history, unknown) == [0.25] * 4
