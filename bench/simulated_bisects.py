@@ -215,7 +215,8 @@ class Row(NamedTuple):
 
     def text(self) -> str:
         right, wrong = self.share("right"), self.share("wrong")
-        shares = "/".join(f"{100 * share:.0f}" for share in (right, wrong, 1 - right - wrong))
+        rest = abs(1.0 - right - wrong)
+        shares = "/".join(f"{100 * share:.0f}" for share in (right, wrong, rest))
         return f"{shares}, {self.share('launches'):.0f}"
 
 

@@ -105,7 +105,8 @@ class Explanations:
             bad = bool(each.members & state)
             for i, ((_, noise), trust) in enumerate(zip(self._beliefs, trusts, strict=True)):
                 each.known[i], fit = after(each.known[i], noise, bad, value, trust)
-                each.fit[i] += fit
+                before = each.fit[i]
+                each.fit[i] = Fit(before.plain + fit.plain, before.trusted + fit.trusted)
         self._forget()
         self._share_out()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from canary.compare.timing.estimate import Spread
 
-LEVEL = 0.98
+LEVEL = 0.99
 """Probability at which a suspect is the answer."""
 ENDS_SHARE = 0.25
 """At least this share of the launches are ends."""

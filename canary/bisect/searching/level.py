@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SLOW_SHARE, SLOW_MEAN, SLOW_SD = 0.05, 0.25, 0.2
 """One launch of twenty is 10 to 60% slow, or somewhat more."""
@@ -21,6 +22,8 @@ JUMP_SHARE, JUMP_SD = 0.02, 0.2
 EFFECT_MEAN, EFFECT_SD = 0.2, 0.3
 """Of the change between the ends, before anything ran: a factor of 2 is likely, one of 3 is not."""
 START_SD = 1.0
+LEAST_WEIGHT = 0.01
+"""What is less probable than that after a launch is not followed."""
 PLAIN = math.log(1.0 - SLOW_SHARE - JUMP_SHARE)
 SLOW, JUMP = math.log(SLOW_SHARE), math.log(JUMP_SHARE)
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
@@ -36,8 +39,7 @@ class Noise:
     """Of the level's move between two launches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A normal distribution of (level, effect), and the probability of what led to it."""
 
     weight: float
@@ -61,16 +63,12 @@ def start(value: float) -> tuple[Known, ...]:
     return (Known(1.0, value, EFFECT_MEAN, START_SD**2, 0.0, EFFECT_SD**2),)
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """Logarithms of the probability density of launches."""
 
     plain: float = 0.0
     trusted: float = 0.0
     """With the noise that counts for a repeated launch of one state."""
-
-    def __add__(self, other: Fit) -> Fit:
-        return Fit(self.plain + other.plain, self.trusted + other.trusted)
 
 
 def after(
@@ -79,7 +77,7 @@ def after(
     """Return what is known after a launch, and how well the launch fits.
 
     `trust` is the share of a fresh launch's information that this one has. The three results are:
-    it was a plain launch, a slow one, the first after a jump.
+    it was a plain launch, a slow one, the first after a jump. Improbable ones are left out.
     """
     walk, plain = noise.walk_sd**2, noise.sd**2
     kinds = (
@@ -91,12 +89,15 @@ def after(
         [_one_after(each, bad, value - shift, moved, variance, trust, share) for each in known]
         for share, moved, variance, shift in kinds
     ]
-    most = max(part[0] for branch in branches for part in branch)
+    parts = [part for branch in branches for part in branch]
+    most = max(part[0] for part in parts)
     joined = [_joined(branch, most) for branch in branches]
     total = sum(each.weight for each in joined)
-    trusted = log_sum([part[1] for branch in branches for part in branch])
-    fit = Fit(most + math.log(total), trusted)
-    return tuple(_scaled(each, 1.0 / total) for each in joined), fit
+    trusted = log_sum([part[1] for part in parts])
+    kept = [each for each in joined if each.weight > LEAST_WEIGHT * total]
+    scale = 1.0 / sum(each.weight for each in kept)
+    left = tuple(Known(each.weight * scale, *each[1:]) for each in kept)
+    return left, Fit(most + math.log(total), trusted)
 
 
 _Part = tuple[float, float, float, float, float, float, float]
@@ -121,8 +122,7 @@ def _one_after(
         level_gain, effect_gain = level_var, shared_var
         expected, before = known.level, level_var
     off, plain, total = value - expected, before + variance, before + variance / trust
-    weight = math.log(known.weight) if known.weight > 0.0 else -math.inf
-    weight += share - HALF_LOG_TAU
+    weight = math.log(known.weight) + share - HALF_LOG_TAU
     return (
         weight - 0.5 * (math.log(plain) + off * off / plain),
         weight - 0.5 * (math.log(total) + off * off / total),
@@ -156,14 +156,3 @@ def _joined(parts: Sequence[_Part], most: float) -> Known:
         shared_var += weight * (part[5] + by_level * by_effect)
         effect_var += weight * (part[6] + by_effect * by_effect)
     return Known(total, level, effect, level_var / total, shared_var / total, effect_var / total)
-
-
-def _scaled(known: Known, factor: float) -> Known:
-    return Known(
-        known.weight * factor,
-        known.level,
-        known.effect,
-        known.level_var,
-        known.shared_var,
-        known.effect_var,
-    )
