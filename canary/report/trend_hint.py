@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from canary.compare.bisect_cost import Effect
 from canary.report.bisect_hint import TYPICAL_NOISE, Hint, bisect_minutes, commits_command
-from canary.report.trend_words import LEAST_LEVEL
+from canary.report.trend_words import DERIVED, LEAST_LEVEL
 from canary.trends.model import ChangePoint, HistoryTrends, Series
 
 LOWEST = -0.999
@@ -21,9 +21,10 @@ def change_hint(
     found: HistoryTrends, series: Series, change: ChangePoint, count: Count
 ) -> Hint | None:
     """Return how to find the commit of a confirmed change for the worse; None for another change,
-    or if nothing is to search."""
+    for a metric that follows from another one, or if nothing is to search."""
     first, last = change.within
-    if not (change.worse and change.standing == "confirmed" and first >= 1):
+    follows = DERIVED.get(series.metric) in {one.metric for one in found.series}
+    if follows or not (change.worse and change.standing == "confirmed" and first >= 1):
         return None
     good = series.points[first - 1].commit
     bad = series.points[min(last, len(series.points) - 1)].commit
