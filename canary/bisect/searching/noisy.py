@@ -6,6 +6,7 @@ to drift. A suspect is the answer when its probability reaches a level.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 
@@ -32,7 +33,7 @@ LEAST_OF_EACH_END = 4
 END_EVERY = 4
 """One of so many launches is an end, at least."""
 LOOKED_AT = 8
-"""Candidates whose information is computed, those that divide the suspects best."""
+"""Candidates that divide the suspects best, whose information is computed; likewise suspects."""
 
 
 class NoisySearch:
@@ -174,15 +175,13 @@ class NoisySearch:
         posterior = self.posterior()
         masses = Masses(posterior)
         states = self._runnable()
-        left, best, most = self._full, 0, 0.0
-        while left and masses.of(left) > most:
-            first = max(bits(left), key=lambda i: posterior[i])
+        best, most = 0, 0.0
+        for first in heapq.nlargest(LOOKED_AT, range(len(posterior)), key=posterior.__getitem__):
             group = self._full
             for state in states:
                 group &= state if state >> first & 1 else ~state
             if masses.of(group) > most:
                 best, most = group, masses.of(group)
-            left &= ~group
         suspects = tuple(sorted(bits(best), key=lambda i: -posterior[i]))
         why = ""
         if len(suspects) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import getitem
 
 from canary.bisect.model import State
 
@@ -28,7 +29,7 @@ class Masses:
     def of(self, state: State) -> float:
         """Return the sum of the weights of a state's suspects."""
         found = state.to_bytes(self._bytes, "little")
-        return math.fsum(table[byte] for table, byte in zip(self._tables, found, strict=True))
+        return sum(map(getitem, self._tables, found))
 
 
 def _sums(weights: Sequence[float]) -> list[float]:
