@@ -50,6 +50,8 @@ class Environment(Part, total=False):
     ram_bytes: int
     container: bool
     packages: dict[str, str | None]
+    installed: dict[str, str]
+    """Every package; `packages` has those that can change a training."""
     variables: dict[str, str]
     driver: str | None
     cuda_driver: str | None

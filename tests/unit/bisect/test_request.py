@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canary.bisect.bisect import BisectRequest, _folder, _recipe, described, run_bisect
+from canary.bisect.bisect import BisectRequest, _folder, described, recipe_of, run_bisect
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison
 from canary.errors import UsageError
@@ -60,14 +60,14 @@ def test_a_config_outside_the_repository_runs_everywhere(made: Repository, tmp_p
     outside.write_text(CONFIG)
     history = made.between("HEAD~3", "HEAD")
     asked = BisectRequest(outside, "HEAD~3", "HEAD")
-    assert _recipe(asked, history, made.root).everywhere
-    assert not _recipe(request(), made.between("HEAD~2", "HEAD"), made.root).everywhere
+    assert recipe_of(asked, history, made.root).everywhere
+    assert not recipe_of(request(), made.between("HEAD~2", "HEAD"), made.root).everywhere
 
 
 def test_a_config_that_no_end_has_runs_everywhere(made: Repository) -> None:
     (made.root / "new.yaml").write_text(CONFIG)
     asked = BisectRequest(Path("new.yaml"), "HEAD~2", "HEAD")
-    assert _recipe(asked, made.between("HEAD~2", "HEAD"), made.root).everywhere
+    assert recipe_of(asked, made.between("HEAD~2", "HEAD"), made.root).everywhere
 
 
 def test_equal_arguments_find_their_folder_again(made: Repository) -> None:
