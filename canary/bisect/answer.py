@@ -113,6 +113,9 @@ def first_line(answered: Answered) -> str:
         did = "made it crash" if found.check == CRASH else f"made {found.check} worse"
         return f"Found: {title} {did}."
     reason = found.answer.reason.rstrip(".")
+    if found.answer.together:
+        titles = [ground.describe(one, None).title for one in found.answer.suspects]
+        return f"Found in part: only {', '.join(titles[:-1])} and {titles[-1]} together show it."
     if answered.status == "range":
         count = len(found.answer.suspects)
         more = f" {reason}." if reason else ""

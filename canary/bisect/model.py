@@ -59,6 +59,8 @@ class Answer:
     decided: bool
     reason: str = ""
     """Why it is not decided, or what hides a single suspect."""
+    together: bool = False
+    """All of `suspects` are needed: no single one shows it."""
 
 
 class Search(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import site
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlparse
 
 from canary.campaign.side import run_child
 from canary.errors import MachineError, UsageError
+from canary.machine.packages import canonical
 
 PARENT_PACKAGES = "zzz_canary_parent.pth"
 """Read after every other .pth file, so that packages installed by the side come first."""
@@ -184,7 +184,7 @@ def _add_scripts(folder: Path, without: Collection[str]) -> None:
     """Write the commands of this Python's packages, such as `torchrun`, for another Python. Those
     on the PATH would start this Python, which does not see what the environment installs."""
     for point in importlib.metadata.entry_points(group="console_scripts"):
-        known = point.dist is not None and _canonical(point.dist.metadata["Name"] or "")
+        known = point.dist is not None and canonical(point.dist.metadata["Name"] or "")
         script = folder / point.name
         whole = f"{point.module}.{point.attr}".replace(".", "").isidentifier()
         if known in without or script.exists() or Path(point.name).name != point.name or not whole:
@@ -203,7 +203,7 @@ def _without(names: Collection[str], into: Path) -> str:
     holds one of the packages. The links lead to everything else there."""
     hidden: dict[str, set[Path]] = {}
     for package in importlib.metadata.distributions():
-        if _canonical(package.metadata["Name"] or "") in names:
+        if canonical(package.metadata["Name"] or "") in names:
             place = str(package.locate_file(""))
             hidden.setdefault(place, set()).update(Path(file) for file in package.files or ())
     moved = {}
@@ -212,11 +212,6 @@ def _without(names: Collection[str], into: Path) -> str:
         moved[place] = str(into / str(number))
         _link(Path(place), into / str(number), Path(), files, inside)
     return f"import sys; sys.path[:] = [{moved!r}.get(place, place) for place in sys.path]"
-
-
-def _canonical(name: str) -> str:
-    """Return a package's name as PEP 503 writes it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _link(source: Path, target: Path, inside: Path, files: set[Path], folders: set[Path]) -> None:

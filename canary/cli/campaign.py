@@ -200,6 +200,7 @@ def bisect(
         asked = PackagesRequest.of(commits_asked, config, packages, find_links, commits, good, bad)
         found = run_packages(asked, sayer(quiet), panel)
         typer.echo(packages_text(found, form, width), nl=False)
+        sayer(quiet)(found.page)
         raise typer.Exit(exit_code_of(found))
     if config is None or good is None or find_links is not None or commits:
         raise UsageError(

@@ -52,6 +52,8 @@ class Environment(Part, total=False):
     image: str | None
     """The container image, or the image of a machine of GitHub's; null if not known."""
     packages: dict[str, str | None]
+    installed: dict[str, str]
+    """Every package; `packages` has those that can change a training."""
     variables: dict[str, str]
     driver: str | None
     cuda_driver: str | None

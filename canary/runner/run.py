@@ -257,6 +257,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
     record = session.record
     if result.training:
         record.env["packages"] = result.training["packages"]
+        record.env["installed"] = result.training.get("installed", {})
         record.first_step = result.training.get("resumed_at", 0) + 1
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,36 @@ from canary.bisect.answer import (
     view_of_answer,
 )
 from canary.bisect.packages.changes import shown
-from canary.bisect.packages.run import PackagesAnswered
 from canary.bisect.packages.search import Culprit
 from canary.bisect.question import CRASH
 from canary.campaign.pairs import duration
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK
 from canary.report.document import json_lines
 from canary.report.render import FORMATS, check_format, write_text
+
+
+@dataclass(frozen=True)
+class PackagesAnswered:
+    """The result of all stages."""
+
+    folder: Path
+    stages: tuple[tuple[str, Answered], ...]
+    """Title and result of each search, in their order."""
+    culprits: tuple[Culprit, ...]
+    commit: Answered | None = None
+    """The search for a commit, if the code did it."""
+    others: bool = False
+    """More packages show it, which were not searched."""
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    """Whether each axis that did it was searched to its end."""
+    together: bool = False
+    """It takes all culprits."""
+
+    @property
+    def page(self) -> str:
+        """A line that names the page with charts of the last stage."""
+        return self.stages[-1][1].page
 
 
 def status_of(answered: PackagesAnswered) -> Status:
@@ -86,7 +110,7 @@ def view_of_packages(answered: PackagesAnswered) -> View:
     for title, stage in answered.stages:
         view = view_of_answer(stage)
         evidence.append((title, _evidence(stage, dict(view.evidence))))
-        suspects += view.suspects
+        suspects += () if stage.found.answer.together else view.suspects
         skipped += view.skipped
     runs = sum(stage.found.launches for _, stage in answered.stages)
     seconds = sum(stage.found.seconds for _, stage in answered.stages)
@@ -145,6 +169,7 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
         "status": status_of(answered),
         "first_line": sentence_of(answered),
         "check": answered.stages[0][1].found.check,
+        "culprit": _document(answered.culprits[0]) if len(answered.culprits) == 1 else None,
         "commit": None if answered.commit is None else answer_document(answered.commit)["culprit"],
         "together": answered.together,
         "culprits": [_document(culprit) for culprit in answered.culprits],
@@ -158,10 +183,15 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
 
 def _document(culprit: Culprit) -> dict[str, Any]:
     change, versions = culprit.change, culprit.versions
-    facts: dict[str, Any] = {"first_bad": None, "last_good": None, "release_notes": None}
+    facts: dict[str, Any] = {
+        "version": None,
+        "first_bad": None,
+        "last_good": None,
+        "release_notes": None,
+    }
     if versions is not None and versions.status == "found":
         described = versions.ground.describe(versions.found.answer.suspects[0], None)
-        facts.update(described.facts)
+        facts |= {**described.facts, "version": described.facts["first_bad"]}
     return {
         **facts,
         "package": change.name,

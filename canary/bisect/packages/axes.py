@@ -151,7 +151,7 @@ def both_axes(request: PackagesRequest, search: PackageSearch, config: Path) -> 
     stages.around.callback(corners.close)
     found: list[SetSearch] = []
     answered = stages.find(TITLE, _ground(corners), journal, _engines(search, found))
-    if not found or not (answered.found.decided or found[0].together):
+    if not found or not (answered.found.decided or answered.found.answer.together):
         return Axes(packages=False)
     suspects = set(answered.found.answer.suspects)
     together = len(suspects) > 1
@@ -185,7 +185,7 @@ def _ground(corners: Combined) -> Ground:
     def step(suspect: int, seen: Sequence[Seen]) -> Step:
         return Step(0, 1 << suspect)
 
-    return Ground(corners, 3, lambda ends: _Corners(), step, describe, noun="axis")
+    return Ground(corners, 3, lambda ends: _Corners(), step, describe, noun="suspect")
 
 
 def _engines(search: PackageSearch, found: list[SetSearch]) -> Engines:

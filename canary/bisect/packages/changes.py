@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from dataclasses import dataclass
-from importlib import metadata
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from canary.bisect.packages.pins import Pins, Versions
 from canary.errors import UsageError
+from canary.machine.packages import installed_packages
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,9 @@ def _pythons(good: Pins, bad: Pins) -> list[str]:
 
 
 def installed() -> dict[str, Version]:
-    """Return the packages of this Python."""
+    """Return the packages of this Python that have a release of their own."""
     found: dict[str, Version] = {}
-    for package in metadata.distributions():
-        name = package.metadata["Name"]
-        if name:
-            try:
-                found.setdefault(canonicalize_name(name), Version(package.version))
-            except InvalidVersion:
-                continue
+    for name, version in installed_packages().items():
+        with contextlib.suppress(InvalidVersion):
+            found[canonicalize_name(name)] = Version(version)
     return found

@@ -51,8 +51,6 @@ class SetSearch:
         self._runs: Runs | None = None
         self._verdicts: dict[State, bool | None] = {0: False, self._full: True}
         self._answer: Answer | None = None
-        self.together = False
-        """Whether all suspects of the answer are needed."""
         self.others: bool | None = None
         """Whether it is still there without the answer; None: not known."""
 
@@ -77,7 +75,7 @@ class SetSearch:
 
     def posterior(self) -> Sequence[float]:
         """Return the probability of each suspect; of a set, equal shares."""
-        if self._answer is None or not self.together:
+        if self._answer is None or not self._answer.together:
             return self._inner.posterior()
         chosen = self._answer.suspects
         return [(one in chosen) / len(chosen) for one in range(len(self._order))]
@@ -140,16 +138,15 @@ class SetSearch:
     def _judged(self, chosen: State) -> Generator[State, Seen, Answer]:
         suspects = tuple(one for one in range(len(self._order)) if chosen >> one & 1)
         shows = yield from self._shows(chosen)
-        self.together = bool(shows) and len(suspects) > 1
         if not shows or not suspects:
             return Answer((), 0.0, False, "No set of suspects shows it alone.")
-        if not self.together:
+        if len(suspects) == 1:
             return Answer(suspects, 1.0, True)
         apart = []
         for one in suspects:
             apart.append((yield from self._shows(chosen & ~(1 << one))))
         why = "" if None not in apart else "Some of them cannot run without the others."
-        return Answer(suspects, 1.0, True, why)
+        return Answer(suspects, 1.0, True, why, together=True)
 
     def _shows(self, state: State) -> Generator[State, Seen, bool | None]:
         """Return whether a set shows it; None if it cannot run, or is too noisy to tell."""

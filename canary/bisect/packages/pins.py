@@ -7,7 +7,7 @@ A stranger may have written the file. Only names and versions leave this module,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -43,7 +43,7 @@ class Pins:
     python: str | None = None
     """`3.11.7`, if the file says it."""
     whole: bool = True
-    """It lists every package. A record lists only those that can change a training."""
+    """It lists every package. Older records list only those that can change a training."""
     absent: frozenset[str] = frozenset()
     """Names that a record says are not installed."""
     left_out: tuple[str, ...] = ()
@@ -81,12 +81,13 @@ HOW = "name a run's folder, a lock file, or a file with the output of `pip freez
 
 def _of_record(path: Path) -> Pins:
     record = load_record(path, write_back=False)
+    every = record.env.get("installed") or {}
     named = record.env.get("packages") or {}
-    lines = [LockLine(name, version) for name, version in named.items() if version]
+    lines = [LockLine(name, version) for name, version in (every or named).items() if version]
     absent = frozenset(canonicalize_name(name) for name, version in named.items() if not version)
     found = _of_lines(lines, path)
-    return Pins(
-        path, found.versions, record.env.get("python"), False, absent, found.left_out, record
+    return replace(
+        found, python=record.env.get("python"), whole=bool(every), absent=absent, record=record
     )
 
 

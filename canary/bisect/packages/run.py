@@ -10,20 +10,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.bisect.answer import Answered
 from canary.bisect.bisect import DIGITS
 from canary.bisect.journal import digest
+from canary.bisect.packages.answer import PackagesAnswered, packages_left_behind
 from canary.bisect.packages.axes import Axes, both_axes
 from canary.bisect.packages.changes import Changes, changes_between
 from canary.bisect.packages.installer import installer_for
 from canary.bisect.packages.pins import Pins, read_pins
 from canary.bisect.packages.recorded_config import recorded_config
 from canary.bisect.packages.request import PackagesRequest
-from canary.bisect.packages.search import Culprit, PackageSearch
+from canary.bisect.packages.search import PackageSearch
 from canary.bisect.packages.stages import Stages
 from canary.campaign.side import Side
 from canary.config.load import load_config
@@ -36,25 +36,6 @@ from canary.runner.warm import warm_starts
 
 MOST_NAMED = 6
 """Changed packages in the first lines."""
-
-
-@dataclass(frozen=True)
-class PackagesAnswered:
-    """The result of all stages."""
-
-    folder: Path
-    stages: tuple[tuple[str, Answered], ...]
-    """Title and result of each search, in their order."""
-    culprits: tuple[Culprit, ...]
-    commit: Answered | None = None
-    """The search for a commit, if the code did it."""
-    others: bool = False
-    """More packages show it, which were not searched."""
-    notes: tuple[str, ...] = ()
-    complete: bool = True
-    """Whether each axis that did it was searched to its end."""
-    together: bool = False
-    """It takes all culprits."""
 
 
 @warm_starts()
@@ -105,7 +86,7 @@ def run_packages(
         except KeyboardInterrupt:
             say(f"to continue: {request.typed}")
             raise
-        return PackagesAnswered(
+        answered = PackagesAnswered(
             folder,
             tuple(stages.done),
             tuple(search.culprits),
@@ -115,6 +96,8 @@ def run_packages(
             bool(search.culprits) == axes.packages,
             axes.together or any(culprit.together for culprit in search.culprits),
         )
+        packages_left_behind(answered)
+        return answered
 
 
 def _with_commits(request: PackagesRequest, good: Pins, bad: Pins) -> PackagesRequest:

@@ -81,7 +81,7 @@ class PackageSearch:
                 raise
             return 0, False  # Nothing is worse without the packages that were found.
         search = searched.search
-        if search is None or not (answered.found.decided or search.together):
+        if search is None or not (answered.found.decided or answered.found.answer.together):
             return 0, False
         chosen = sum(1 << one for one in answered.found.answer.suspects)
         return sets.whole(chosen), bool(search.others)

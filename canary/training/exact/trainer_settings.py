@@ -11,7 +11,7 @@ import torch
 
 from canary.config.setting_names import is_secret, is_special_token
 from canary.config.trainers import TRAINERS
-from canary.machine.packages import package_versions
+from canary.machine.packages import installed_packages, package_versions
 
 CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
 """Training types by the name of their trainer class, in lower case."""
@@ -65,7 +65,7 @@ def kind_of(trainer: Any) -> str:
 
 def describe_training(trainer: Any) -> dict[str, Any]:
     """Return `{trainer, training_type, model_name, dtype, use_peft, world_size, arguments,
-    packages}`.
+    packages, installed}`.
 
     `dtype`: the dtype of autocast if it is on, otherwise that of the parameters (see `dtype_of`).
     """
@@ -82,6 +82,7 @@ def describe_training(trainer: Any) -> dict[str, Any]:
         "world_size": getattr(arguments, "world_size", 1),
         "arguments": arguments_of(arguments),
         "packages": package_versions(),
+        "installed": installed_packages(),
     }
 
 

@@ -14,7 +14,7 @@ import torch
 from canary.config.setting_names import may_be_secret
 from canary.config.trainers import TRAINERS
 from canary.errors import UsageError, did_you_mean, nearest
-from canary.machine.packages import package_versions
+from canary.machine.packages import installed_packages, package_versions
 from canary.training.exact.trainer_settings import dtype_of, plain
 
 TYPES = (*TRAINERS, "custom")
@@ -54,6 +54,7 @@ class Loop:
             "world_size": int(os.environ.get("WORLD_SIZE", "1")),
             "arguments": settings,
             "packages": package_versions(),
+            "installed": installed_packages(),
         }
 
     def _has_adapter(self) -> bool:

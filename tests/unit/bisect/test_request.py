@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canary.bisect.bisect import BisectRequest, _folder, recipe_of, described, run_bisect
+from canary.bisect.bisect import BisectRequest, _folder, described, recipe_of, run_bisect
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison
 from canary.errors import UsageError

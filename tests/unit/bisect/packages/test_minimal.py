@@ -46,7 +46,7 @@ def test_one_package_is_found_and_tried_alone(culprit: int) -> None:
     answer = search.answer()
     assert answer.suspects == (culprit,)
     assert answer.decided
-    assert not search.together
+    assert not search.answer().together
     assert search.others is False
     assert len(ran) <= 6
     assert {1 << culprit, (1 << 12) - 1 - (1 << culprit)} <= set(ran)
@@ -57,7 +57,7 @@ def test_two_packages_that_only_together_show_it_are_the_answer(pair: tuple[int,
     search, ran = searched(9, holds(*pair))
     assert search.answer().suspects == pair
     assert search.answer().decided
-    assert search.together
+    assert search.answer().together
     assert search.others is False
     assert len(ran) <= 16
 
@@ -80,7 +80,7 @@ def test_packages_that_only_go_together_are_one_range() -> None:
 
     search, ran = searched(6, holds(1), fits)
     assert sorted(search.answer().suspects) == [1, 2]
-    assert not search.together
+    assert not search.answer().together
     assert all(fits(state) for state in ran)
 
 
@@ -120,7 +120,7 @@ def test_a_slower_package_is_found_among_noise(seed: int) -> None:
     search, runs = noisy(8, lambda state: 0.1 * (state >> 5 & 1), 0.02, seed)
     assert search.answer().suspects == (5,)
     assert search.answer().decided
-    assert not search.together
+    assert not search.answer().together
     assert runs < 60
 
 
@@ -128,4 +128,4 @@ def test_a_slower_package_is_found_among_noise(seed: int) -> None:
 def test_two_packages_that_are_slow_only_together_are_never_one_wrong_package(seed: int) -> None:
     search, _ = noisy(6, lambda state: 0.2 * holds(1, 4)(state), 0.02, seed)
     answer: Sequence[int] = search.answer().suspects
-    assert not search.answer().decided or (search.together and sorted(answer) == [1, 4])
+    assert not search.answer().decided or (search.answer().together and sorted(answer) == [1, 4])
