@@ -88,9 +88,11 @@ def commits_command(config: str, good: str, bad: str) -> str:
 
 
 def packages_command(config: str, good: str, bad: str) -> str:
-    """Return the command that finds a package between two records, given their paths."""
+    """Return the command that finds a package between two records, given their paths. Without a
+    config, it takes that of the records."""
     shown = [shell_word(path, name) for path, name in ((good, "GOOD"), (bad, "BAD"))]
-    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} --packages {' '.join(shown)}"
+    named = shell_word(config, "")
+    return f"canary bisect {f'{named} ' if named else ''}--packages {' '.join(shown)}"
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,10 @@ def known_of(compared: Compared, baseline: Sequence[Path], repository: Path) -> 
         return Known()
     good, bad = compared.baseline[-1], compared.current[-1]
     folder = compared.folders.get(bad.run_id)
-    config = bad.config_file or ""
-    if folder is not None and not (config and Path(config).is_file()):
-        config = str(folder / "config.yaml")
     shas = (run.git.get("sha") for run in (good, bad))
     before = compared.folders.get(good.run_id) or _stored(baseline, bad, good.run_id)
     paths = (str(before), str(folder)) if before is not None and folder is not None else None
-    return Known(config, commits_between(repository, *shas), paths=paths)
+    return Known(bad.config_file or "", commits_between(repository, *shas), paths=paths)
 
 
 def _stored(baseline: Sequence[Path], of: RunRecord, run_id: str) -> Path | None:

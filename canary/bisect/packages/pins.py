@@ -6,6 +6,7 @@ A stranger may have written the file. Only names and versions leave this module,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import TypeAlias
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from canary.baseline.entry import Entry
 from canary.bisect.packages.locks import LockLine, LockProblem, lines_of_lock
-from canary.errors import InputError, printable
+from canary.errors import InputError, RecordError, printable
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import named_run
@@ -52,7 +54,8 @@ class Pins:
 
 
 def read_pins(name: Path) -> Pins:
-    """Read a run's record (folder, `metrics.json`, or a run's name), or a lock file.
+    """Read a run's record (folder, `metrics.json`, a run's name, or a history's file), or a lock
+    file.
 
     Raises:
         InputError: it is missing, or holds no pinned package.
@@ -80,8 +83,12 @@ HOW = "name a run's folder, a lock file, or a file with the output of `pip freez
 
 
 def _of_record(path: Path) -> Pins:
+<<<<<<< HEAD
     record = load_record(path, write_back=False)
     every = record.env.get("installed") or {}
+=======
+    record = _stored(path) or load_record(path, write_back=False)
+>>>>>>> trendpages
     named = record.env.get("packages") or {}
     lines = [LockLine(name, version) for name, version in (every or named).items() if version]
     absent = frozenset(canonicalize_name(name) for name, version in named.items() if not version)
@@ -89,6 +96,15 @@ def _of_record(path: Path) -> Pins:
     return replace(
         found, python=record.env.get("python"), whole=bool(every), absent=absent, record=record
     )
+
+
+def _stored(path: Path) -> RunRecord | None:
+    """Return the record in a history's entry; None for another file."""
+    if path.is_dir():
+        return None
+    with contextlib.suppress(RecordError):
+        return Entry(path).record()
+    return None
 
 
 def _of_lines(lines: Iterable[LockLine], path: Path) -> Pins:

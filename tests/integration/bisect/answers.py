@@ -50,17 +50,17 @@ class Answer:
     @property
     def commit(self) -> str | None:
         """The culprit's hash."""
-        return self.culprit["commit"] if self.culprit else None
+        return self.culprit["sha"] if self.culprit else None
 
     @property
     def suspects(self) -> list[dict[str, Any]]:
         """All that may be the culprit; one if it is found."""
-        return self.document["suspects"]
+        return self.document["candidates"]
 
     @property
     def commits(self) -> set[str]:
         """The suspects' hashes."""
-        return {suspect["commit"] for suspect in self.suspects}
+        return {suspect["sha"] for suspect in self.suspects}
 
     @property
     def package(self) -> tuple[str, str]:
@@ -76,12 +76,12 @@ class Answer:
     @property
     def probes(self) -> int:
         """Candidates that were run or tried, without both ends."""
-        return self.document["probes"]
+        return len(self.document["search"])
 
     @property
     def runs(self) -> int:
         """All runs: ends, candidates and the last pairs."""
-        return self.document["runs"]
+        return len(self.document["runs"])
 
     @property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import Context, save
+from canary.bisect.packages.pins import read_pins
 from canary.cli import main
 from canary.compare.stats import compare_to_baseline
 from canary.record import jsonio
@@ -197,3 +198,27 @@ def test_explain_names_the_users_config_and_counts_the_commits(
     said = capsys.readouterr().out
     assert f"canary bisect 'my canary.yaml' --good {shas[0][:9]} --bad {shas[-1][:9]}\n" in said
     assert "Find the commit, about " in said
+
+
+def test_explain_names_the_records_between_which_packages_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bisect reads both, also the file of a history."""
+    monkeypatch.chdir(tmp_path)
+    for run in history(count=5):
+        save(Path("history"), at(run, GOOD), context=Context(commit=GOOD))
+    folder = Path("out") / "run-00100"
+    folder.mkdir(parents=True)
+    after = at(record(100, 0.2), BAD)
+    after.env["packages"] = {**after.env["packages"], "torch": "9.9.9"}
+    (folder / "metrics.json").write_text(jsonio.dumps(after.model_dump()))
+    with pytest.raises(SystemExit):
+        main(["explain", "out/run-00100", "history"])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("  canary bisect")]
+    assert lines[lines.index(line) - 1].startswith("Find the package")
+    words = shlex.split(line)
+    assert words[2] == "--packages"
+    assert Path(words[4]) == folder
+    for path in words[3:]:
+        assert read_pins(Path(path)).versions["torch"]
