@@ -1,7 +1,7 @@
 """How the metrics of a drawer share one budget of false alarms.
 
-At each look at a drawer, any change point or drift is false with a probability of at most
-`FAMILY_BUDGET`, as in a comparison. It is spent in four steps:
+At each look at a drawer, something is found where nothing changed with a probability of at most
+`FAMILY_BUDGET`. It is spent in four steps:
 
 1. Without a noise model, a part is kept back for what the normal distribution does not cover.
 2. Median step time, the steadiest number, gets half of it. All other metrics share the rest.

@@ -47,8 +47,8 @@ def accepted(points: Sequence[StoredPoint], first: int, last: int) -> bool:
 def confirmed_by(series: Series, change: ChangePoint, paired: Comparison) -> ChangePoint:
     """Return the change with what pairs of its two sides say, as `canary ab` compares them.
 
-    Pairs confirm a change that waits for more runs if their check of the metric has the same sign
-    and is sure of it. Otherwise the change stays as it is.
+    A change that waits for more runs is confirmed if the metric's check of the pairs has the same
+    sign and is sure of it. Otherwise it stays as it is.
 
     Args:
         series: the change's series.

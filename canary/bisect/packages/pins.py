@@ -83,12 +83,8 @@ HOW = "name a run's folder, a lock file, or a file with the output of `pip freez
 
 
 def _of_record(path: Path) -> Pins:
-<<<<<<< HEAD
-    record = load_record(path, write_back=False)
-    every = record.env.get("installed") or {}
-=======
     record = _stored(path) or load_record(path, write_back=False)
->>>>>>> trendpages
+    every = record.env.get("installed") or {}
     named = record.env.get("packages") or {}
     lines = [LockLine(name, version) for name, version in (every or named).items() if version]
     absent = frozenset(canonicalize_name(name) for name, version in named.items() if not version)
