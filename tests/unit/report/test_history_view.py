@@ -6,12 +6,14 @@ import hashlib
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from canary.baseline.branch import Remote, push
 from canary.baseline.entry import Context
 from canary.baseline.history import save
 from canary.cli import app
@@ -19,6 +21,7 @@ from canary.errors import InputError, UsageError
 from canary.report.history_view import history_text
 from canary.trends.history import trends_in, trends_of_runs
 from canary.trends.model import HistoryTrends
+from tests.contract.git_server import bare_repository, git
 from tests.unit.comparing import committed, record
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.trends.histories import noise, ramped, runs_of, series, stepped, times
@@ -124,6 +127,29 @@ def test_the_verb_prints_and_writes(stored: Path, tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert json.loads(path.read_text())["histories"]
+
+
+def test_the_verb_reads_a_branch(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare, checkout = bare_repository(tmp_path / "bare"), tmp_path / "checkout"
+    checkout.mkdir()
+    git(checkout, "init", "-q", "-b", "main")
+    git(checkout, "remote", "add", "origin", str(bare))
+    monkeypatch.chdir(checkout)
+    for name in ("GITHUB_TOKEN", "CANARY_TOKEN", "GITHUB_REPOSITORY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(stored / "v1", folder / "v1", dirs_exist_ok=True)
+
+    push(Remote(str(bare), "other"), fill, message="60 runs", keep=100)
+    for words in (["--remote", "origin"], []):
+        done = CliRunner().invoke(app, ["history", *words, "--branch", "other"])
+        assert done.exit_code == 0, done.output
+        assert "Step time, tokens per second, peak memory got worse." in done.output
+    done = CliRunner().invoke(app, ["history", "--remote", "origin"])
+    assert "which does not exist yet, holds no runs" in done.output
 
 
 def test_the_verb_refuses_in_one_line(stored: Path, tmp_path: Path) -> None:
