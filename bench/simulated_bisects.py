@@ -25,6 +25,7 @@ import math
 import multiprocessing
 import random
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -200,7 +201,9 @@ def run(pool: Any, names: Sequence[str], cells: Sequence[Cell], seeds: range) ->
     for cell in cells:
         for name in names:
             work = [(name, cell, seed) for seed in seeds]
-            yield Row(cell, name, pool.starmap(_one, work, chunksize=5))
+            row = Row(cell, name, pool.starmap(_one, work, chunksize=5))
+            print(row.cell, row.method, row.text(), file=sys.stderr, flush=True)
+            yield row
 
 
 class Row(NamedTuple):

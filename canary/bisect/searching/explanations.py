@@ -21,8 +21,8 @@ NO_CHANGE = 0.1
 """Probability that the ends do not differ at all, before anything ran."""
 WALKS = ((0.02, 0.45), (0.2, 0.35), (0.6, 0.2))
 """Moves of the level between two launches as a share of the noise, and their probabilities."""
-MEASURED_STEPS = tuple(1.3**power for power in range(-4, 6))
-UNKNOWN_SDS = tuple(0.003 * 1.45**power for power in range(13))
+MEASURED_STEPS = tuple(1.3**power for power in range(-4, 9))
+UNKNOWN_SDS = tuple(0.003 * 1.45**power for power in range(18))
 LEAST_SD = 0.002
 OWN_SHARE = 0.25
 """Each state may differ by itself, by this share of the least change of interest (one sd)."""

@@ -26,6 +26,7 @@ from canary.bisect.searching.states import (
 )
 from canary.compare.timing.estimate import Spread, signed_percent
 
+LARGEST_LOG = 1000.0
 NOTHING = 0.97
 """Probability at which the search ends because no change of interest is there."""
 LEAST_OF_EACH_END = 4
@@ -71,14 +72,16 @@ class NoisySearch:
         """Take the value of a launch, or that a state cannot run.
 
         Raises:
-            ValueError: there is no finite value.
+            ValueError: there is no value, or it is not the logarithm of a finite number.
         """
-        if seen.outcome != "skip" and (seen.value is None or not math.isfinite(seen.value)):
-            raise ValueError(f"a noisy search needs a finite value or a skip, not {seen}")
         self._chosen = self._known_answer = None
-        if seen.outcome == "skip" or seen.value is None:
+        if seen.outcome == "skip":
             self._skip(seen.state)
             return
+        if seen.value is None or not abs(seen.value) < LARGEST_LOG:
+            raise ValueError(
+                f"a noisy search needs the logarithm of a metric or a skip, not {seen}"
+            )
         self._order.append(seen.state)
         self._launched[seen.state] = self._launched.get(seen.state, 0) + 1
         self._explanations.launched(seen.state, seen.value)

@@ -173,6 +173,13 @@ def test_the_budget_ends_the_search_undecided() -> None:
     assert search.answer().probability < 0.99
 
 
+def test_noise_far_above_the_change_decides_nothing() -> None:
+    for seed in range(6):
+        search = search_in(line(64), budget=60)
+        asked(search, launches(30, seed=seed, noise=0.5, change=0.2))
+        assert not search.answer().decided
+
+
 def test_a_stop_ends_the_search_with_its_reason() -> None:
     search = search_in(line(64))
     search.tell(Seen(0, value=1.0))
@@ -190,9 +197,11 @@ def test_an_end_that_cannot_run_ends_the_search(end: State, name: str) -> None:
     assert search.answer() == Answer((), 0.0, False, f"The {name} end cannot run.")
 
 
-@pytest.mark.parametrize("seen", [Seen(0), Seen(0, "good"), Seen(0, value=math.nan)])
+@pytest.mark.parametrize(
+    "seen", [Seen(0), Seen(0, "good"), Seen(0, value=math.nan), Seen(0, value=1e300)]
+)
 def test_a_launch_without_a_value_is_refused(seen: Seen) -> None:
-    with pytest.raises(ValueError, match="needs a finite value"):
+    with pytest.raises(ValueError, match="needs the logarithm of a metric"):
         search_in(line(8)).tell(seen)
 
 
