@@ -47,8 +47,8 @@ def accepted(points: Sequence[StoredPoint], first: int, last: int) -> bool:
 def confirmed_by(series: Series, change: ChangePoint, paired: Comparison) -> ChangePoint:
     """Return the change with what pairs of its two sides say, as `canary ab` compares them.
 
-    A change that waits for more runs is confirmed if the metric's check of the pairs has the same
-    sign and is sure of it. Otherwise it stays as it is.
+    A waiting change is confirmed if the check of its metric in the pairs is sure of the same sign.
+    Otherwise it stays as it is.
 
     Args:
         series: the change's series.
