@@ -236,13 +236,18 @@ common_arguments() {
 contained() {
   local name=$1 rc=0
   shift
-  # The shell that started this script is gone: the job was cancelled before collect.sh could know of it.
-  if [ "$(cut -d ' ' -f 4 "/proc/$$/stat")" != "$PPID" ]; then exit 4; fi
+  # Before collect.sh could know of the container.
+  if cancelled; then exit 4; fi
   printf '%s\n' "$name" >>"$traces/containers"
   timeout --foreground --kill-after=30 "$((limit_s + 30))s" docker run --name "$name" "$@" 2>&1 || rc=$?
+  # How the client of a cancelled job ended says nothing about the training: collect.sh ends it, at any moment.
+  if cancelled; then exit 4; fi
   if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then remove_containers "name=^/?$name\$" || true; fi
   return "$rc"
 }
+
+# The shell that started this script is gone.
+cancelled() { [ "$(cut -d ' ' -f 4 "/proc/$$/stat")" != "$PPID" ]; }
 
 with_docker() {
   local rc=0 name
