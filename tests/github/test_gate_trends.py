@@ -346,7 +346,7 @@ def test_a_real_history_is_analysed_in_a_process_without_the_token(
     house: Gatehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("canary.gate.trends.can_analyse", lambda: False)
-    for _ in range(3):
+    for _ in range(2):
         house.push_main(house.run(0.106))
     monkeypatch.setattr("canary.gate.trends.can_analyse", lambda: True)
     given: list[Any] = []
