@@ -185,14 +185,14 @@ def _add_scripts(folder: Path, without: Collection[str]) -> None:
     on the PATH would start this Python, which does not see what the environment installs."""
     for point in importlib.metadata.entry_points(group="console_scripts"):
         known = point.dist is not None and canonical(point.dist.metadata["Name"] or "")
+        module, _, call = point.value.partition("[")[0].strip().partition(":")
         script = folder / point.name
-        whole = f"{point.module}.{point.attr}".replace(".", "").isidentifier()
-        if known in without or script.exists() or Path(point.name).name != point.name or not whole:
+        whole = all(part.isidentifier() for part in f"{module}.{call}".split("."))
+        if known in without or script.exists() or script.parent != folder or not whole:
             continue
-        top = point.attr.partition(".")[0]
         script.write_text(
-            f"#!{folder / 'python'}\nimport sys\nfrom {point.module} import {top}\n"
-            f"sys.exit({point.attr}())\n",
+            f"#!{folder / 'python'}\nimport sys\nfrom {module} import {call.partition('.')[0]}\n"
+            f"sys.exit({call}())\n",
             encoding="utf-8",
         )
         script.chmod(0o755)
