@@ -199,8 +199,8 @@ def _add_scripts(folder: Path, without: Collection[str]) -> None:
 
 
 def _without(names: Collection[str], into: Path) -> str:
-    """Return the line of a .pth file that puts a folder of links in the place of each folder that
-    holds one of the packages. The links lead to everything else there."""
+    """Return the line of a .pth file that replaces each folder that holds one of the packages.
+    In its place comes a folder of links to everything else there."""
     hidden: dict[str, set[Path]] = {}
     for package in importlib.metadata.distributions():
         if canonical(package.metadata["Name"] or "") in names:

@@ -48,7 +48,7 @@ def recorded_config(good: Pins, bad: Pins) -> str:
         if key not in SAFE or (key == "training_type" and value in TRAINS_ALONE):
             raise UsageError(
                 f"the config of {pins.source} sets `{printable(str(key))[:40]}`, which may run "
-                "code of whoever wrote the record",
+                "code",
                 NAME_IT,
             )
         kept[key] = value

@@ -11,7 +11,7 @@ def releases_between(good: Version, bad: Version, known: Sequence[Version]) -> l
     """Return the versions from the good to the bad end, both included, in the order of release.
 
     Pre-releases count only if an end is one. Builds such as `+cpu` count only if an end has the
-    same, because builds of one version are not releases after each other. Nightly versions carry
+    same: builds of one version do not follow each other. Nightly versions carry
     their date, so the order of versions is that of dates.
 
     Args:

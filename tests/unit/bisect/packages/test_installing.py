@@ -77,7 +77,7 @@ def test_a_hostile_entry_point_writes_no_script(
             ("python", "os:getcwd"),
         ]
     ]
-    monkeypatch.setattr(environments.importlib.metadata, "entry_points", lambda **_: points)
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: points)
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python").write_text("the real one")

@@ -4,6 +4,7 @@ number from the packages of its environment."""
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from canary.bisect import bench
 from canary.bisect.finding import Wish
 from canary.bisect.packages import run
 from canary.bisect.packages.answer import (
@@ -27,9 +29,10 @@ from canary.campaign.side import Side, run_child
 from canary.errors import MachineError, UsageError
 from canary.record.types import RunRecord
 from tests.unit.bisect.packages.wheelhouse import add_wheel
-from tests.unit.bisect.workshop import failed, probed
-from tests.unit.comparing import altered, write
+from tests.unit.bisect.workshop import Repository, failed, probed
+from tests.unit.comparing import altered, example, write
 
+CONFIG = "name: theirs\ncommand: [python, train.py]\n"
 LOSS = """
 import importlib.metadata as m
 import importlib.util as u
@@ -45,7 +48,7 @@ class ReadingSide(Side):
     """A side whose loss is what its Python prints."""
 
     def run_with(self, settings: Sequence[str], on_event: object = None) -> RunRecord:
-        expression = self.config.read_text()
+        expression = (self.folder / "loss.txt").read_text()
         text = LOSS.replace("EXPRESSION", expression)
         command = [str(self.python), "-c", text]
         code, out, err = run_child(command, self.folder, self.environment)
@@ -78,19 +81,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "Side", ReadingSide)
-    monkeypatch.setattr(run, "load_config", lambda *_: LOADED)
+    monkeypatch.setattr(bench, "Side", ReadingSide)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.chdir(tmp_path)
-
-
-class _Config:
-    training_type = "sft"
-
-
-class LOADED:
-    """A loaded config."""
-
-    config = _Config
 
 
 def bisected(
@@ -99,7 +92,8 @@ def bisected(
     """Bisect in the working directory; the loss is the value of an expression."""
     Path("good.txt").write_text(good.replace(" ", "\n"))
     Path("bad.txt").write_text(bad.replace(" ", "\n"))
-    Path("config.yaml").write_text(expression)
+    Path("loss.txt").write_text(expression)
+    Path("config.yaml").write_text(CONFIG)
     request = PackagesRequest(
         Path("config.yaml"),
         Path("good.txt"),
@@ -234,3 +228,72 @@ def test_no_environment_is_left(
         "tiny-b==1.1 tiny-a==1.0 tiny-c==1.0",
     )
     assert [*scratch.iterdir()] == []
+
+
+def both(unpacked: Path, root: Path, expressions: Sequence[str]) -> PackagesAnswered:
+    """Bisect commits, each with its own expression, and packages."""
+    made = Repository(root)
+    files = {"config.yaml": CONFIG}
+    commits = [
+        made.commit(f"c{number}", {**files, "loss.txt": text})
+        for number, text in enumerate(expressions)
+    ]
+    Path("good.txt").write_text(GOOD.replace(" ", "\n"))
+    Path("bad.txt").write_text(BAD.replace(" ", "\n"))
+    request = PackagesRequest(
+        Path("config.yaml"),
+        Path("good.txt"),
+        Path("bad.txt"),
+        Wish("first_loss"),
+        find_links=unpacked,
+        output_dir=root.parent / "out",
+        commits=True,
+        good_commit=commits[0],
+        bad_commit=commits[-1],
+    )
+    return run_packages(request, lambda line: None)
+
+
+USES = "3.0 if have['tiny-a'] >= 5 else 2.0"
+
+
+@pytest.mark.parametrize(
+    ("expressions", "answer"),
+    [
+        (["2.0", "2.0 ", "3.0", "3.0 "], r"Found: \w+ c2 \(2026-01-01\) made first_loss worse\."),
+        ([USES, USES + " ", USES], r"Found: tiny-a 1\.5 made first_loss worse\."),
+        (
+            ["2.0", "2.0 ", USES, USES + " "],
+            r"Found: \w+ c2 \(2026-01-01\) and tiny-a 1\.5 together made first_loss worse\.",
+        ),
+    ],
+    ids=["code", "packages", "both"],
+)
+@pytest.mark.slow
+def test_code_and_packages_at_once(
+    unpacked: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expressions: Sequence[str],
+    answer: str,
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.chdir(tmp_path / "theirs")
+    found = both(unpacked, tmp_path / "theirs", expressions)
+    assert re.fullmatch(answer, sentence_of(found))
+    assert exit_code_of(found) == 0
+    assert found.stages[0][0] == "axis"
+    assert (found.commit is not None) == ("c2" in answer)
+    assert "Left" not in packages_text(found, "text")
+    document = json.loads((tmp_path / "out" / "bisect.json").read_text())
+    assert bool(document["commit"]) == ("c2" in answer)
+
+
+def test_commits_of_the_records_are_taken(tmp_path: Path) -> None:
+    made = altered(example(), "env", "installed", to={"tiny-a": "1.0"})
+    for name, version in (("one", "1.0"), ("two", "1.7")):
+        record = altered(made, "env", "installed", to={"tiny-a": version})
+        write(tmp_path / name / "metrics.json", altered(record, "git", to={"sha": None}))
+    request = PackagesRequest(None, tmp_path / "one", tmp_path / "two", Wish(), commits=True)
+    with pytest.raises(UsageError, match="names no commit"):
+        run_packages(request, print)
