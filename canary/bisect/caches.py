@@ -9,6 +9,7 @@ in it. The canary's own caches of kernels are in the output folder of the commit
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,8 +24,10 @@ ROWS = {"HF_DATASETS_CACHE": "datasets", "HF_MODULES_CACHE": "modules"}
 """Also for a user's command: rows that its code prepared, and copies of a model's own code."""
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 """With one of these, prepared data sets can only come from the shared cache."""
-PIP_DOWNLOADS = ("http", "http-v2")
+PIP_DOWNLOADS = ("http*",)
 UV_DOWNLOADS = ("archive-v*", "wheels-v*", "simple-v*", "flat-index-v*")
+TOOLS = (("PIP_CACHE_DIR", "pip", PIP_DOWNLOADS), ("UV_CACHE_DIR", "uv", UV_DOWNLOADS))
+"""Variable, default folder and downloads of each installer's cache."""
 KERNELS = ("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
@@ -44,18 +47,40 @@ def own_caches(folder: Path, base: Mapping[str, str], *, command: bool) -> dict[
     for variable, name in wanted.items():
         own[variable] = str(folder / name)
         (folder / name).mkdir(parents=True, exist_ok=True)
-    pip = Path(base.get("PIP_CACHE_DIR") or shared / "pip")
-    own["PIP_CACHE_DIR"] = str(_linked(folder / "pip", pip, PIP_DOWNLOADS))
-    uv = Path(base.get("UV_CACHE_DIR") or shared / "uv")
-    own["UV_CACHE_DIR"] = str(_linked(folder / "uv", uv, UV_DOWNLOADS))
+    for variable, name, downloads in TOOLS:
+        cache = _linked(folder / name, Path(base.get(variable) or shared / name), downloads)
+        own[variable] = str(cache)
     # Compiled files of a commit stay in its folder, where no other commit looks.
     own.pop("PYTHONPYCACHEPREFIX", None)
     return own
 
 
+def keep_downloads(own: Mapping[str, str], base: Mapping[str, str]) -> None:
+    """Move downloads into the shared caches that had no place for them yet, for the next one.
+
+    `own`: the variables from `own_caches` for `base`.
+    """
+    shared = Path(base.get("XDG_CACHE_HOME") or Path(base.get("HOME", "~"), ".cache").expanduser())
+    for variable, name, downloads in TOOLS:
+        place = Path(base.get(variable) or shared / name)
+        found = [folder for pattern in downloads for folder in Path(own[variable]).glob(pattern)]
+        if any(folder.is_symlink() for folder in found):
+            continue
+        with contextlib.suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            for folder in found:
+                if not (place / folder.name).exists():
+                    shutil.move(folder, place / folder.name)
+
+
 def _linked(own: Path, shared: Path, downloads: tuple[str, ...]) -> Path:
-    """Make a cache whose downloads are those of a shared cache; all else is its own."""
+    """Make a cache whose downloads are those of a shared cache; all else is its own.
+
+    The first pattern names what the other folders refer to: without it none of them is of use.
+    """
     own.mkdir(parents=True, exist_ok=True)
+    if not any(shared.glob(downloads[0])):
+        return own
     for pattern in downloads:
         for folder in shared.glob(pattern):
             with contextlib.suppress(FileExistsError):

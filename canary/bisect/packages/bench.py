@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from canary.bisect.caches import own_caches
+from canary.bisect.caches import keep_downloads, own_caches
 from canary.bisect.model import CannotRun, State
 from canary.bisect.packages.changes import installed, shown
 from canary.bisect.packages.fit import Installed, conflicts_of, installed_in
@@ -150,6 +150,7 @@ class PackageBench:
         try:
             python, environment = new_environment("set", place, base, pip=False, without=hidden)
             self.installer.install(missing, python, {**self.installer.environ, **caches})
+            keep_downloads(base, self.code.environment)
             self._require(wanted, python, environment)
         except MachineError as error:
             raise CannotRun(error.message.removeprefix("set: ")) from error
@@ -178,7 +179,9 @@ class PackageBench:
         for name, found in json.loads(out).items():
             version = wanted.versions.get(name)
             if (None if found is None else Version(found)) != version:
-                raise CannotRun(f"its Python sees {name} {found}, not {shown(version)}")
+                raise CannotRun(
+                    f"its Python sees {name} {found or 'not installed'}, wanted {shown(version)}"
+                )
 
     def _refuse_new_conflicts(self, state: State) -> None:
         """Raise CannotRun if packages do not go together that do at both ends."""

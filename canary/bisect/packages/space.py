@@ -10,6 +10,8 @@ from canary.bisect.model import State
 
 RARE = 1e-6
 """Suspects below this probability need no state of their own."""
+MOST_CUTS = 32
+"""Places where the order is cut, evenly spread."""
 MIXED = 12
 """Sets that no order explains, for packages whose neighbours do not go together."""
 
@@ -29,7 +31,8 @@ class PackageSpace:
         alive = [one for one in self.order if posterior[one] > RARE]
         full = (1 << len(posterior)) - 1
         masks = []
-        for count in range(1, len(alive) + 1):
+        step = max(1, -(-len(alive) // MOST_CUTS))
+        for count in range(1, len(alive) + 1, step):
             first = sum(1 << one for one in alive[:count])
             masks += [first, full & ~first, 1 << alive[count - 1], full & ~(1 << alive[count - 1])]
         chance = random.Random(len(alive))
