@@ -207,7 +207,7 @@ def answer_document(answered: Answered) -> dict[str, Any]:
         if answered.status == "found"
         else None,
         "candidates": [_suspect(answered, i) for i in found.answer.suspects],
-        "suspects": len(found.posterior),
+        "searched": len(found.posterior),
         "probability": found.answer.probability,
         "reason": found.answer.reason,
         "ends": {"words": found.ends_words, "check": _check(ends)},

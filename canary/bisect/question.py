@@ -269,7 +269,7 @@ def ends_words(check: Check) -> str:
     values = (
         f"{shown(check.baseline, check.unit)} at good, {shown(check.current, check.unit)} at bad"
     )
-    if check.baseline is None and check.current is None:
+    if check.baseline is None or check.current is None:
         return check.message.rstrip(".")
     if check.status == "inconclusive":
         return f"{values}, too noisy to tell"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import site
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from canary.errors import MachineError, UsageError
 from canary.machine.packages import canonical
 
 PARENT_PACKAGES = "zzz_canary_parent.pth"
+CALLED = re.compile(r"[A-Za-z_]\w*(\.\w+)*\s*:\s*[A-Za-z_]\w*(\.\w+)*(\s*\[[^\]]*\])?")
+"""What an entry point calls."""
 """Read after every other .pth file, so that packages installed by the side come first."""
 
 WHERE = """
@@ -186,8 +189,9 @@ def _add_scripts(folder: Path, without: Collection[str]) -> None:
     for point in importlib.metadata.entry_points(group="console_scripts"):
         known = point.dist is not None and canonical(point.dist.metadata["Name"] or "")
         script = folder / point.name
-        whole = f"{point.module}.{point.attr}".replace(".", "").isidentifier()
-        if known in without or script.exists() or Path(point.name).name != point.name or not whole:
+        if known in without or script.exists() or Path(point.name).name != point.name:
+            continue
+        if not CALLED.fullmatch(point.value):
             continue
         top = point.attr.partition(".")[0]
         script.write_text(

@@ -79,7 +79,7 @@ class Cause:
         count = self.commit_count
         size = "" if count is None else f" ({count} commit{'' if count == 1 else 's'}"
         size += f", {len(self.files)} file{'' if len(self.files) == 1 else 's'})" if size else ""
-        since = f"since commit {self.before[:9]}, now {self.after[:9]}{size}"
+        since = f"since commit {self.before[:9]}, now commit {self.after[:9]}{size}"
         return f"{since}; {changed}" if changed else since
 
 

@@ -42,8 +42,9 @@ LINKED = (
 """GitHub turns these into mentions, references or links; the replacement breaks them."""
 
 
-COMMIT = re.compile(r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b")
-"""GitHub links a commit's hash, but not in a code span, where it can be copied unchanged."""
+COMMIT = re.compile(r"\b(?:(?=\d*[a-f])|(?<=\bcommit ))[0-9a-f]{7,40}\b")
+"""GitHub links a commit's hash, but not in a code span, where it can be copied unchanged. Digits
+alone are a hash after the word `commit`."""
 
 
 def on_lines(view: Shown) -> Shown:

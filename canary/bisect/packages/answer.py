@@ -173,6 +173,7 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
         "commit": None if answered.commit is None else answer_document(answered.commit)["culprit"],
         "together": answered.together,
         "culprits": [_document(culprit) for culprit in answered.culprits],
+        "candidates": _candidates(answered),
         "others": answered.others,
         "notes": list(answered.notes),
         "stages": [{"title": title, **answer_document(stage)} for title, stage in answered.stages],
@@ -184,14 +185,13 @@ def packages_document(answered: PackagesAnswered) -> dict[str, Any]:
 def _document(culprit: Culprit) -> dict[str, Any]:
     change, versions = culprit.change, culprit.versions
     facts: dict[str, Any] = {
-        "version": None,
         "first_bad": None,
         "last_good": None,
         "release_notes": None,
     }
     if versions is not None and versions.status == "found":
         described = versions.ground.describe(versions.found.answer.suspects[0], None)
-        facts |= {**described.facts, "version": described.facts["first_bad"]}
+        facts |= described.facts
     return {
         **facts,
         "package": change.name,
@@ -200,6 +200,18 @@ def _document(culprit: Culprit) -> dict[str, Any]:
         "together": list(culprit.together),
         "reason": culprit.why_not or _reason(versions),
     }
+
+
+def _candidates(answered: PackagesAnswered) -> list[dict[str, Any]]:
+    """Return all releases or packages that may have done it."""
+    found: list[dict[str, Any]] = []
+    for culprit in answered.culprits:
+        versions = culprit.versions
+        if versions is not None and versions.status == "range":
+            found += answer_document(versions)["candidates"]
+        else:
+            found.append(_document(culprit))
+    return found or answer_document(answered.stages[-1][1])["candidates"]
 
 
 def _reason(versions: Answered | None) -> str:

@@ -66,7 +66,7 @@ class Answer:
     def package(self) -> tuple[str, str]:
         """Name and first bad version."""
         assert self.culprit, self.finished.err
-        return self.culprit["package"], self.culprit["version"]
+        return self.culprit["package"], self.culprit["first_bad"]
 
     @property
     def packages(self) -> set[str]:
@@ -76,12 +76,17 @@ class Answer:
     @property
     def probes(self) -> int:
         """Candidates that were run or tried, without both ends."""
-        return len(self.document["search"])
+        return sum(len(stage["search"]) for stage in self._stages)
 
     @property
     def runs(self) -> int:
         """All runs: ends, candidates and the last pairs."""
-        return len(self.document["runs"])
+        return sum(len(stage["runs"]) for stage in self._stages)
+
+    @property
+    def _stages(self) -> list[dict[str, Any]]:
+        """A search of packages has several."""
+        return self.document.get("stages", [self.document])
 
     @property
     def text(self) -> str:

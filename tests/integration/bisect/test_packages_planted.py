@@ -85,7 +85,7 @@ def test_versions_that_do_not_install_give_a_range(tmp_path: Path) -> None:
     found = of_freezes(Shelf(tmp_path, plan))
     assert found.code in (FOUND, NOT_FOUND), found.finished.err
     assert found.packages == {RATES}
-    assert [suspect["version"] for suspect in found.suspects] == [FIRST_BAD, "1.10.1"]
+    assert [suspect["first_bad"] for suspect in found.suspects] == [FIRST_BAD, "1.10.1"]
 
 
 @pytest.mark.long
@@ -155,6 +155,6 @@ def test_both_axes_say_whether_code_or_environment_did_it(tmp_path: Path, guilty
     found = of_freezes(shelf, *options)
     assert found.code == FOUND, found.finished.err
     if guilty == "commits":
-        assert found.commit == commits[4]
+        assert found.document["commit"]["sha"] == commits[4]
     else:
         assert found.package == (RATES, FIRST_BAD)

@@ -83,5 +83,5 @@ def test_uncommitted_changes_are_told_between_two_commits(tmp_path: Path) -> Non
     before = committed(example())
     after = run(tmp_path, sha="b" * 40, dirty=True)
     assert since(tmp_path, before, after) == (
-        "since commit aaaaaaaaa, now bbbbbbbbb; the run had uncommitted changes"
+        "since commit aaaaaaaaa, now commit bbbbbbbbb; the run had uncommitted changes"
     )

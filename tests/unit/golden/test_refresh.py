@@ -253,7 +253,7 @@ def test_the_page_says_what_changed_since_the_golden_values(tmp_path: Path) -> N
     assert "torch" in page
     assert "-> 9.9.0" in page
     assert "learning\\_rate" in page
-    assert "since commit aaaaaaaaa, now bbbbbbbbb" in page.replace("`", "")
+    assert "since commit aaaaaaaaa, now commit bbbbbbbbb" in page.replace("`", "")
     assert "Reason: a new kernel" in page
     entry = read_golden(file).history[-1]
     assert entry.packages["torch"].endswith("-> 9.9.0")

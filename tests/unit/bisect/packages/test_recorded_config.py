@@ -56,7 +56,7 @@ def test_the_good_end_comes_first() -> None:
     ],
 )
 def test_a_config_that_may_run_code_is_refused(config: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="which may run code") as raised:
+    with pytest.raises(UsageError, match="which may run a stranger's code") as raised:
         recorded_config(pins(config), pins(None))
     assert str(raised.value).isprintable()
 

@@ -138,7 +138,8 @@ def test_package_and_version_are_found(wheels: Path) -> None:
     assert "tiny-a==1.3" in text, "the version that does not import is told"
     document = json.loads(Path("out", "bisect.json").read_text())
     assert document["culprit"]["package"] == "tiny-a"
-    assert document["culprit"]["version"] == "1.5"
+    assert document["culprit"]["first_bad"] == "1.5"
+    assert [found["package"] for found in document["candidates"]] == ["tiny-a"]
     assert document["culprit"]["last_good"] == "1.4"
     assert document["status"] == "found"
     assert "**Found: tiny-a 1.5" in packages_text(found, "markdown")
