@@ -141,7 +141,8 @@ def _evidence(found: Found) -> list[tuple[str, str]]:
 
 def _check_words(check: Check) -> str:
     row = row_of(check)
-    values = f"{row.baseline} -> {row.current}" if check.current is not None else ""
+    both = check.baseline is not None and check.current is not None
+    values = f"{row.baseline} -> {row.current}" if both else ""
     hashes = isinstance(check.current, str)
     words = f"{values} ({row.change})" if values and row.change and not hashes else values
     interval = f", interval {row.interval}" if row.interval else ""

@@ -96,5 +96,7 @@ def normalised(weights: Sequence[float]) -> list[float]:
 def hidden_by(states: int) -> str:
     """Return why several suspects are left, of which `states` skipped ones would know more."""
     if not states:
-        return "No state that can run lies between these suspects."
-    return f"{states} state{'s' if states > 1 else ''} that cannot run hide which of these it is."
+        return "Nothing that can run lies between them."
+    if states == 1:
+        return "The one that could tell does not run."
+    return f"The {states} that could tell do not run."

@@ -96,7 +96,7 @@ def test_skipped_commits_in_a_row_are_left_quickly() -> None:
     search = exact_search(line(64))
     asked(search, exactly(30, broken))
     assert set(search.answer().suspects) == set(range(28, 37))
-    assert search.answer().reason == "8 states that cannot run hide which of these it is."
+    assert search.answer().reason == "The 8 that could tell do not run."
 
 
 @settings(max_examples=100, deadline=None)
@@ -167,7 +167,7 @@ def test_packages_that_only_change_together_are_named_together() -> None:
     search = exact_search(History(flat(3), [0b011, 0b111]))
     asked(search, exactly(0))
     assert search.answer() == Answer(
-        (0, 1), 1.0, True, "No state that can run lies between these suspects."
+        (0, 1), 1.0, True, "Nothing that can run lies between them."
     )
 
 

@@ -159,7 +159,7 @@ def test_the_range_that_skipped_states_hide_is_the_answer() -> None:
     answer = search.answer()
     assert set(answer.suspects) == {28, 29, 30, 31, 32}
     assert answer.decided
-    assert answer.reason == "4 states that cannot run hide which of these it is."
+    assert answer.reason == "The 4 that could tell do not run."
     assert sum(seen.outcome == "skip" for seen in log) == 4
 
 
