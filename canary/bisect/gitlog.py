@@ -27,11 +27,23 @@ def git_bisect_log(history: History, found: Found) -> str:
         marked = [one for one in marked if one != ("bad", commit.sha)]
         marked += [("good", parent) for parent in commit.parents]
         marked.append(("bad", commit.sha))
+    elif found.answer.decided:
+        marked += [("bad", newest) for newest in _newest_of(history, found.answer.suspects)]
     for outcome, sha in dict.fromkeys(marked):
         lines += _lines(history, outcome, sha)
     if found.decided:
         lines.append(f"# first bad commit: [{commit.sha}] {printable(commit.subject)}")
     return "\n".join(lines) + "\n"
+
+
+def _newest_of(history: History, suspects: Sequence[int]) -> Iterator[str]:
+    """Yield the suspect that has all others, if there is one: it is bad, whichever did it. Git does
+    not conclude that from several bad commits that are not ancestors of each other."""
+    all_of_them = sum(1 << place for place in suspects)
+    for place in suspects:
+        sha = history.commits[place].sha
+        if history.state(sha) & all_of_them == all_of_them:
+            yield sha
 
 
 def _outcomes(history: History, found: Found) -> Iterator[tuple[State, Outcome]]:

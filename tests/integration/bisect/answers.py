@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK
+from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
 from canary.record.folder import load_record
 from tests.integration.bisect.commands import ENVIRONMENT, here
 from tests.integration.bisect.repository import Repository, git
@@ -19,7 +19,9 @@ from tests.integration.conftest import Finished
 FOUND = EXIT_OK
 """A commit or package is named."""
 NOT_FOUND = EXIT_INCONCLUSIVE
-"""Several are left, or the ends do not differ."""
+"""Several are left."""
+WRONG_QUESTION = EXIT_USAGE
+"""The ends do not differ."""
 LONGEST_S = 1500
 ONLY_SKIPPED_LEFT = 2
 """Exit code of `git bisect` that has nothing more to test."""

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.bisect.answers import FOUND, LONGEST_S, NOT_FOUND, Answer, bisect
+from tests.integration.bisect.answers import (
+    FOUND,
+    LONGEST_S,
+    NOT_FOUND,
+    WRONG_QUESTION,
+    Answer,
+    bisect,
+)
 from tests.integration.bisect.installing import Shelf
 from tests.integration.bisect.packages import (
     BAD,
@@ -108,16 +115,16 @@ def test_equal_packages_are_a_wrong_question(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, Plan())
     (shelf.project / "one.txt").write_text(freeze(GOOD))
     found = bisect(shelf.project, "canary.yaml", "--packages", "one.txt", "one.txt")
-    assert found.code == 2
-    assert "differ" in found.text
+    assert found.code == WRONG_QUESTION
+    assert "have the same packages" in found.text
     assert "Traceback" not in found.finished.err
 
 
 @pytest.mark.long
 def test_packages_without_effect_do_not_differ(tmp_path: Path) -> None:
     found = of_freezes(Shelf(tmp_path, Plan()))
-    assert found.code == NOT_FOUND, found.finished.err
-    assert "differ" in found.text
+    assert found.code == WRONG_QUESTION, found.finished.err
+    assert "nothing is worse between the ends" in found.text
 
 
 @pytest.mark.long

@@ -166,9 +166,7 @@ def test_nothing_between_the_ends_is_said() -> None:
 def test_packages_that_only_change_together_are_named_together() -> None:
     search = exact_search(History(flat(3), [0b011, 0b111]))
     asked(search, exactly(0))
-    assert search.answer() == Answer(
-        (0, 1), 1.0, True, "Nothing that can run lies between them."
-    )
+    assert search.answer() == Answer((0, 1), 1.0, True, "Nothing that can run lies between them.")
 
 
 def test_a_thousand_commits_are_chosen_from_at_once() -> None:
