@@ -115,7 +115,7 @@ def compare_ends(
     except CannotRun as why:
         label = launches.bench.label(sides.states["head" if sides.runs else "base"])
         end = "bad" if sides.runs else "good"
-        raise MachineError(f"the {end} end {label} cannot run: {why}") from why
+        raise MachineError(f"the {end} end ({label}) cannot run: {why}") from why
     return _with_question(ends, wanted, compare)
 
 

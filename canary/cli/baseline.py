@@ -62,7 +62,7 @@ def history_at(folder: Path | None, remote: str | None, branch: str) -> Iterator
         return
     found, here = _place(remote, branch)
     with pulled(found, here) as (sha, history):
-        yield history, f"{found}" if sha else f"{found}, which does not exist yet,"
+        yield history, f"{found}" if sha else f"{found} does not exist yet: it"
 
 
 @baseline_app.command("list")

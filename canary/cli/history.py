@@ -24,7 +24,7 @@ def history(
     output: Output = None,
     verbose: Verbose = False,
 ) -> None:
-    """Say of every metric where it is, and since which commit: levels, changes, drift."""
+    """Say which metrics got worse, and since which commit."""
     from functools import partial
 
     from canary.baseline.commits import commits_between

@@ -114,7 +114,9 @@ class _Found:
         last = min(one.within[1], len(series.commits) - 1)
         good, bad = series.commits[one.within[0] - 1], series.commits[last]
         effect = Effect(one.change, one.noise)
-        return step_hint(judged.answer.config, (good, bad), self._between, news.seconds, effect)
+        return step_hint(
+            judged.answer.config, (good, bad), self._between, news.seconds, effect, series.metric
+        )
 
     def _between(self, good: str, bad: str) -> int | None:
         """Return how many commits lie between two; None if nobody knows."""

@@ -79,12 +79,16 @@ def shell_word(text: str, instead: str) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def commits_command(config: str, good: str, bad: str) -> str:
-    """Return the command that finds a commit; empty if an end is no full sha or both are one."""
+def commits_command(config: str, good: str, bad: str, check: str = "") -> str:
+    """Return the command that finds a commit; empty if an end is no full sha or both are one.
+
+    `check`: the one to follow, instead of the first red one.
+    """
     if not (SHA.fullmatch(good) and SHA.fullmatch(bad)) or good == bad:
         return ""
     ends = f"--good {good[:SHOWN_DIGITS]} --bad {bad[:SHOWN_DIGITS]}"
-    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} {ends}"
+    follow = f" --check {check}" if check else ""
+    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} {ends}{follow}"
 
 
 def packages_command(config: str, good: str, bad: str) -> str:

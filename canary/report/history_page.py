@@ -13,8 +13,9 @@ from canary.record import jsonio
 from canary.report.charts.chart import Chart
 from canary.report.charts.history import MOST_CHARTS, history_charts
 from canary.report.charts.theme import darkened
+from canary.report.history_view import headline
 from canary.report.page import Page, page_text
-from canary.report.trend_words import change_words, sentence, told_once
+from canary.report.trend_words import change_words, counted, sentence, told_once
 from canary.trends.history import trends_of
 from canary.trends.model import HistoryTrends, newest_worse
 
@@ -48,9 +49,9 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
     notes: list[str] = []
     shown_trends = [trends_of(folder) for folder, _ in found[:MOST_DRAWERS]]
     for number, trends in enumerate(shown_trends, start=1):
-        prefix = f"{trends.canary} on {trends.machine}: "
+        prefix = f"{trends.canary} on {trends.machine}: " if len(found) > 1 else ""
         made = history_charts(trends, f"history{number}")
-        charts += [chart.titled(f"{prefix}{chart.title.lower()}") for chart in made]
+        charts += [chart.titled(f"{prefix}{chart.title}") for chart in made]
         notes += [f"{prefix}{note}" for note in _notes(trends)]
     if len(found) > MOST_DRAWERS:
         left = ", ".join(
@@ -62,7 +63,7 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
         title=f"history: {shown}",
         first_line=f"{_counted(total, 'run')} of {_counted(len(found), 'canary', 'canaries')}"
         f"{' and machines' if len(found) > 1 else ''}.{_worst(shown_trends)}",
-        subtitle=shown,
+        subtitle=shown if len(found) > 1 else f"{shown}: {_drawer(shown_trends[0])}",
         verdict="history",
         notes=tuple(notes),
     )
@@ -84,13 +85,24 @@ def pictures(drawer: Path) -> str:
     return jsonio.dumps([svg, darkened(svg)])
 
 
+def _drawer(found: HistoryTrends) -> str:
+    return f"{found.canary} on {found.machine}"
+
+
 def _worst(found: Sequence[HistoryTrends]) -> str:
-    """Return the newest change for the worse that holds, and how many more there are."""
-    worse = newest_worse([told_once(one) for one in found])
+    """Return the newest change for the worse that holds, and how many more there are; without one,
+    what a terminal says first."""
+    once = [told_once(one) for one in found]
+    worse = newest_worse(once)
     if not worse:
-        return ""
+        said = [sentence(headline(one)) for one in once]
+        many = len(once) > 1
+        named = [f"{_drawer(one)}: {text}" for one, text in zip(once, said, strict=True)]
+        return f" {' '.join(dict.fromkeys(named if many else said))}"
     _, series, change = worse[0]
-    more = f" {_counted(len(worse) - 1, 'more change')} for the worse." if worse[1:] else ""
+    drifts = sum(bool(one.drift and one.drift.worse) for each in once for one in each.series)
+    left = len(worse) - 1 + drifts
+    more = f" {counted(left, 'more change').capitalize()} for the worse." if left else ""
     return f" {sentence(change_words(series, change))}{more}"
 
 

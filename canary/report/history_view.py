@@ -19,6 +19,7 @@ from canary.report.trend_words import (
     SHOWN_DIGITS,
     change_words,
     drift_words,
+    in_one_commit,
     point_words,
     sentence,
 )
@@ -102,14 +103,19 @@ def headline(found: HistoryTrends) -> str:
     waiting = [series for series in found.series if _waiting(series)]
     worse = list(dict.fromkeys(series.title for series in (*open_, *drifts)))
     if worse:
-        return f"{', '.join(worse)} got worse"
+        return f"{listed(worse)} got worse"
     if waiting:
-        names = ", ".join(series.title for series in waiting)
-        return f"{names} may have got worse; more runs will tell"
+        names = listed([series.title for series in waiting])
+        return f"{names} may have got worse: more runs will show it"
     judged = sum(bool(series.levels) for series in found.series)
     if not judged:
         return "too few runs to judge"
     return f"no metric got worse ({judged} of {len(found.series)} judged)"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _open(series: Series) -> list[ChangePoint]:
@@ -123,7 +129,8 @@ def _waiting(series: Series) -> bool:
 def _view(found: HistoryTrends, count: Count) -> DrawerView:
     points = found.series[0].points if found.series else ()
     runs = f"{len(points)} run{'' if len(points) == 1 else 's'}"
-    span = f", {points[0].start[:10]} to {points[-1].start[:10]}" if points else ""
+    days = list(dict.fromkeys((points[0].start[:10], points[-1].start[:10]))) if points else []
+    span = {0: "", 1: f" on {days[0]}" if days else ""}.get(len(days), f", {' to '.join(days)}")
     rows = tuple(_row(series) for series in found.series)
     findings = tuple(one for series in found.series for one in _findings(found, series, count))
     notes = [*found.notes, *_notes(found.series)]
@@ -181,7 +188,7 @@ def _since(series: Series) -> str:
         return NO_CHANGE if series.levels else ""
     newest = series.changes[-1]
     if newest.standing == "waiting":
-        return f"{_size(series, newest)}? in {newest.runs_after} of 3 runs"
+        return f"{_size(series, newest)}? ({newest.runs_after} of 3 runs)"
     found = (_open(series) or [newest])[-1]
     return f"{_size(series, found)} since {_where(series, found)}"
 
@@ -218,24 +225,26 @@ def _between(series: Series, change: ChangePoint) -> str:
     """Return the runs and commits between which a change happened."""
     first, last = change.within
     old, new = series.points[max(0, first - 1)], series.points[last]
-    runs = f"run {last + 1}" if first == last else f"runs {first + 1} to {last + 1}"
-    if not old.commit or not new.commit:
-        return f"It began at {runs}."
-    if old.commit == new.commit:
-        return f"It began at {runs}, within one commit: the code did not change."
-    return f"It began at {runs}, between {point_words(old)} and {point_words(new)}."
+    runs = f"at run {last + 1}" if first == last else f"in one of runs {first + 1} to {last + 1}"
+    if not old.commit or not new.commit or in_one_commit(series, change):
+        return f"It began {runs}."
+    return f"It began {runs}: after {point_words(old)}, with {point_words(new)} at the latest."
 
 
 def _levels(series: Series) -> str:
     """Return the newest levels with their runs."""
     kept = series.levels[-MOST_LEVELS:]
     told = [
-        f"{amount(level.center, series.unit)} in runs {level.first + 1} to {level.last + 1}"
+        f"{amount(level.center, series.unit)} in {_runs(level.first + 1, level.last + 1)}"
         for level in kept
     ]
     all_ = len(series.levels)
     more = f"the newest {MOST_LEVELS} of {all_}: " if all_ > MOST_LEVELS else ""
     return f"Levels: {more}{', '.join(told)}." if told else ""
+
+
+def _runs(first: int, last: int) -> str:
+    return f"run {first}" if first == last else f"runs {first} to {last}"
 
 
 MOST_LEVELS = 4

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable
 
 from canary.compare.bisect_cost import Effect
+from canary.compare.checks import CHECKS
 from canary.report.bisect_hint import TYPICAL_NOISE, Hint, bisect_minutes, commits_command
 from canary.report.trend_words import DERIVED, LEAST_LEVEL
 from canary.trends.model import ChangePoint, HistoryTrends, Series
@@ -29,17 +30,24 @@ def change_hint(
     good = series.points[first - 1].commit
     bad = series.points[min(last, len(series.points) - 1)].commit
     effect = Effect(max(change.percent / 100, LOWEST), noise_before(series, change.place))
-    return step_hint(found.config_file, (good, bad), count, found.launch_seconds, effect)
+    seconds = found.launch_seconds
+    return step_hint(found.config_file, (good, bad), count, seconds, effect, series.metric)
 
 
 def step_hint(
-    config: str, ends: tuple[str, str], count: Count, seconds: float | None, effect: Effect
+    config: str,
+    ends: tuple[str, str],
+    count: Count,
+    seconds: float | None,
+    effect: Effect,
+    metric: str,
 ) -> Hint | None:
     """Return how to find a commit between two; None if only one lies between them.
 
-    `seconds`: of a launch.
+    `seconds`: of a launch. `metric`: what changed; a bisect follows its check, if it has one, also
+    within its limit.
     """
-    command = commits_command(config, *ends)
+    command = commits_command(config, *ends, check=metric if metric in CHECKS else "")
     commits = count(*ends) if command else None
     if not command or commits == 1:
         return None

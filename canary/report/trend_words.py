@@ -20,7 +20,7 @@ MOST_FACTS = 3
 """Facts of the machine that a sentence names."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LEAST_AFTER = 3
-"""Runs after a change that confirm it."""
+"""Runs that show a change and so confirm it."""
 LARGEST_PERCENT = 1000.0
 """A larger change is from nearly 0, and its percentage means nothing."""
 HELD = ("confirmed", "waiting", "accepted")
@@ -69,11 +69,27 @@ def change_words(series: Series, change: ChangePoint) -> str:
     """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
     where the driver changed (1 -> 2), confirmed by 5 pairs`."""
     parts = [
-        f"{series.title} {_size(series, change)} since {point_words(series.points[change.place])}",
+        f"{series.title} {_size(series, change)} {_since(series, change)}",
         *_machine(change),
         _evidence(change),
     ]
     return ", ".join(filter(None, parts))
+
+
+def _since(series: Series, change: ChangePoint) -> str:
+    begin = series.points[change.place]
+    if in_one_commit(series, change):
+        run = f"run {change.place + 1}, within {point_words(begin)}"
+        return f"since {run}: the code did not change"
+    where = point_words(begin)
+    return f"at {where}" if change.standing == "returned" else f"since {where}"
+
+
+def in_one_commit(series: Series, change: ChangePoint) -> bool:
+    """Whether runs of one commit lie on both sides of a change."""
+    first, last = change.within
+    old, new = series.points[max(0, first - 1)], series.points[last]
+    return bool(old.commit) and old.commit == new.commit
 
 
 def _size(series: Series, change: ChangePoint) -> str:
@@ -88,7 +104,7 @@ def _size(series: Series, change: ChangePoint) -> str:
 
 def _machine(change: ChangePoint) -> Iterator[str]:
     facts = [
-        f"{_when(fact)} {fact.name} changed ({fact.before} -> {fact.now})"
+        f"{_when(fact)} the {fact.name} changed ({fact.before} -> {fact.now})"
         for fact in change.machine
     ]
     if facts:
@@ -100,34 +116,40 @@ def _when(fact: MachineChange) -> str:
     """Return where a fact of the machine changed, seen from the change of the series."""
     if not fact.runs_before:
         return "where"
-    runs = _counted(abs(fact.runs_before), "run")
+    runs = counted(abs(fact.runs_before), "run")
     return f"{runs} {'after' if fact.runs_before > 0 else 'before'}"
 
 
 def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
-        runs = _counted(change.runs_after, "run")
-        return f"not confirmed: {runs} after it, {LEAST_AFTER} are needed"
+        only, shows = counted(change.runs_after, "run"), _s(change.runs_after)
+        needed = NUMBERS[LEAST_AFTER]
+        return f"not confirmed: only {only} show{shows} it, {needed} are needed"
     if change.standing == "accepted":
         return "accepted by a person"
     if change.standing == "returned":
-        return "returned since then"
-    by = _counted(change.pairs, "pair") if change.pairs else _counted(change.runs_after, "run")
+        return "and the level returned later"
+    by = counted(change.pairs, "pair") if change.pairs else counted(change.runs_after, "run")
     return f"confirmed by {by}"
 
 
-def _counted(count: int, what: str) -> str:
+def _s(count: int) -> str:
+    return "s" if count == 1 else ""
+
+
+def counted(count: int, what: str) -> str:
+    """Return `three runs`; numbers above ten as digits."""
     number = NUMBERS[count] if 0 <= count < len(NUMBERS) else str(count)
     return f"{number} {what}{'' if count == 1 else 's'}"
 
 
 def drift_words(series: Series, drift: Drift) -> str:
     """Return how far a series drifted: `step time drifted +7.2% [3.1, 11] over 34 runs since commit
-    1a2b3c4d5, in steps too small to see`."""
+    1a2b3c4d5, in steps too small to be found alone`."""
     runs = drift.last - drift.first + 1
     return (
         f"{series.title} drifted {percent_words(drift.percent, drift.interval)} over {runs} runs "
-        f"since {point_words(series.points[drift.first])}, in steps too small to see"
+        f"since {point_words(series.points[drift.first])}, in steps too small to be found alone"
     )
 
 
@@ -152,12 +174,14 @@ def series_sentence(series: Series, machine_changes: int = 0) -> str:
     red = sum(point.period is None for point in series.points)
     times = {1: "once", 2: "twice"}.get(machine_changes, f"{machine_changes} times")
     rest = (
-        f"{_counted(red, 'run')} failed" if red else "",
-        f"{_counted(len(periods), 'period')}" if len(periods) > 1 else "",
+        f"{counted(red, 'run')} with a red verdict" if red else "",
+        f"{counted(len(periods), 'period')}" if len(periods) > 1 else "",
         f"the machine changed {times}" if machine_changes else "",
     )
     value = amount(values[-1], series.unit) if values else "-"
     none = ", and no change holds" if series.changes else ", and no change was found"
+    if not series.levels:
+        none = ", and too few runs to judge"
     texts = (
         f"{newest}: {value}{'' if found else none}",
         *found,

@@ -121,7 +121,9 @@ class PackageSearch:
             self.stages.note(f"{why}; only both ends of it are compared")
             known = []
         found = releases_between(change.good, change.bad, known)
-        self.stages.say(f"{change.name} has {len(found) - 1} versions after {change.good}")
+        after = len(found) - 1
+        plural = "" if after == 1 else "s"
+        self.stages.say(f"{change.name} has {after} version{plural} after {change.good}")
         return list(found)
 
     def _bench(

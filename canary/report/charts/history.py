@@ -14,7 +14,6 @@ from canary.baseline.comparability import own_slug
 from canary.report.charts.chart import (
     BAD,
     BASELINE,
-    CURRENT,
     FAINT,
     GOOD,
     INK,
@@ -32,7 +31,8 @@ MOST_CHARTS = 12
 """Metrics of a drawer that have a chart: the worst ones first."""
 MOST_LABELS = 8
 """Newest changes whose commit stands in the picture; the table has all."""
-LABEL_ROWS = 3
+LETTER = 0.025
+"""Width of a label's letter in a narrow picture, as a share of all runs."""
 ROW_PIXELS = 14
 ROOM = 0.16
 """Of the values' range, for each row of labels above them."""
@@ -43,8 +43,8 @@ LATE = 0.55
 LONGEST_FACT = 18
 MOST_RULES = 100
 KINDS = {
-    "baseline": (CURRENT, "circle"),
-    "failed": (BAD, "cross"),
+    "run": (BASELINE, "circle"),
+    "red": (BAD, "cross"),
     "accepted": (GOOD, "triangle-up"),
 }
 """Kinds of runs, each with its colour and shape."""
@@ -225,8 +225,8 @@ def _runs(shown: Sequence[_Point], y: alt.Y) -> Iterator[Layer]:
 
 def _kind(run: StoredPoint) -> str:
     if run.period is None:
-        return "failed"
-    return "accepted" if run.accepted else "baseline"
+        return "red"
+    return "accepted" if run.accepted else "run"
 
 
 def _changes(series: Series) -> Iterator[Layer]:
@@ -249,12 +249,18 @@ def _colour(worse: bool, series: Series) -> str:
 
 def _labels(series: Series, runs: int) -> Iterator[dict[str, float | str]]:
     """Yield the labels of the newest changes, in rows from the top, so that none hides another."""
-    for number, change in enumerate(series.changes[-MOST_LABELS:]):
+    ends: list[float] = []
+    for change in series.changes[-MOST_LABELS:]:
         late = change.place > LATE * runs
+        text = _label(series, change)
+        width = runs * len(text) * LETTER
+        first = change.place - (width if late else 0.0)
+        row = next((row for row, end in enumerate(ends) if end < first), len(ends))
+        ends[row : row + 1] = [first + width]
         yield {
             "run": change.place + 0.5,
-            "y": ROW_PIXELS * (number % LABEL_ROWS) + ROW_PIXELS / 2,
-            "text": _label(series, change),
+            "y": ROW_PIXELS * row + ROW_PIXELS / 2,
+            "text": text,
             "align": "right" if late else "left",
         }
 

@@ -30,7 +30,7 @@ def text(found: HistoryTrends, form: str = "text", commits: int | None = 5) -> s
 
 
 def test_the_command_spans_the_runs_where_it_may_have_begun_and_stays_on_one_line() -> None:
-    command = "canary bisect canary.yaml --good 666666666 --bad 999999999"
+    command = "canary bisect canary.yaml --good 666666666 --bad 999999999 --check step_time_median"
     said = text(drawer(series(CHANGE)))
     assert f"\n  {command}\n" in said
     assert "Find the commit, about " in said
