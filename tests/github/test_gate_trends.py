@@ -91,7 +91,10 @@ def test_what_is_new_goes_into_the_summary_with_the_command_that_finds_it(
     (line,) = [line for line in said.summary.splitlines() if "Step time +6.1%" in line]
     assert "### Since when" in said.summary
     assert line.startswith("- `sft_smoke` on `cpu-x`: Step time +6.1% \\[4.0, 8.2\\] since commit")
-    assert f"`canary bisect canary.yaml --good {good} --bad {bad} --check step_time_median` (about " in line
+    assert (
+        f"`canary bisect canary.yaml --good {good} --bad {bad} --check step_time_median` (about "
+        in line
+    )
     assert "::warning title=RLHF Canary::sft_smoke on cpu-x: Step time +6.1%25 [4.0, " in said.log
     assert said.code == 0
 

@@ -51,7 +51,7 @@ KINDS = {
 SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
 """Of a rule, on which a label stands, with its distance in pixels."""
 SOLID = [1, 0]
-DASHES = {"waiting": [2, 2], "returned": [6, 3], "accepted": [6, 3]}
+DASHES = {"waiting": [5, 3], "returned": [9, 4], "accepted": [9, 4]}
 """Of a change's rule, by its standing; solid if it is confirmed and holds."""
 
 
@@ -147,7 +147,7 @@ def _layers(
     changed = {change.place + 1 for change in series.changes}
     rules = [{"run": number - 0.5} for number in machines if number not in changed]
     if rules:
-        rule = alt.Chart().mark_rule(color=FAINT, strokeDash=[2, 3])
+        rule = alt.Chart().mark_rule(color=FAINT, strokeDash=[1, 4])
         yield Layer(rules[-MOST_RULES:], rule.encode(x="run:Q"))
     if series.drift is not None:
         ends = _drift(series, series.drift)

@@ -61,14 +61,16 @@ def test_the_text_says_what_began_where(stored: Path) -> None:
     assert "Step time, tokens per second and peak memory got worse." in flat
     assert re.search(
         rf"Step time \+[4-7]\.\d% \[[\d., -]+\] since commit {of_two(stored, 40)}, two runs after "
-        r"driver changed \(550\.2 -> 560\.1\), confirmed by 20 runs\.",
+        r"the driver changed \(550\.2 -> 560\.1\), confirmed by 20 runs\.",
         flat,
     )
-    assert f"between commit {of_two(stored, 39)} and commit {of_two(stored, 40)}" in flat
+    assert (
+        f"after commit {of_two(stored, 39)}, with commit {of_two(stored, 40)} at the latest" in flat
+    )
     assert re.search(r"Peak memory drifted \+[34]\.\d%", flat)
     assert "CPU time per step +" in flat
-    assert "not confirmed: two runs after it, 3 are needed" in flat
-    assert "in 2 of 3 runs" in flat
+    assert "not confirmed: only two runs show it, three are needed" in flat
+    assert "(2 of 3 runs)" in flat
     assert re.search(r"Levels: \d+(\.\d)? ms in runs 1 to 40, \d+(\.\d)? ms in runs 41 to 60", flat)
     assert re.search(r"final loss +\S+ +▅+ +0 +no change", shown)
 
@@ -188,7 +190,8 @@ def test_a_change_that_waits_is_no_alarm() -> None:
 
 def test_a_change_within_one_commit_is_not_of_the_code() -> None:
     runs = [committed(run, "a" * 40) for run in runs_of(stepped(noise(60, 0), 40, 10))]
-    assert ": the code did not change" in one(trends_of_runs(runs))
+    shown = one(trends_of_runs(runs))
+    assert re.search(r"since run 41, within commit \w+: the code did not change", shown)
 
 
 def test_a_change_from_zero_is_told_by_its_levels() -> None:
