@@ -189,7 +189,7 @@ def _require_ancestor(repository: Path, good: str, bad: str, ends: dict[str, str
     if shared == ends["bad"]:
         raise UsageError(
             f"--good {good} is newer than --bad {bad}",
-            "bisect finds where it got worse; if it got better, swap both and read it backwards",
+            "if it got better there, swap both: the answer is then the commit that made it better",
         )
     if _shallow(repository):
         raise UsageError(

@@ -41,6 +41,9 @@ class Comparer(Protocol):
     ) -> Comparison: ...
 
 
+_END: dict[Role, str] = {"base": "good", "head": "bad"}
+
+
 @dataclass
 class Ends:
     """Both ends and what to follow between them."""
@@ -79,7 +82,7 @@ class _Sides:
 
     def run(self, role: Role, kind: Kind) -> RunRecord:
         """Run one side."""
-        name = self.progress.next_run(role) if self.progress else f"{kind} of {role}"
+        name = self.progress.next_run(role) if self.progress else f"{kind} of the {_END[role]} end"
         record = self.launches.run(self.stage, self.states[role], kind, name)
         self.runs.append((role, record))
         return record

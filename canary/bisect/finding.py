@@ -149,7 +149,7 @@ def find(
     in_time = looking.search(wish.budget_s)
     answer = search.answer()
     if not in_time:
-        answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}: {answer.reason}")
+        answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}; {GO_ON}")
     found = Found(
         answer,
         ends.found,
@@ -163,6 +163,7 @@ def find(
 
 
 TIME_IS_UP = "the time budget is used up"
+GO_ON = "the same command with a larger --budget continues"
 PART_OF_CHANGE = 0.5
 """A suspect of a noisy change explains at least this part of it."""
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from canary.record.types import Launch, RunRecord
 
-ENDS = 2
-"""Launches of an exact search that show both ends once."""
+ENDS_AND_LAST = 9
+"""Launches of an exact search beside its probes: three pairs of the ends, three for the last step.
+"""
 LAST_PAIRS = 5
 """The last step compares the culprit with its parent in up to so many pairs."""
 LEAST_NOISE = 1e-4
@@ -43,7 +44,7 @@ def expected_launches(suspects: int, effect: Effect | None = None) -> int:
     """
     bits = math.log2(max(1, suspects))
     if effect is None:
-        return math.ceil(bits) + ENDS
+        return math.ceil(bits) + ENDS_AND_LAST
     change = abs(math.log1p(max(effect.change, -0.99)))
     needed = launches_needed(bits, LEVEL, change, max(effect.noise, LEAST_NOISE))
     return min(MOST_LAUNCHES, math.ceil(FIRST_LAUNCHES + needed) + 2 * LAST_PAIRS)

@@ -24,6 +24,14 @@ WRITE_EVERY_S = 1.0
 """Least seconds between two writes of `metrics.json` while a launch runs."""
 
 
+def _shown(config: Path) -> str:
+    """Return a config's path as a user would name it: one of a worktree, which will be removed, as
+    it is in the repository."""
+    roots = (folder for folder in config.parents if (folder / ".git").exists())
+    root = next(roots, None) if config.is_absolute() else None
+    return str(config if root is None else config.relative_to(root))
+
+
 class Session(RecordWriter):
     """Updates the record of one run, and passes every event on to a listener (the terminal)."""
 
@@ -39,7 +47,7 @@ class Session(RecordWriter):
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
-        self.record.config_file = None if loaded.source is None else str(loaded.source)
+        self.record.config_file = None if loaded.source is None else _shown(loaded.source)
         self.is_named = loaded.is_named
         self.echo = echo
         """Whether a user's command gets this process's standard streams."""

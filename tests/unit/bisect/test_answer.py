@@ -29,7 +29,7 @@ def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
     assert text.splitlines()[0] == "Found: c7 made first_loss worse."
     assert "ends         first_loss: 2 at good, 3 at bad" in text
     assert "last step    2 -> 3 (+50.0%)" in text
-    assert "Left" not in text
+    assert "Still possible" not in text
     assert made.exit_code == 0
 
 

@@ -17,8 +17,8 @@ from canary.record.types import Launch, RunRecord
 from tests.unit.comparing import record
 
 
-@pytest.mark.parametrize(("suspects", "launches"), [(1, 2), (2, 3), (39, 8), (64, 8), (65, 9)])
-def test_an_exact_signal_takes_log2_of_the_suspects_and_both_ends(
+@pytest.mark.parametrize(("suspects", "launches"), [(1, 9), (2, 10), (39, 15), (64, 15), (65, 16)])
+def test_an_exact_signal_takes_log2_of_the_suspects_ends_and_last_step(
     suspects: int, launches: int
 ) -> None:
     assert expected_launches(suspects) == launches

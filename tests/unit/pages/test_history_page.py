@@ -11,7 +11,7 @@ from canary.baseline.entry import Accepted, Context
 from canary.baseline.history import save
 from canary.cli import main
 from canary.errors import InputError
-from canary.report.charts.history import history_charts
+from canary.report.charts.history import _labels, history_charts
 from canary.report.charts.theme import LIGHT
 from canary.report.history_page import history_page, pictures
 from canary.report.page import Page, page_text
@@ -62,7 +62,7 @@ def test_its_sentence_counts_runs_periods_and_machine_changes(root: Path) -> Non
     text = Read(history_page(root, "here")).text
     assert "The newest of 12 runs: 120.0 ms. Step time +19.4% [" in text
     assert "since commit 000000000, accepted by a person." in text
-    assert "One run failed; two periods; the machine changed once." in text
+    assert "One run with a red verdict; two periods; the machine changed once." in text
     assert "12 runs of 1 canary." in text
 
 
@@ -142,7 +142,7 @@ def test_a_change_point_stands_in_the_picture_with_commit_percent_and_machine() 
 def test_the_sentence_names_the_machine_and_what_confirmed_it() -> None:
     words = change_words(made(), WORSE)
     assert words == (
-        "step time +6.1% [4.0, 8.2] since commit 666666666, where driver changed "
+        "step time +6.1% [4.0, 8.2] since commit 666666666, where the driver changed "
         "(550.90 -> 570.10), confirmed by five pairs"
     )
     runs = replace(WORSE, pairs=0, machine=())
@@ -154,7 +154,7 @@ def test_what_waits_is_not_said_to_be_confirmed() -> None:
     series = made(changes=(waiting,))
     assert findings(series) == [
         "step time +6.1% [4.0, 8.2] since commit 666666666, "
-        "not confirmed: one run after it, 3 are needed"
+        "not confirmed: only one run shows it, three are needed"
     ]
     page = drawn(series)
     assert "+6.1% 666666666, waiting" in page
@@ -209,6 +209,19 @@ def test_a_strangers_texts_stay_texts(payload: str) -> None:
     hostile = made(title=payload, commit=payload, changes=(replace(WORSE, machine=(fact,)),))
     tags = {tag for tag, _ in Read(drawn(hostile)).tags}
     assert not tags - {tag for tag, _ in Read(drawn(made())).tags}
+
+
+def test_labels_of_one_row_do_not_meet() -> None:
+    """Those of the first changes stand right of their rules, those of the last ones left."""
+    places = (2, 4, 7, 10)
+    series = made(changes=tuple(replace(WORSE, place=place) for place in places))
+    labels = list(_labels(series, 12))
+    assert [label["align"] for label in labels] == ["left", "left", "right", "right"]
+    assert len({label["y"] for label in labels}) == len(places)
+    few = made(changes=tuple(replace(WORSE, place=place, machine=()) for place in (1, 6)))
+    far = list(_labels(few, 200))
+    assert far[0]["y"] < far[1]["y"]
+    assert len({label["y"] for label in _labels(made(changes=(WORSE,)), 12)}) == 1
 
 
 def test_many_changes_of_many_runs_are_drawn() -> None:

@@ -76,7 +76,7 @@ def test_an_exact_signal_takes_a_probe_for_each_halving() -> None:
     found = compare_to_baseline(after, before, history=True)
     hint = hint_of(found, [after], before, Known("canary.yaml", 39))
     assert hint is not None
-    assert hint.minutes == pytest.approx((6 + 2) * 6.0 / 60)
+    assert hint.minutes == pytest.approx((6 + 9) * 6.0 / 60)
 
 
 def test_of_a_single_commit_nothing_is_searched() -> None:

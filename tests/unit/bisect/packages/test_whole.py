@@ -285,7 +285,7 @@ def test_code_and_packages_at_once(
     assert exit_code_of(found) == 0
     assert found.stages[0][0] == "axis"
     assert (found.commit is not None) == ("c2" in answer)
-    assert "Left" not in packages_text(found, "text")
+    assert "Still possible" not in packages_text(found, "text")
     document = json.loads((tmp_path / "out" / "bisect.json").read_text())
     assert bool(document["commit"]) == ("c2" in answer)
 
