@@ -158,7 +158,7 @@ def test_what_waits_is_not_said_to_be_confirmed() -> None:
     ]
     page = drawn(series)
     assert "+6.1% 666666666, waiting" in page
-    assert 'stroke-dasharray="2,2"' in page
+    assert 'stroke-dasharray="5,3"' in page
 
 
 def test_a_level_that_returned_is_no_finding_and_still_a_mark() -> None:
