@@ -210,7 +210,9 @@ class _Looking:
         self.say(f"{self.question.check} is worse: {self.ends.words}")
         self.say(f"{self._left()} left{self._to_come()}")
         while (state := self.engine.ask()) is not None:
-            if budget_s is not None and self._spent() + self._each() > budget_s:
+            paid = bool(self.launches.journal.to_replay)
+            over = budget_s is not None and self._spent() + self._each() > budget_s
+            if over and not paid:
                 self.say(f"stopped: {TIME_IS_UP}")
                 return False
             reading = self._look(state)

@@ -267,8 +267,8 @@ def test_a_picture_of_the_stored_runs_is_drawn_by_the_default_branch_and_shown_i
     assert light.endswith("step_time-light.svg")
     texts = [git(house.bare, "show", f"canary-baselines:{name}") for name in (light, dark)]
     assert all(text.startswith("<svg") and "<script" not in text for text in texts)
-    assert DARK["current"] in texts[1]
-    assert LIGHT["current"] in texts[0]
+    assert DARK["baseline"] in texts[1]
+    assert LIGHT["baseline"] in texts[0]
     pull = house.pull()
     house.judge(pull, house.run(), chart="true")
     (comment,) = house.comments(pull)

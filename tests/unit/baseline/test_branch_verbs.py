@@ -84,7 +84,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def test_a_person_pushes_reads_and_prunes(place: Place, tmp_path: Path) -> None:
     done = place.canary("list")
-    assert done.stdout.strip().endswith("which does not exist yet, holds no runs")
+    assert done.stdout.strip().endswith("does not exist yet: it holds no runs")
     done = place.canary("push", place.run(2), place.run(1))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"2 runs of {sha_of(1)[:9]}, {sha_of(2)[:9]} added to branch")

@@ -234,6 +234,9 @@ def test_the_budget_ends_it_with_what_is_known(tmp_path: Path) -> None:
     assert found.seconds <= 50.0
     assert found.answer.suspects
     assert "stopped: the time budget is used up" in said
+    less = bisected(bench, "first_loss", budget_s=1.0)
+    assert less.answer.suspects == found.answer.suspects, "what was run is known"
+    assert less.launches == found.launches
 
 
 def test_each_run_is_told_with_what_is_left(tmp_path: Path) -> None:
