@@ -12,7 +12,9 @@ from canary.bisect.finding import Found, Ground
 from canary.bisect.journal import Journal
 from canary.bisect.question import CRASH, check_in
 from canary.campaign.pairs import duration
+from canary.compare.checks import CHECKS
 from canary.compare.diagnosis.source_changes import source_between
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.paths import Compared
 from canary.compare.report import Check
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, InputError, RecordError
@@ -89,7 +91,7 @@ def view_of_answer(answered: Answered) -> View:
     found, ground = answered.found, answered.ground
     lines: tuple[str, ...] = ()
     if answered.status == "found":
-        described = ground.describe(found.answer.suspects[0], found.last)
+        described = ground.describe(found.answer.suspects[0], found)
         note = () if found.step is None or not found.step.note else (found.step.note,)
         lines = (*described.lines, *note)
     folder = answered.folder
@@ -98,7 +100,7 @@ def view_of_answer(answered: Answered) -> View:
     return View(
         first_line(answered),
         lines,
-        tuple(_evidence(found)),
+        tuple(_evidence(answered)),
         () if answered.status == "found" else _suspects(answered),
         _skipped(found),
         str(folder),
@@ -109,9 +111,8 @@ def first_line(answered: Answered) -> str:
     """Return the answer as a sentence."""
     found, ground = answered.found, answered.ground
     if answered.status == "found":
-        title = ground.describe(found.answer.suspects[0], found.last).title
-        did = "made it crash" if found.check == CRASH else f"made {found.check} worse"
-        return f"Found: {title} {did}."
+        title = ground.describe(found.answer.suspects[0], found).title
+        return f"Found: {title} {did(found.check)}."
     reason = found.answer.reason.rstrip(".")
     if found.answer.together:
         titles = [ground.describe(one, None).title for one in found.answer.suspects]
@@ -123,8 +124,20 @@ def first_line(answered: Answered) -> str:
     return f"Not decided: {reason or 'the search ended early'}."
 
 
-def _evidence(found: Found) -> list[tuple[str, str]]:
-    rows = []
+def did(check: str) -> str:
+    """Return what a culprit did to a check, as the rest of a sentence."""
+    if check == CRASH:
+        return "made it crash"
+    known = CHECKS.get(check)
+    if check in LEARNED_STAGES:
+        return f"changed {check} ({LEARNED_STAGES[check]})"
+    if known is not None and known.lane == "invariant":
+        return f"broke {check} ({known.title})"
+    return f"made {check} worse"
+
+
+def _evidence(answered: Answered) -> list[tuple[str, str]]:
+    found, rows = answered.found, []
     if found.check and found.ends_words:
         rows.append(("ends", f"{found.check}: {found.ends_words}"))
     last = None if found.last is None else check_in(found.last, found.check)
@@ -132,7 +145,7 @@ def _evidence(found: Found) -> list[tuple[str, str]]:
         rows.append(("last step", _check_words(last)))
     elif found.last_words:
         rows.append(("last step", found.last_words))
-    if found.answer.suspects:
+    if found.answer.suspects and answered.status != "range":
         rows.append(("probability", _percent(found.answer.probability)))
     minutes = duration(found.seconds)
     rows.append(("cost", f"{found.launches} runs in {minutes}"))
@@ -154,11 +167,16 @@ def _suspects(answered: Answered) -> tuple[tuple[str, str], ...]:
     if answered.status == "range":
         # In the order of history; all of them, because the answer is the range.
         left = sorted(found.answer.suspects)
+        described = {i: ground.describe(i, None).lines[:1] for i in left}
     else:
+        described = {}
         order = sorted(range(len(found.posterior)), key=lambda i: -found.posterior[i])
         left = [place for place in order[:MOST_NAMED] if found.posterior[place] >= LEAST]
         left = left if found.shown else []
-    return tuple((_percent(found.posterior[i]), ground.bench.name(i)) for i in left)
+    return tuple(
+        (_percent(found.posterior[i]), "  ".join((ground.bench.name(i), *described.get(i, ()))))
+        for i in left
+    )
 
 
 def _skipped(found: Found) -> tuple[tuple[str, str], ...]:
@@ -243,7 +261,8 @@ def answer_document(answered: Answered) -> dict[str, Any]:
 
 def _suspect(answered: Answered, place: int) -> dict[str, Any]:
     found = answered.found
-    described = answered.ground.describe(place, found.last)
+    mine = answered.status == "found" and place == found.answer.suspects[0]
+    described = answered.ground.describe(place, found if mine else None)
     return {
         "name": described.title,
         "probability": found.posterior[place],

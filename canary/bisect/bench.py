@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from canary.config.schema import CanaryConfig
 from canary.errors import CanaryError, MachineError, UsageError
 
 PREFIX = "canary-bisect-"
+PYTHON = re.compile(r"python[\d.]*")
 MOST_KEPT = 4
 """Built commits besides both ends; one that is needed again later is built again."""
 
@@ -106,6 +108,8 @@ class CommitBench:
             if not recipe.everywhere:
                 config = config_in(tree, repository, recipe.config, "commit", label, _lacks)
             loaded = load_config(config, recipe.settings).config
+            if recipe.setup:
+                require_plain_python(loaded)
             environ = own_caches(place / "cache", recipe.environ, command=_is_command(loaded))
             folder = folder_in(tree, repository, recipe.here)
             log = recipe.folder / f"setup-{label}.log"
@@ -126,6 +130,17 @@ class CommitBench:
             with contextlib.suppress(MachineError):
                 git(self.history.repository, "worktree", "remove", "--force", str(place / "tree"))
             shutil.rmtree(place, ignore_errors=True)
+
+
+def require_plain_python(config: CanaryConfig) -> None:
+    """Raise UsageError if a config's command names the Python of one place, which is never that of
+    a commit's own environment."""
+    first = config.command[0] if config.command else ""
+    if Path(first).is_absolute() and PYTHON.fullmatch(Path(first).name):
+        raise UsageError(
+            f"`command` begins with {first}: it would not use the packages under test",
+            "write `python` there",
+        )
 
 
 def _lacks(name: Path) -> Path:

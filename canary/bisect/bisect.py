@@ -15,7 +15,7 @@ from canary.baseline.commits import diff_between
 from canary.bisect.answer import Answered, left_behind
 from canary.bisect.bench import CommitBench, Recipe, left_scratch, remove_scratch
 from canary.bisect.commits import SHORT, CommitSpace, History, history_between
-from canary.bisect.finding import Described, Engines, Ground, Step, Wish, find
+from canary.bisect.finding import Described, Engines, Found, Ground, Step, Wish, find
 from canary.bisect.gitlog import git_bisect_log
 from canary.bisect.journal import LOG, Journal, digest
 from canary.bisect.judging import Judge
@@ -27,11 +27,11 @@ from canary.bisect.searching import exact_search, noisy_search
 from canary.campaign.noise_model import Measured
 from canary.campaign.worktrees import repository_of, uncommitted
 from canary.compare.diagnosis.source_changes import parse_diff
-from canary.compare.report import Comparison
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
 from canary.machine.git import run_git
 from canary.machine.packages import package_versions
+from canary.protocol.failure import place_in
 from canary.record import jsonio
 from canary.report.render import write_text
 from canary.runner.display.progress import CampaignPanel
@@ -40,6 +40,9 @@ from canary.runner.warm import warm_starts
 GIT_LOG = "bisect.log"
 DIGITS = 8
 """Of the digest in the name of the default folder."""
+LINES_SHOWN = 3
+"""Changed lines that the answer shows."""
+PROSE = (".md", ".rst", ".txt")
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,8 @@ def ground_of(history: History, bench: Workbench) -> Ground:
     def step(suspect: int, seen: Sequence[Seen]) -> Step:
         return history.step(suspect, seen)
 
-    def describe(suspect: int, last: Comparison | None) -> Described:
-        return described(history, suspect, last)
+    def describe(suspect: int, found: Found | None) -> Described:
+        return described(history, suspect, found)
 
     return Ground(
         bench,
@@ -145,8 +148,8 @@ def ground_of(history: History, bench: Workbench) -> Ground:
     )
 
 
-def described(history: History, suspect: int, last: Comparison | None) -> Described:
-    """Describe a commit; `last`: its comparison with its parent, which may name a line."""
+def described(history: History, suspect: int, found: Found | None) -> Described:
+    """Describe a commit; `found`: the result whose culprit it is, which may name a line."""
     commit = history.commits[suspect]
     facts: dict[str, Any] = {
         "sha": commit.sha,
@@ -155,30 +158,52 @@ def described(history: History, suspect: int, last: Comparison | None) -> Descri
         "parents": list(commit.parents),
     }
     title = f"{commit.short} {commit.subject} ({commit.date})"
-    line = _line(history, suspect, last)
-    if line is None:
+    lines = _changed_lines(history, suspect, _place(found))
+    if not lines:
         return Described(title, (), facts)
-    path, number, text = line
+    path, number, text = lines[0]
     facts |= {"file": path, "line": number, "text": text}
-    return Described(title, (f"{path}:{number}: {text}",), facts)
+    return Described(title, tuple(f"{path}:{line}: {text}" for path, line, text in lines), facts)
 
 
-def _line(history: History, suspect: int, last: Comparison | None) -> tuple[str, int, str] | None:
-    """Return (file, line, text) of the first changed line that the diagnosis names."""
-    commit = history.commits[suspect]
-    top = None if last is None else last.diagnosis.top_suspect
-    if top is None or not commit.parents:
+def _place(found: Found | None) -> tuple[str, int] | None:
+    """Return file and line that the last step's diagnosis, or its crash, names."""
+    if found is None:
         return None
+    if found.last is None:
+        return place_in(found.last_words)
+    top = found.last.diagnosis.top_suspect
+    evidence = () if top is None else top.evidence
+    return next(((one.path, one.line or 1) for one in evidence if one.path), None)
+
+
+def _changed_lines(
+    history: History, suspect: int, place: tuple[str, int] | None
+) -> tuple[tuple[str, int, str], ...]:
+    """Return (file, line, text) of the changed lines from a place on, or of a small commit."""
+    commit = history.commits[suspect]
+    if not commit.parents:
+        return ()
     changes = parse_diff(diff_between(history.repository, commit.parents[0], commit.sha))
-    for evidence in top.evidence:
-        if evidence.path:
-            hunk = changes.hunk(evidence.path, evidence.line or 1)
-            if hunk is not None:
-                text = next(
-                    (text for sign, text in hunk.lines if sign == "+"), "a line was removed"
-                )
-                return hunk.path, hunk.line, text.strip()
-    return None
+    hunk = changes.hunk(*place) if place else None
+    if hunk is not None:
+        start = min([place[1], hunk.line] if place else [hunk.line])
+        lines = [
+            (file.path, number, text.strip())
+            for file in changes.files
+            if file.path == hunk.path
+            for number, text in file.lines
+            if number >= start and text.strip()
+        ]
+        return tuple(lines[:LINES_SHOWN]) or ((hunk.path, hunk.line, "a line was removed"),)
+    code = [
+        (file.path, number, text.strip())
+        for file in changes.files
+        if not file.path.endswith(PROSE)
+        for number, text in file.lines
+        if text.strip() and not text.lstrip().startswith("#")
+    ]
+    return tuple(code) if len(code) <= LINES_SHOWN else ()
 
 
 def recipe_of(request: BisectRequest, history: History, here: Path) -> Recipe:

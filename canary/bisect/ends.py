@@ -41,7 +41,10 @@ class Comparer(Protocol):
     ) -> Comparison: ...
 
 
-_END: dict[Role, str] = {"base": "good", "head": "bad"}
+_NAMES: dict[Stage, dict[Role, str]] = {
+    "ends": {"base": "good end", "head": "bad end"},
+    "last": {"base": "without it", "head": "with it"},
+}
 
 
 @dataclass
@@ -82,7 +85,8 @@ class _Sides:
 
     def run(self, role: Role, kind: Kind) -> RunRecord:
         """Run one side."""
-        name = self.progress.next_run(role) if self.progress else f"{kind} of the {_END[role]} end"
+        mine = _NAMES[self.stage][role]
+        name = self.progress.next_run(role) if self.progress else f"{kind}, {mine}"
         record = self.launches.run(self.stage, self.states[role], kind, name)
         self.runs.append((role, record))
         return record
@@ -100,7 +104,7 @@ def compare_ends(
     compare: Comparer,
     say: Callable[[str], None],
 ) -> Ends:
-    """Run both ends and choose what to follow. Only the probes run if that check needs no more.
+    """Run both ends and choose what to follow. Only the probes run if they show it.
 
     Raises:
         UsageError: nothing is worse, or the wanted check is unknown or not worse.
@@ -111,32 +115,48 @@ def compare_ends(
     sides = _Sides(launches, "ends", {"base": 0, "head": bad})
     try:
         ends = None
-        if wanted is not None and is_exact(wanted):
+        if wanted is None or is_exact(wanted):
             ends = _by_probes(sides, wanted, compare)
         if ends is None:
-            ends = _by_pairs(sides, Plan(None, budget_s), wanted, compare, say)
+            plan = Plan(None, launches.allowed("ends", budget_s))
+            ends = _by_pairs(sides, plan, wanted, compare, say)
     except CannotRun as why:
         label = launches.bench.label(sides.states["head" if sides.runs else "base"])
         end = "bad" if sides.runs else "good"
-        raise MachineError(f"the {end} end ({label}) cannot run: {why}") from why
+        raise MachineError(f"the {end} end ({label}) does not run: {why}") from why
     return _with_question(ends, wanted, compare)
 
 
-def _by_probes(sides: _Sides, wanted: str, compare: Comparer) -> Ends | None:
-    """Compare the ends' probes; None if they do not answer."""
+def _by_probes(sides: _Sides, wanted: str | None, compare: Comparer) -> Ends | None:
+    """Compare the ends' probes; None if they do not answer. `wanted`: None for the first red check
+    without noise."""
     base, head = sides.run("base", "probe"), sides.run("head", "probe")
     if {base.status, head.status} != {"completed"}:
         return None
     found = compare([head], [base])
-    check = check_in(found, wanted)
-    if check is None or check.status in ("skip", "inconclusive"):
-        return None
-    if check.failed:
+    if wanted is not None:
+        check = check_in(found, wanted)
+        if check is None or check.status in ("skip", "inconclusive"):
+            return None
+        answers = check.failed
+    else:
+        answers = _shown_by_probes(found)
+        if not answers:
+            return None
+    if answers:
         # A second probe of the good end shows what differs between equal runs.
         again = sides.run("base", "probe")
         if again.status == "completed":
             found = compare([head], [base, again])
-    return Ends(found, sides.runs)
+    return Ends(found, sides.runs) if wanted or _shown_by_probes(found) else None
+
+
+def _shown_by_probes(found: Comparison) -> bool:
+    """Whether a check without noise is red, and leads all that is."""
+    try:
+        return is_exact(choose(found, None))
+    except UsageError:
+        return False
 
 
 def _by_pairs(
@@ -155,7 +175,7 @@ def _by_pairs(
         return only(found, wanted) if wanted else found
 
     sides.runs.clear()
-    sides.progress = PairProgress(say, plan)
+    sides.progress = PairProgress(say, plan, names=_NAMES[sides.stage])
     found, _ = run_pairs(
         plan, sides.launch, judge, sides.progress, lambda: sides.launches.journal.seconds
     )

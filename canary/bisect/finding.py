@@ -52,8 +52,8 @@ class Ground:
     """Makes the space from the comparison of the ends, whose diagnosis gives the prior."""
     step: Callable[[int, Sequence[Seen]], Step]
     """Returns the last step of a suspect, from what the states showed."""
-    describe: Callable[[int, Comparison | None], Described]
-    """Describes a suspect; the comparison is that of the last step, if it ran."""
+    describe: Callable[[int, Found | None], Described]
+    """Describes a suspect; the result is given if the suspect is its culprit."""
     base_of: Callable[[State], State | None] = lambda state: None
     """Returns a state that has to be good before this one can be judged, if there is one: a branch
     that began before the good end lacks some of its commits. Such a state has bits above those of
@@ -307,13 +307,14 @@ def _with_last_step(
     if not answer.decided or len(answer.suspects) != 1 or ends.question is None:
         return found
     spent = launches.journal.seconds
-    if wish.budget_s is not None and spent >= wish.budget_s:
+    left = None if wish.budget_s is None else wish.budget_s - spent
+    left = launches.allowed("last", left)
+    if left is not None and left <= 0:
         reason = f"{TIME_IS_UP} before the culprit ran against the state before it"
         return replace(found, answer=replace(answer, decided=False, reason=reason))
     suspect = answer.suspects[0]
     step = ground.step(suspect, [one.seen for one in found.shown])
     say(f"last step: {launches.bench.name(suspect)} against the state before it")
-    left = None if wish.budget_s is None else wish.budget_s - spent
     try:
         last = last_pairs(launches, step.without, step.with_it, ends.question, left, compare, say)
     except CannotRun as why:

@@ -22,6 +22,8 @@ SETTINGS: dict[Kind, tuple[str, ...]] = {
     "measured": ("repeats=1", "probe_steps=0"),
     "both": ("repeats=1",),
 }
+REPLAY_SLACK = 1.1
+"""The time of the next pair is estimated from those before it."""
 LEAST_FREE = 64 << 20
 """Bytes; with fewer on the disk of the records, a failed run tells nothing."""
 
@@ -54,6 +56,14 @@ class Launches:
         if row.run is None:
             raise CannotRun(row.why_not or "it cannot run")
         return self._record(row.run)
+
+    def allowed(self, stage: Stage, budget_s: float | None) -> float | None:
+        """Return the seconds for a stage: never less than the log holds of it, so that a finished
+        bisect keeps its answer."""
+        if budget_s is None:
+            return None
+        logged = sum(row.seconds for row in self.journal.to_replay if row.stage == stage)
+        return max(budget_s, REPLAY_SLACK * logged)
 
     def _run(self, stage: Stage, state: State, kind: Kind, name: str) -> Row:
         began, label = self.clock(), self.bench.label(state)

@@ -5,7 +5,7 @@ No process and no clock here: the functions that run, judge and tell the time ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -217,15 +217,24 @@ def speed_words(record: RunRecord) -> str:
     return "no step times" if record.source is not None else "only the probe"
 
 
+NAMES: Mapping[Role, str] = {"base": "base", "head": "head"}
+
+
 class PairProgress:
     """Prints the progress line by line; see `PairListener`."""
 
     def __init__(
-        self, say: Callable[[str], None], plan: Plan, *, only_probes: bool = False
+        self,
+        say: Callable[[str], None],
+        plan: Plan,
+        *,
+        only_probes: bool = False,
+        names: Mapping[Role, str] = NAMES,
     ) -> None:
         self._say = say
         self._plan = plan
         self._only_probes = only_probes
+        self._names = names
         self._spent: list[float] = []
         self._next = plan.pairs or LOOKS[0]
 
@@ -242,7 +251,8 @@ class PairProgress:
         look."""
         left = self._seconds_left()
         more = f" ({duration(left)} left)" if left else ""
-        return f"pair {min(len(self._spent) // 2 + 1, self._next)} of {self._next}, {role}{more}"
+        pair = min(len(self._spent) // 2 + 1, self._next)
+        return f"pair {pair} of {self._next}, {self._names[role]}{more}"
 
     def _seconds_left(self) -> float | None:
         if not self._spent:
@@ -255,11 +265,11 @@ class PairProgress:
         """Print the result of one run and the time to the next look."""
         self._spent.append(seconds)
         if record.status != "completed":
-            self._say(f"pair {pair + 1}  {role}  {record.status}: {record.reason}")
+            self._say(f"pair {pair + 1}  {self._names[role]}  {record.status}: {record.reason}")
             return
         left = self._seconds_left()
         more = f"   next look in about {duration(left)}" if left else ""
-        self._say(f"pair {pair + 1}  {role}  {speed_words(record)}{more}")
+        self._say(f"pair {pair + 1}  {self._names[role]}  {speed_words(record)}{more}")
 
     def pair_ended(self, pairs: int, clock: Check | None) -> None:
         """Draw the interval of the step time, or of CPU time per step, so far."""

@@ -204,7 +204,7 @@ def bisect(
         raise typer.Exit(exit_code_of(found))
     if config is None or good is None or find_links is not None or commits:
         raise UsageError(
-            "--find-links and --commits need --packages"
+            f"{'--commits' if commits else '--find-links'} needs --packages"
             if find_links is not None or commits
             else f"bisect needs {'--good REF' if config else 'a config'}",
             "canary bisect CONFIG --good REF, or canary bisect --packages GOOD BAD",

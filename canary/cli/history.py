@@ -20,6 +20,14 @@ def history(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     canary: Annotated[str | None, typer.Option("--canary", help="Only this canary.")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            metavar="FOLDER",
+            help="What `canary ab -o` left: confirm a change that waits for more runs.",
+        ),
+    ] = None,
     form: Form = "text",
     output: Output = None,
     verbose: Verbose = False,
@@ -28,15 +36,21 @@ def history(
     from functools import partial
 
     from canary.baseline.commits import commits_between
+    from canary.report.document import load_comparison
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, printed
     from canary.trends.history import require_history, trends_in
+    from canary.trends.standing import with_pairs
 
     check_format(form)
     require_history()
+    paired = None if pairs is None else load_comparison(pairs)
     with history_at(folder, remote, branch) as (root, shown):
         found = trends_in(root, shown, canary)
+    if paired is not None:
+        named = paired.current.name
+        found = [with_pairs(one, paired) if one.canary == named else one for one in found]
     width = None if output else terminal_width(sys.stdout)
     text = history_text(found, form, width, shown, partial(commits_between, Path.cwd()))
     first = text.split("\n", 1)[0] if form == "text" else f"the trends of {shown}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TextIO
 
 from canary.errors import EXIT_ERROR, Stopped
-from canary.report.escape import without_commands
+from canary.report.escape import NOT_PRINTED, without_commands
 from canary.report.lines import terminal_width, wrapped
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,12 +38,16 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def sayer(quiet: bool) -> Callable[[str], None]:
-    """Return a function that prints progress on standard error and ignores a closed pipe."""
+    """Return a function that prints progress on standard error and ignores a closed pipe.
+
+    Titles of commits and names of packages must not control the terminal.
+    """
 
     def say(line: str) -> None:
         if not quiet:
             with contextlib.suppress(BrokenPipeError):
-                print(wrapped(line, terminal_width(sys.stderr)), file=sys.stderr, flush=True)
+                harmless = NOT_PRINTED.sub(" ", line)
+                print(wrapped(harmless, terminal_width(sys.stderr)), file=sys.stderr, flush=True)
 
     return say
 

@@ -119,6 +119,12 @@ def _at(frames: Sequence[tuple[str, int]]) -> str:
     return f" (at {_shortened(file)}:{line})" if file else ""
 
 
+def place_in(reason: str) -> tuple[str, int] | None:
+    """Return file and line that a reason names at its end, if it does."""
+    found = re.search(r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})\)", reason)
+    return (found["file"], int(found["line"])) if found else None
+
+
 def _shortened(filename: str) -> str:
     """Return a file relative to the training's folder or to its packages: the folders above differ
     in each run on a runner."""

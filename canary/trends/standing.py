@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.report import Comparison
-from canary.trends.model import ChangePoint, Series, StoredPoint
+from canary.trends.model import ChangePoint, HistoryTrends, Series, StoredPoint
 from canary.trends.scatter import Scatter
 from canary.trends.steps import Step
 
@@ -64,3 +64,33 @@ def confirmed_by(series: Series, change: ChangePoint, paired: Comparison) -> Cha
     pairs = min(len(paired.baseline.run_ids), len(paired.current.run_ids))
     standing = "confirmed" if change.standing == "waiting" else change.standing
     return replace(change, pairs=pairs, standing=standing)
+
+
+def with_pairs(found: HistoryTrends, paired: Comparison) -> HistoryTrends:
+    """Return a history whose waiting changes are confirmed where pairs of both sides show them.
+
+    Args:
+        found: the trends of one canary on one machine.
+        paired: what `canary ab` left for two of its commits. If no waiting change lies between
+            them, a note says so.
+    """
+    base, head = paired.baseline.sha, paired.current.sha
+    matched = False
+
+    def confirmed(series: Series, change: ChangePoint) -> ChangePoint:
+        nonlocal matched
+        before = {point.commit for point in series.points[: change.place]}
+        after = {point.commit for point in series.points[change.place :]}
+        if change.standing != "waiting" or base not in before or head not in after:
+            return change
+        matched = True
+        return confirmed_by(series, change, paired)
+
+    series = tuple(
+        replace(one, changes=tuple(confirmed(one, change) for change in one.changes))
+        for one in found.series
+    )
+    if matched:
+        return replace(found, series=series)
+    between = " and ".join((sha or "an unknown commit")[:9] for sha in (base, head))
+    return replace(found, notes=(*found.notes, f"no change waits between {between} of the pairs"))

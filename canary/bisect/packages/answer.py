@@ -13,13 +13,13 @@ from canary.bisect.answer import (
     Status,
     View,
     answer_document,
+    did,
     first_line,
     rendered,
     view_of_answer,
 )
 from canary.bisect.packages.changes import shown
 from canary.bisect.packages.search import Culprit
-from canary.bisect.question import CRASH
 from canary.campaign.pairs import duration
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK
 from canary.report.document import json_lines
@@ -75,18 +75,17 @@ def sentence_of(answered: PackagesAnswered) -> str:
     if not names:
         return first_line(answered.stages[-1][1])
     check = answered.stages[0][1].found.check
-    did = "made it crash" if check == CRASH else f"made {check} worse"
     who = names[0]
     if len(names) > 1:
         who = (
             f"{', '.join(names[:-1])} and {names[-1]} {'together' if answered.together else 'each'}"
         )
     begins = "Found:" if status_of(answered) == "found" else "Not decided in full:"
-    return f"{begins} {who} {did}."
+    return f"{begins} {who} {did(check)}."
 
 
 def _title(stage: Answered) -> str:
-    return stage.ground.describe(stage.found.answer.suspects[0], stage.found.last).title
+    return stage.ground.describe(stage.found.answer.suspects[0], stage.found).title
 
 
 def _name(culprit: Culprit) -> str:

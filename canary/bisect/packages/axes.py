@@ -17,7 +17,7 @@ from canary.bisect.bench import PREFIX, CommitBench
 from canary.bisect.bisect import GIT_LOG, BisectRequest, engines_of, ground_of, recipe_of
 from canary.bisect.caches import own_caches
 from canary.bisect.commits import SHORT, History, history_between
-from canary.bisect.finding import Described, Engines, Ground, Step
+from canary.bisect.finding import Described, Engines, Found, Ground, Step
 from canary.bisect.gitlog import git_bisect_log
 from canary.bisect.model import Search, Seen, Space, State, Workbench
 from canary.bisect.packages.bench import PackageBench
@@ -27,7 +27,6 @@ from canary.bisect.packages.request import PackagesRequest
 from canary.bisect.packages.search import PackageSearch
 from canary.campaign.side import Side, undisturbed
 from canary.campaign.worktrees import repository_of
-from canary.compare.report import Comparison
 from canary.report.render import write_text
 
 CODE, PACKAGES = 0, 1
@@ -179,7 +178,7 @@ def _corners(
 
 
 def _ground(corners: Combined) -> Ground:
-    def describe(suspect: int, last: Comparison | None) -> Described:
+    def describe(suspect: int, found: Found | None) -> Described:
         return Described(corners.names[suspect], (), {"axis": ("code", "packages")[suspect]})
 
     def step(suspect: int, seen: Sequence[Seen]) -> Step:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from packaging.version import Version
 
-from canary.bisect.finding import Described, Engines, Ground, Step
+from canary.bisect.finding import Described, Engines, Found, Ground, Step
 from canary.bisect.model import Search, Seen, Space, State
 from canary.bisect.packages.bench import Contents, PackageBench
 from canary.bisect.packages.changes import Change, Changes, shown
@@ -127,7 +127,7 @@ class PackageGround:
             return Step(full & ~alone, full, note)
         return Step(0, alone, note)
 
-    def _describe(self, suspect: int, last: Comparison | None) -> Described:
+    def _describe(self, suspect: int, found: Found | None) -> Described:
         change = self.sets.suspects[suspect]
         facts = {"package": change.name, "good": _text(change.good), "bad": _text(change.bad)}
         return Described(str(change), (), facts)
@@ -180,7 +180,7 @@ class VersionGround:
             before >>= 1
         return Step(before, (1 << suspect + 1) - 1)
 
-    def describe(self, suspect: int, last: Comparison | None) -> Described:
+    def describe(self, suspect: int, found: Found | None) -> Described:
         """Describe the first bad version."""
         good, bad = self.versions[suspect], self.versions[suspect + 1]
         lines = [f"last good: {self.change.name} {shown(good)}"]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.bisect.bench import require_plain_python
 from canary.bisect.bisect import DIGITS
 from canary.bisect.journal import digest
 from canary.bisect.packages.answer import PackagesAnswered, packages_left_behind
@@ -61,6 +62,7 @@ def run_packages(
         config = _config_of(request, here)
         folder = _folder(request, changes, str(config), here)
     loaded = load_config(config, request.settings).config
+    require_plain_python(loaded)
     with contextlib.ExitStack() as around:
         stages = _stages(request, folder, here, config, say, panel, around)
         for note in changes.notes:

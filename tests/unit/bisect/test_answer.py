@@ -26,7 +26,7 @@ def answered(bench: MadeBench, check: str | None) -> Answered:
 def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
     made = answered(bench_of(tmp_path, worse_since("c7")), "first_loss")
     text = answer_text(made, "text")
-    assert text.splitlines()[0] == "Found: c7 made first_loss worse."
+    assert text.splitlines()[0] == "Found: c7 changed first_loss (the loss of step 1)."
     assert "ends         first_loss: 2 at good, 3 at bad" in text
     assert "last step    2 -> 3 (+50.0%)" in text
     assert "Still possible" not in text

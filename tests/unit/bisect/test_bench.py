@@ -184,3 +184,20 @@ def test_compiled_code_is_counted(tmp_path: Path) -> None:
     (output / ".cache" / "inductor" / "x").mkdir(parents=True)
     (output / ".cache" / "inductor" / "x" / "k.py").touch()
     assert compiled(output, own) == 2
+
+
+def test_a_command_with_the_python_of_one_place_is_refused_beside_setup(
+    made: Repository, tmp_path: Path
+) -> None:
+    config = "name: theirs\ncommand: [/opt/venv/bin/python3.11, train.py]\n"
+    made.commit("c10", {"canary.yaml": config})
+    for setup in (None, "true"):
+        bench = bench_of(made, tmp_path / f"out-{setup}", setup)
+        try:
+            if setup is None:
+                bench.side(bench.history.bad_state)
+                continue
+            with pytest.raises(CannotRun, match=r"/opt/venv/bin/python3\.11.*write `python` there"):
+                bench.side(bench.history.bad_state)
+        finally:
+            bench.close()

@@ -55,7 +55,35 @@ def test_without_a_check_the_first_red_one_is_followed(tmp_path: Path) -> None:
     found = bisected(bench)
     assert found.decided
     assert names(found, bench) == ["c5"]
-    assert bench.asked[:2] == [("good", "both"), ("c16", "both")]
+    assert bench.asked[:3] == [("good", "probe"), ("c16", "probe"), ("good", "probe")]
+
+
+def test_without_a_check_probes_that_show_nothing_are_followed_by_pairs(tmp_path: Path) -> None:
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        after = commit != "good" and LINE.index(commit) >= 5
+        return probed(number, median_s=0.2 if after else 0.1)
+
+    bench = bench_of(tmp_path, run)
+    found = bisected(bench)
+    assert found.signal == "noisy"
+    probes = [("good", "probe"), ("c16", "probe")]
+    assert bench.asked[:4] == [*probes, ("good", "both"), ("c16", "both")]
+
+
+def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Path) -> None:
+    def slower(commit: str, number: int, kind: str) -> RunRecord:
+        after = commit != "good" and LINE.index(commit) >= 5
+        return probed(number, median_s=(0.2 if after else 0.1) * (1 + 0.001 * (number % 7)))
+
+    for check, run in (("first_loss", worse_since("c5")), ("step_time_median", slower)):
+        bench = bench_of(tmp_path / check, run)
+        whole = bisected(bench, check)
+        asked = len(bench.asked)
+        again = bisected(bench, check, budget_s=1.0)
+        assert whole.decided
+        assert again.answer == whole.answer
+        assert again.decided
+        assert len(bench.asked) == asked, "nothing ran again"
 
 
 def test_the_last_step_is_the_culprit_against_its_parent_twice(tmp_path: Path) -> None:
@@ -206,7 +234,7 @@ def test_ends_that_noise_leaves_open_are_not_decided(tmp_path: Path) -> None:
 def test_an_end_that_does_not_build_is_an_error(tmp_path: Path, end: str, subject: str) -> None:
     bench = bench_of(tmp_path, worse_since("c7"))
     bench.broken = {subject: "setup ended with exit code 1"}
-    with pytest.raises(MachineError, match=f"the {end} end .* cannot run: setup ended"):
+    with pytest.raises(MachineError, match=f"the {end} end .* does not run: setup ended"):
         bisected(bench)
 
 

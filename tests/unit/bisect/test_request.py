@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from canary.bisect.bisect import BisectRequest, _folder, described, recipe_of, run_bisect
+from canary.bisect.finding import Found
+from canary.bisect.model import Answer
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison
 from canary.errors import UsageError
@@ -87,15 +89,20 @@ def test_equal_arguments_find_their_folder_again(made: Repository) -> None:
     assert folder(output_dir=Path("mine")) == made.root / "mine"
 
 
-def last_step(line: int | None, path: str = "theirs/train.py") -> Comparison:
+def compared(line: int | None, path: str = "theirs/train.py") -> Comparison:
     evidence = (Evidence("code", "changed", path=path, line=line),)
     suspect = Suspect(RegressionCategory.DATA, 0.9, "it", evidence)
     return Comparison("regression", "", diagnosis=Diagnosis("", (suspect,)))
 
 
+def result(last: Comparison | None, words: str = "") -> Found:
+    answer = Answer((1,), 1.0, True)
+    return Found(answer, Comparison("regression", ""), last=last, last_words=words)
+
+
 def test_a_commit_is_described_with_the_line_that_the_diagnosis_names(made: Repository) -> None:
     history = made.between("HEAD~2", "HEAD")
-    told = described(history, 1, last_step(2))
+    told = described(history, 1, result(compared(2)))
     assert told.title.startswith(history.bad[:9])
     assert "c3" in told.title
     assert told.lines == ("train.py:2: x = 3",)
@@ -104,10 +111,28 @@ def test_a_commit_is_described_with_the_line_that_the_diagnosis_names(made: Repo
     assert json.dumps(dict(told.facts))
 
 
-@pytest.mark.parametrize("last", [None, last_step(2, "other.py"), Comparison("pass", "")])
-def test_a_commit_is_described_without_a_line_if_there_is_none(
+@pytest.mark.parametrize("last", [None, compared(2, "other.py"), Comparison("pass", "")])
+def test_a_small_commit_is_described_with_all_its_lines_if_none_is_named(
     made: Repository, last: Comparison | None
 ) -> None:
-    told = described(made.between("HEAD~2", "HEAD"), 1, last)
+    told = described(made.between("HEAD~2", "HEAD"), 1, result(last))
+    assert told.lines == ("train.py:2: x = 3",)
+
+
+def test_a_large_commit_is_described_without_a_line_if_none_is_named(made: Repository) -> None:
+    made.commit("c4", {"train.py": "\n".join(f"y = {i}" for i in range(10))})
+    told = described(made.between("HEAD~3", "HEAD"), 2, result(None))
     assert told.lines == ()
     assert "file" not in told.facts
+
+
+def test_a_commit_that_crashes_is_described_with_the_lines_where_it_does(made: Repository) -> None:
+    made.commit("c4", {"train.py": "\n".join(f"y = {i}" for i in range(10))})
+    words = "without it: it completes; with it: failed: ValueError: x (at train.py:4), after step 1"
+    told = described(made.between("HEAD~3", "HEAD"), 2, result(None, words))
+    assert told.lines == ("train.py:4: y = 3", "train.py:5: y = 4", "train.py:6: y = 5")
+
+
+def test_prose_and_comments_are_no_lines_of_a_commit(made: Repository) -> None:
+    made.commit("c4", {"README.md": "more\n", "train.py": "pass\nx = 3\n# why\n"})
+    assert described(made.between("HEAD~3", "HEAD"), 2, result(None)).lines == ()

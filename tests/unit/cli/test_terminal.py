@@ -15,6 +15,7 @@ import pytest
 
 from canary.baseline.history import drawer, save
 from canary.cli import main
+from canary.cli.terminal import sayer
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.record.profile import OPERATORS
@@ -224,3 +225,12 @@ def test_no_verb_prints_what_a_hostile_profile_holds(
         written(path, tables[table])
     for verb in (("profile", run), ("profile", run, "--against", against), ("compare", run, run)):
         assert terminal.run(*verb, "--format", form) in (0, 2, 4)
+
+
+def test_progress_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress of a bisect names commits by their titles."""
+    sayer(False)(f"run 1  {NAME}\n        2 commits left")
+    said = capsys.readouterr().err
+    bad = {char for char in said if category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    assert bad == {"\n"}
+    assert "2 commits left" in said

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from canary.compare.stats import compare_to_baseline
-from canary.trends.model import newest_worse
-from canary.trends.standing import confirmed_by
+from canary.trends.model import HistoryTrends, newest_worse
+from canary.trends.standing import confirmed_by, with_pairs
 from tests.unit.comparing import pairs
 from tests.unit.trends.histories import noise, series, stepped, times
 
@@ -86,9 +86,33 @@ def test_pairs_confirm_a_change_that_waits(effect: float, standing: str) -> None
     assert opposite.pairs == 0
 
 
-def test_only_open_changes_for_the_worse_are_news() -> None:
-    from canary.trends.model import HistoryTrends
+@pytest.mark.parametrize(
+    ("commits", "standing", "notes"),
+    [
+        ((59, 60), "confirmed", 0),
+        ((40, 60), "confirmed", 0),
+        ((58, 59), "waiting", 1),
+        ((60, 59), "waiting", 1),
+    ],
+)
+def test_pairs_confirm_only_what_lies_between_their_commits(
+    commits: tuple[int, int], standing: str, notes: int
+) -> None:
+    found = replace(series(times(stepped(noise(61, 0), 60, 15))), metric="step_time_median")
+    current, baseline = pairs(5, 0.15)
+    compared = compare_to_baseline(current, baseline, paired=True)
+    base, head = (found.points[place].commit for place in commits)
+    compared = replace(
+        compared,
+        baseline=replace(compared.baseline, sha=base),
+        current=replace(compared.current, sha=head),
+    )
+    after = with_pairs(HistoryTrends("c", "m", (found,)), compared)
+    assert [one.standing for one in after.series[0].changes] == [standing]
+    assert len(after.notes) == notes
 
+
+def test_only_open_changes_for_the_worse_are_news() -> None:
     worse = series(times(stepped(noise(60, 0), 30, 10)))
     better = series(times(stepped(noise(60, 0), 30, -10)))
     accepted = series(times(stepped(noise(60, 0), 30, 10)), accepted=[30])

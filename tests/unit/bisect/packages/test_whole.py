@@ -130,7 +130,7 @@ BAD = "tiny-a==1.7 tiny-b==1.2 tiny-c==1.2"
 
 def test_package_and_version_are_found(wheels: Path) -> None:
     found = bisected(wheels, "3.0 if have['tiny-a'] >= 5 else 2.0", GOOD, BAD)
-    assert sentence_of(found) == "Found: tiny-a 1.5 made first_loss worse."
+    assert sentence_of(found) == "Found: tiny-a 1.5 changed first_loss (the loss of step 1)."
     assert exit_code_of(found) == 0
     text = packages_text(found, "text", 200)
     assert "last good: tiny-a 1.4" in text
@@ -152,22 +152,28 @@ def test_a_downgrade_is_searched_downwards(unpacked: Path) -> None:
         "tiny-b==1.2 tiny-a==1.0 tiny-c==1.0",
         "tiny-b==1.0 tiny-a==1.0 tiny-c==1.0",
     )
-    assert sentence_of(found) == "Found: tiny-b 1.1 made first_loss worse."
+    assert sentence_of(found) == "Found: tiny-b 1.1 changed first_loss (the loss of step 1)."
 
 
 def test_two_that_are_needed_together_are_found_with_their_versions(unpacked: Path) -> None:
     found = bisected(
         unpacked, "3.0 if have['tiny-a'] >= 6 and have['tiny-c'] >= 2 else 2.0", GOOD, BAD
     )
-    assert sentence_of(found) == "Found: tiny-a 1.6 and tiny-c 1.2 together made first_loss worse."
+    assert (
+        sentence_of(found)
+        == "Found: tiny-a 1.6 and tiny-c 1.2 together changed first_loss (the loss of step 1)."
+    )
     assert "tiny-a shows it only together with tiny-c" in packages_text(found, "text", 200)
 
 
 @pytest.mark.slow
 def test_two_that_each_show_it_are_both_found(unpacked: Path) -> None:
     found = bisected(unpacked, "2.0 + (have['tiny-a'] >= 2) + (have['tiny-b'] >= 1)", GOOD, BAD)
-    assert sentence_of(found) == "Found: tiny-b 1.1 and tiny-a 1.2 each made first_loss worse." or (
-        sentence_of(found) == "Found: tiny-a 1.2 and tiny-b 1.1 each made first_loss worse."
+    assert sentence_of(
+        found
+    ) == "Found: tiny-b 1.1 and tiny-a 1.2 each changed first_loss (the loss of step 1)." or (
+        sentence_of(found)
+        == "Found: tiny-a 1.2 and tiny-b 1.1 each changed first_loss (the loss of step 1)."
     )
 
 
@@ -176,7 +182,7 @@ def test_a_package_that_was_added_is_seen_only_where_it_is(unpacked: Path) -> No
     found = bisected(
         unpacked, "3.0 if u.find_spec('tiny_d') else 2.0", f"{GOOD}", f"{BAD} tiny-d==1.0"
     )
-    assert sentence_of(found) == "Found: tiny-d 1.0 made first_loss worse."
+    assert sentence_of(found) == "Found: tiny-d 1.0 changed first_loss (the loss of step 1)."
     assert "last good: tiny-d not installed" in packages_text(found, "text", 200)
 
 
@@ -186,7 +192,7 @@ def test_nothing_worse_is_an_error(unpacked: Path) -> None:
 
 
 def test_a_release_that_does_not_exist_is_named(unpacked: Path) -> None:
-    with pytest.raises(MachineError, match=r"the bad end .* cannot run: tiny-a==9\.9 does not"):
+    with pytest.raises(MachineError, match=r"the bad end .* does not run: tiny-a==9\.9 does not"):
         bisected(unpacked, "2.0", GOOD, "tiny-a==9.9 tiny-b==1.2 tiny-c==1.2")
 
 
@@ -210,7 +216,7 @@ def test_it_goes_on_after_an_interruption(unpacked: Path, monkeypatch: pytest.Mo
     ran.clear()
     monkeypatch.setattr(ReadingSide, "run_with", real)
     found = bisected(unpacked, expression, GOOD, BAD)
-    assert sentence_of(found) == "Found: tiny-a 1.5 made first_loss worse."
+    assert sentence_of(found) == "Found: tiny-a 1.5 changed first_loss (the loss of step 1)."
     again = sum(1 for _ in Path("out").rglob("metrics.json"))
     assert again == sum(stage.found.launches for _, stage in found.stages)
     assert first == 5
@@ -261,11 +267,17 @@ USES = "3.0 if have['tiny-a'] >= 5 else 2.0"
 @pytest.mark.parametrize(
     ("expressions", "answer"),
     [
-        (["2.0", "2.0 ", "3.0", "3.0 "], r"Found: \w+ c2 \(2026-01-01\) made first_loss worse\."),
-        ([USES, USES + " ", USES], r"Found: tiny-a 1\.5 made first_loss worse\."),
+        (
+            ["2.0", "2.0 ", "3.0", "3.0 "],
+            r"Found: \w+ c2 \(2026-01-01\) changed first_loss \(.+ 1\)\.",
+        ),
+        (
+            [USES, USES + " ", USES],
+            r"Found: tiny-a 1\.5 changed first_loss \(.+ 1\)\.",
+        ),
         (
             ["2.0", "2.0 ", USES, USES + " "],
-            r"Found: \w+ c2 \(2026-01-01\) and tiny-a 1\.5 together made first_loss worse\.",
+            r"Found: \w+ c2 \(2026-01-01\) and tiny-a 1\.5 together changed first_loss \(.+ 1\)\.",
         ),
     ],
     ids=["code", "packages", "both"],
