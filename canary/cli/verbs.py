@@ -12,6 +12,7 @@ import typer
 from canary import __version__
 from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
+from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.golden import golden_app
@@ -74,6 +75,7 @@ app.command()(run)
 app.command(
     "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
 )(exec_)
+app.command("check", context_settings={"allow_interspersed_args": False})(check)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)

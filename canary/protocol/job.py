@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from canary.record.exact import Calls, Exact
     from canary.record.step_row import Row
     from canary.record.types import Failure, Status
+    from canary.relations.relation import Outcome
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
 """Environment variables of training processes: the job's file, the canary's process, and the number
@@ -78,6 +79,8 @@ class Job:
     twice: Sequence[int] | None = None
     """First and last step to run twice on the same state, in a probe with the user's own kernels
     (see `canary.golden.replay`)."""
+    relations: Sequence[str] = ()
+    """Relations that a probe asks beside its first update (see `canary.relations`)."""
 
     def write(self, path: Path) -> None:
         """Write the job for the child."""
@@ -123,6 +126,8 @@ class Result:
     """The steps that ran twice, if the job asked for some."""
     not_twice: str | None = None
     """Why they could not."""
+    relations: list[Outcome] = field(default_factory=list)
+    """What the relations of the job showed."""
 
     def write(self, path: Path) -> None:
         """Replace the result file; the last write counts."""

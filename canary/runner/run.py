@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,11 +58,13 @@ def run_canary(
     echo: bool = False,
     rendezvous: Rendezvous | None = None,
     twice: tuple[int, int] | None = None,
+    relations: Sequence[str] = (),
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
     `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
-    last step that the probe runs twice on the same state.
+    last step that the probe runs twice on the same state. `relations`: what the probe asks
+    beside its first update.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -85,7 +87,15 @@ def run_canary(
     require_preset(loaded)
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous, twice=twice)
+    session = Session(
+        loaded,
+        folder,
+        listener,
+        echo=echo,
+        rendezvous=rendezvous,
+        twice=twice,
+        relations=relations,
+    )
     ended: Result | None = None
     try:
         listener.run_begins(folder.path, config)
@@ -327,4 +337,5 @@ def _job(
         else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
         twice=session.twice if kind == "probe" else None,
+        relations=list(session.relations) if kind == "probe" else [],
     )

@@ -44,6 +44,7 @@ class Session(RecordWriter):
         echo: bool = False,
         rendezvous: Rendezvous | None = None,
         twice: tuple[int, int] | None = None,
+        relations: Sequence[str] = (),
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
@@ -54,6 +55,8 @@ class Session(RecordWriter):
         self.rendezvous = rendezvous or Rendezvous()
         self.twice = twice
         """First and last step that the probe runs twice."""
+        self.relations = relations
+        """What the probe asks beside its first update."""
         self._listener = listener
         self.readings: Readings | None = None
         """Samples of the machine during the launch that runs."""

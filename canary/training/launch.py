@@ -46,6 +46,7 @@ from canary.training.exact.trainer_settings import (
 if TYPE_CHECKING:
     from canary.training.loops.step_twice import StepTwice
     from canary.training.loops.trainer import TrainerCollector
+    from canary.training.relations.inspector import Inspector
 
 
 KILLED = (
@@ -131,6 +132,7 @@ class TrainingLaunch:
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
         self._twice: StepTwice | None = None
+        self._inspector: Inspector | None = None
         self._not_twice: str | None = None
 
     def lap(self, name: str) -> None:
@@ -190,6 +192,10 @@ class TrainingLaunch:
                 stop_on=self.job.stop_on,
             )
         self._exact = ExactSignals(trained) if self.job.kind == "probe" else None
+        if self.job.relations:
+            from canary.training.relations.inspector import Inspector
+
+            self._inspector = Inspector(trained, self.job.relations)
         self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
         self._files.begin()
         if self.job.kind == "measured" and self.rank == 0:
@@ -321,6 +327,7 @@ class TrainingLaunch:
             host=host,
             twice=[] if self._twice is None else self._twice.found,
             not_twice=self._not_twice,
+            relations=[] if self._inspector is None else self._inspector.end(),
         )
 
     def write(self, result: Result) -> None:

@@ -1,0 +1,1 @@
+"""`canary check`: is this training right, with nothing to compare it with?"""

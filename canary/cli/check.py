@@ -1,0 +1,61 @@
+"""`check`: is this training right, with nothing to compare it with?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
+from canary.cli.terminal import stoppable
+
+
+def check(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG | -- COMMAND]", help="A config, or your training command."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="RELATION", help="Only this one; may be repeated."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="RELATION", help="Not this one; may be repeated."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
+    ] = None,
+    output_dir: OutputDir = None,
+    set_: Set = None,
+    form: Form = "text",
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Ask a training whether it is right: relations that must hold."""
+    from canary.check.answer import check_text, listing
+    from canary.check.run import CheckRequest, run_check
+    from canary.config.load import load_config
+    from canary.report.lines import terminal_width
+    from canary.report.render import check_format
+    from canary.runner.display.progress import listener_for
+    from canary.runner.exec.entry import ExecRequest, load_request
+
+    if list_:
+        typer.echo(listing(), nl=False)
+        return
+    check_format(form)
+    stoppable()
+    given = words or []
+    is_config = len(given) <= 1 and (not given or given[0].endswith((".yaml", ".yml")))
+    if is_config and config is None:
+        loaded = load_config(Path(given[0]) if given else None, set_ or [])
+    else:
+        loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
+    request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), output_dir)
+    checked = run_check(request, listener_for(sys.stderr, quiet))
+    typer.echo(check_text(checked, form, terminal_width(sys.stdout)), nl=False)
+    raise typer.Exit(checked.exit_code)

@@ -1,0 +1,56 @@
+"""The relations that `canary check` judges, one per file."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from canary.relations import (
+    accumulation,
+    adapter_start,
+    attention,
+    causality,
+    chat_template,
+    checkpointing,
+    eos_labels,
+    evaluation,
+    frozen,
+    identities,
+    merge,
+    neighbour,
+    order,
+    packing,
+    padding,
+    padding_side,
+    reference_start,
+    replay,
+    schedule,
+    weight_decay,
+)
+from canary.relations.relation import Relation
+
+_MODULES: tuple[ModuleType, ...] = (
+    accumulation,
+    checkpointing,
+    attention,
+    padding,
+    padding_side,
+    order,
+    neighbour,
+    packing,
+    eos_labels,
+    causality,
+    frozen,
+    chat_template,
+    adapter_start,
+    merge,
+    reference_start,
+    identities,
+    evaluation,
+    schedule,
+    weight_decay,
+    replay,
+)
+
+MODULES: dict[str, ModuleType] = {one.RELATION.id: one for one in _MODULES}
+"""The file of each relation, by id, in the order of the report."""
+RELATIONS: dict[str, Relation] = {name: one.RELATION for name, one in MODULES.items()}

@@ -1,0 +1,38 @@
+"""No token sees a later one."""
+
+from __future__ import annotations
+
+from canary.relations.relation import (
+    CannotAsk,
+    Look,
+    Outcome,
+    Relation,
+    other_ids,
+    unpacked_call,
+)
+
+RELATION = Relation(
+    "causality",
+    "what is trained",
+    "a later token moves nothing that is said before it",
+    "the causal mask is missing, or an attention mask of four dimensions replaces it",
+    "https://arxiv.org/abs/2506.09280",
+)
+
+
+def ask(look: Look) -> Outcome:
+    """Change the second half of each example: what is said of the first half must not move."""
+    call = unpacked_call(look)
+    if getattr(getattr(call.module, "config", None), "is_encoder_decoder", False):
+        raise CannotAsk("an encoder sees all tokens on purpose")
+    assert call.ids is not None
+    ids, before = call.ids.clone(), look.scores(call)
+    counts = look.counted(call, before)
+    left_out = ids.shape[1] - 1 - before.shape[1]
+    for row, (first, end) in enumerate(look.spans(call)):
+        middle = first + max(2, (end - first) // 2)
+        counts[row, max(0, middle - 1 - left_out) :] = False
+        ids[row, middle:end] = other_ids(ids[row, middle:end], call)
+    if not counts.any():
+        raise CannotAsk("no example is long enough")
+    return look.compared(RELATION.id, call, before, look.scores(call, input_ids=ids), counts)

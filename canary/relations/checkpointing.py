@@ -1,0 +1,27 @@
+"""Activation checkpointing on and off."""
+
+from __future__ import annotations
+
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation
+
+RELATION = Relation(
+    "checkpointing",
+    "same work",
+    "activation checkpointing leaves the gradients as they are",
+    "a module draws random numbers or changes its state in the forward pass",
+    "https://arxiv.org/abs/2506.09280",
+)
+
+
+def ask(look: Look) -> Outcome:
+    """Run forward and backward again with checkpointing the other way."""
+    look.model.train()  # Checkpointing works in training mode alone.
+    try:
+        before = look.gradients(look.call)
+        with look.other_checkpointing():
+            after = look.gradients(look.call)
+    finally:
+        look.model.eval()
+    if before is None or after is None:
+        raise CannotAsk("the gradient of the logits is too large to keep")
+    return look.compared_gradients(RELATION.id, before, after)

@@ -1,0 +1,30 @@
+"""Evaluation in between."""
+
+from __future__ import annotations
+
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
+
+RELATION = Relation(
+    "evaluation",
+    "start and end",
+    "an evaluation leaves the model in training mode",
+    "the loop calls eval() and never train() again",
+    "https://arxiv.org/abs/2506.14813",
+    moment="last",
+)
+
+
+def ask(look: Look) -> Outcome:
+    """Compare the mode of the first update with those of later ones."""
+    if len(look.modes) < 2:
+        raise CannotAsk("the training had one update")
+    if not look.modes[0]:
+        raise CannotAsk("the model trains in evaluation mode from the start")
+    later = [place for place, training in enumerate(look.modes, start=1) if not training]
+    if not later:
+        return holds(RELATION, f"the model was in training mode in {len(look.modes)} updates")
+    return broken(
+        RELATION,
+        f"from update {later[0]} on, the model trains in evaluation mode",
+        f"update {later[0]}",
+    )

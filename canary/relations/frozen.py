@@ -1,0 +1,33 @@
+"""What is frozen, and what is trained."""
+
+from __future__ import annotations
+
+from canary.relations.relation import Look, Outcome, Relation, broken, holds
+
+RELATION = Relation(
+    "frozen",
+    "what is trained",
+    "what is frozen stays as it is, and the optimizer has all that is trainable",
+    "the optimizer was built before parameters were frozen, thawed or added",
+    "https://arxiv.org/abs/2506.14813",
+    invariants=("frozen_unchanged",),
+)
+
+
+def ask(look: Look) -> Outcome:
+    """Compare the parameters that have a gradient with those of the optimizers."""
+    held = {
+        id(value)
+        for optimizer in look.optimizers
+        for group in optimizer.param_groups
+        for value in group["params"]
+    }
+    named = [(name, value) for name, value in look.named_parameters() if value.requires_grad]
+    lost = [name for name, value in named if id(value) not in held and value.grad is not None]
+    if lost and len(lost) < len(named):
+        return broken(
+            RELATION,
+            f"{len(lost)} trainable tensors have a gradient, but no optimizer has them",
+            lost[0],
+        )
+    return holds(RELATION, f"the optimizer has all {len(named)} trainable tensors")

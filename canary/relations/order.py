@@ -1,0 +1,25 @@
+"""Another order of the rows."""
+
+from __future__ import annotations
+
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation
+
+RELATION = Relation(
+    "order",
+    "neighbours",
+    "another order of the rows leaves what is said of each example as it is",
+    "a module mixes the rows of a micro-batch",
+    "https://github.com/huggingface/trl/tree/main/tests/invariant",
+)
+
+
+def ask(look: Look) -> Outcome:
+    """Reverse the rows of the micro-batch."""
+    call, rows = look.call, look.call.shape[0]
+    if rows < 2:
+        raise CannotAsk("each micro-batch has one row")
+    backwards = list(reversed(range(rows)))
+    before = look.scores(call)
+    after = look.scores(call, **look.picked(call, backwards))[backwards]
+    counts = look.counted(call, before) if call.scores_tokens else None
+    return look.compared(RELATION.id, call, before, after, counts)

@@ -1,0 +1,30 @@
+"""More padding."""
+
+from __future__ import annotations
+
+from canary.relations.padded import padded_row
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation
+
+RELATION = Relation(
+    "padding",
+    "neighbours",
+    "more padding leaves what is said of each example as it is",
+    "padding is attended to: the attention mask is missing, or positions count padding",
+    "https://github.com/huggingface/trl/tree/main/tests/invariant",
+)
+COLUMNS = 7
+
+
+def ask(look: Look) -> Outcome:
+    """Add columns of padding to a padded row, on the side where its padding is."""
+    call, side, row = padded_row(look)
+    if look.pad_id is None:
+        raise CannotAsk("the id of padding is not known")
+    assert call.ids is not None
+    width, (first, end) = call.ids.shape[1], look.spans(call)[row]
+    shift = COLUMNS if side == "left" else 0
+    before = look.example(look.scores(call), row, (first, end), width)
+    wider = look.scores(call, **look.widened(call, row, COLUMNS, side))
+    after = look.example(wider, 0, (first + shift, end + shift), width + COLUMNS)
+    both = min(before.shape[1], after.shape[1])
+    return look.compared(RELATION.id, call, before[:, -both:], after[:, -both:])

@@ -1,0 +1,239 @@
+"""What a relation is, what it may ask of a training, and what it answers.
+
+A relation is two ways to do the same work that must agree. Each file of this package holds one:
+`RELATION`, and `ask` if the training process can judge it beside the first update. The files import
+no torch, so that every process can name them; tensors come from the `Look`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypedDict
+
+Tensor = Any
+"""A torch.Tensor."""
+RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
+Group = Literal[
+    "same work", "neighbours", "what is trained", "start and end", "sampling", "machine"
+]
+Moment = Literal["first", "last"]
+"""When `ask` is called: before the first update, or when the training ends."""
+
+
+class Outcome(TypedDict):
+    """What a relation showed."""
+
+    relation: str
+    status: RelationStatus
+    message: str
+    """One sentence without a full stop: both values, or why it was not judged."""
+    place: str
+    """The first place where both sides part; empty without one."""
+    values: list[float]
+    """Both values there; empty without numbers."""
+    tolerance: float | None
+    """How far rounding may move the value, measured; None where nothing is rounded."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation."""
+
+    id: str
+    group: Group
+    holds: str
+    """What must hold, as a sentence without a full stop."""
+    likely: str
+    """What is likely wrong if it is broken."""
+    source: str
+    """Where the idea, or an incident of the kind, is described."""
+    moment: Moment | None = "first"
+    """None: `ask` does not exist."""
+    invariants: tuple[str, ...] = ()
+    """Checks of the record that judge it (`docs/verdict.md`)."""
+
+
+class Call(Protocol):
+    """One call of the policy whose loss trained it."""
+
+    module: Any
+    """The model that was called."""
+    arguments: dict[str, Any]
+    """By name, with copies of tensors."""
+    shape: tuple[int, ...]
+    """Of the logits: (rows, tokens, vocabulary), or (rows, classes)."""
+    training: bool
+    """Whether the model was in training mode."""
+    weights: Tensor | None
+    """Shape (rows, tokens): how much each position's label was raised; negative if lowered, 0 if it
+    was not trained on."""
+    labels: Tensor | None
+    """Shape (rows, tokens): the token that each position was trained towards."""
+
+    @property
+    def ids(self) -> Tensor | None:
+        """Token ids, shape (rows, tokens)."""
+
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether the logits are those of tokens."""
+
+
+class Look(Protocol):
+    """What a relation sees: the first update of a training, before its optimizer steps.
+
+    The model is in evaluation mode. Modes, buffers and random states are restored afterwards.
+    """
+
+    model: Any
+    calls: Sequence[Call]
+    """Calls of the first update, in their order."""
+    optimizers: Sequence[Any]
+    trainer: Any
+    """The transformers Trainer; None for another loop."""
+    pad_id: int | None
+    rates: Sequence[float]
+    """Learning rates of the updates so far."""
+    modes: Sequence[bool]
+    """Whether the policy was in training mode, one per update so far."""
+    updates: int
+    schedulers: Sequence[tuple[Any, int]]
+    """Schedulers of torch, and how often each stepped after its start."""
+
+    @property
+    def call(self) -> Call:
+        """The first call with several rows, else the first one."""
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Ids that end a text."""
+
+    @property
+    def references(self) -> Sequence[tuple[Any, Call]]:
+        """Other models of the same shapes that were called without gradients, with one call."""
+
+    def scores(self, call: Call, **changed: Any) -> Tensor:
+        """Call the model again with changed arguments; None leaves one out.
+
+        Returns the log-probability of each next token, shape (rows, tokens - 1). Of a model that
+        scores rows it returns the logits.
+        """
+
+    def compared(
+        self, relation: str, call: Call, before: Tensor, after: Tensor, counts: Tensor | None = None
+    ) -> Outcome:
+        """Compare scores within what rounding may move; `counts`: True where a score counts."""
+
+    def other_checkpointing(self) -> AbstractContextManager[None]:
+        """Switch activation checkpointing off if it is on, else on.
+
+        Raises:
+            CannotAsk: the model cannot switch it.
+        """
+
+    def gradients(self, call: Call) -> Mapping[str, Tensor] | None:
+        """Run forward and backward of a call again, with the gradient that its logits had, and
+        return the gradients by parameter; None if that gradient is not known."""
+
+    def compared_gradients(
+        self, relation: str, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
+    ) -> Outcome:
+        """Compare gradients within what rounding may move."""
+
+    def spans(self, call: Call) -> Sequence[tuple[int, int]]:
+        """Return (first, end) of each row's example, without its padding."""
+
+    def counted(self, call: Call, scores: Tensor) -> Tensor:
+        """Return True where a score is of a real token that follows a real one."""
+
+    def example(self, scores: Tensor, row: int, span: tuple[int, int], width: int) -> Tensor:
+        """Return the scores of the example between two tokens of a row of `width` tokens."""
+
+    def picked(self, call: Call, rows: Sequence[int]) -> dict[str, Any]:
+        """Return the arguments of some rows, in this order."""
+
+    def cut(self, call: Call, row: int, first: int, end: int) -> dict[str, Any]:
+        """Return the arguments of one row between two tokens."""
+
+    def widened(self, call: Call, row: int, columns: int, side: str) -> dict[str, Any]:
+        """Return the arguments of one row with more columns of padding on a side."""
+
+    def named_parameters(self) -> Sequence[tuple[str, Any]]:
+        """Return the policy's parameters by name."""
+
+
+class CannotAsk(Exception):
+    """The relation says nothing about this training; the text says why."""
+
+
+def outcome(
+    relation: str,
+    status: RelationStatus,
+    message: str,
+    place: str = "",
+    values: Sequence[float] = (),
+    tolerance: float | None = None,
+) -> Outcome:
+    """Return an answer."""
+    return Outcome(
+        relation=relation,
+        status=status,
+        message=message,
+        place=place,
+        values=[float(value) for value in values],
+        tolerance=tolerance,
+    )
+
+
+def holds(relation: Relation, message: str) -> Outcome:
+    """Return that both sides agree."""
+    return outcome(relation.id, "holds", message)
+
+
+def broken(
+    relation: Relation, message: str, place: str = "", values: Sequence[float] = ()
+) -> Outcome:
+    """Return that both sides part."""
+    return outcome(relation.id, "broken", message, place, values)
+
+
+def token_call(look: Look) -> Call:
+    """Return the call to ask about tokens.
+
+    Raises:
+        CannotAsk: the model scores no tokens.
+    """
+    call = look.call
+    if call.ids is None:
+        raise CannotAsk("the model gets no token ids")
+    if not call.scores_tokens:
+        raise CannotAsk("the model scores no tokens")
+    return call
+
+
+def is_packed(call: Call) -> bool:
+    """Whether positions begin again within a row."""
+    positions = call.arguments.get("position_ids")
+    if positions is None or getattr(positions, "dim", lambda: 0)() != 2:
+        return any(name.startswith("cu_seq") for name in call.arguments)
+    return bool((positions[:, 1:] < positions[:, :-1]).any())
+
+
+def unpacked_call(look: Look) -> Call:
+    """Return a call whose rows hold one example each.
+
+    Raises:
+        CannotAsk: there is none.
+    """
+    call = token_call(look)
+    if is_packed(call):
+        raise CannotAsk("the rows hold several packed documents")
+    return call
+
+
+def other_ids(ids: Tensor, call: Call) -> Tensor:
+    """Return ids of the same shape, each another one of the vocabulary."""
+    size = call.shape[-1] if call.scores_tokens else max(int(ids.max()), 13) + 1
+    return (ids + 13) % max(2, size)

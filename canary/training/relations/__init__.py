@@ -1,0 +1,1 @@
+"""Relations asked in the training process: what they see of the first update."""

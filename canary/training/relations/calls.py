@@ -1,0 +1,193 @@
+"""Calls of the model in a training step, and the same calls again with other inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+MOST_LOGITS = 1 << 26
+"""Numbers of a gradient of logits that are kept; a larger one is only summed up."""
+LEAST_VOCABULARY = 17
+"""A model with fewer outputs per token scores rows or tokens by classes."""
+SUMS_TO_ZERO = 1e-3
+"""The gradient of a log-softmax adds up to 0 over the vocabulary; relative."""
+
+
+Says = Literal["logits", "log_probs"]
+"""What a model returns: logits, or, as trl's models with a fused head, the log-probability of each
+label."""
+
+
+@dataclass
+class KeptCall:
+    """One call of the policy whose loss trained it; see `canary.relations.relation.Call`."""
+
+    module: nn.Module
+    arguments: dict[str, Any]
+    shape: tuple[int, ...]
+    training: bool
+    says: Says
+    weights: torch.Tensor | None = None
+    labels: torch.Tensor | None = None
+    gradient: torch.Tensor | None = None
+    """Of what it said; None if it is too large to keep."""
+    trained: bool = False
+    """Whether a gradient reached what it said."""
+
+    @property
+    def ids(self) -> torch.Tensor | None:
+        """The token ids, shape (rows, tokens)."""
+        found: Any = self.arguments.get("input_ids")
+        return found if torch.is_tensor(found) and found.dim() == 2 else None
+
+    @property
+    def mask(self) -> torch.Tensor | None:
+        """The attention mask, shape (rows, tokens)."""
+        found: Any = self.arguments.get("attention_mask")
+        return found if torch.is_tensor(found) and found.dim() == 2 else None
+
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether the logits are those of tokens."""
+        return self.says == "log_probs" or (
+            len(self.shape) == 3 and self.shape[-1] >= LEAST_VOCABULARY
+        )
+
+
+def bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, with copies of tensors."""
+    named: dict[str, Any] = dict(kwargs)
+    if args:
+        places = [
+            one.name
+            for one in inspect.signature(module.forward).parameters.values()
+            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        named |= dict(zip(places, args, strict=False))
+    return {
+        name: value.detach().clone() if torch.is_tensor(value) else value
+        for name, value in named.items()
+    }
+
+
+def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
+    """Return what a model says of its inputs, if that is known."""
+    known: Any = getattr(output, "log_probs", None)
+    if torch.is_tensor(known) and known.dim() == 2:
+        return "log_probs", known
+    logits = _logits_of(output)
+    return None if logits is None or logits.dim() < 2 else ("logits", logits)
+
+
+def shape_of(module: nn.Module, says: Says, said: torch.Tensor) -> tuple[int, ...]:
+    """Return the shape of the logits."""
+    if says == "logits":
+        return tuple(said.shape)
+    size = getattr(getattr(module, "config", None), "vocab_size", None)
+    return len(said), said.shape[1] + 1, size or 1 << 30
+
+
+def _logits_of(output: Any) -> torch.Tensor | None:
+    found: Any = getattr(output, "logits", None)
+    if found is None and isinstance(output, Mapping):
+        found = output.get("logits")
+    if found is None and isinstance(output, tuple | list):
+        found = next((one for one in output if torch.is_tensor(one) and one.dim() >= 2), None)
+    if found is None:
+        found = output
+    return found if torch.is_tensor(found) and found.is_floating_point() else None
+
+
+def called(call: KeptCall, **changed: Any) -> torch.Tensor:
+    """Call the model again and return what it says. `changed`: arguments; None leaves one out."""
+    arguments = {**call.arguments, **changed}
+    arguments = {
+        name: value
+        for name, value in arguments.items()
+        if not (name in changed and value is None)
+        and not (name == "labels" and call.says == "logits")
+    }
+    # Not through the instance's own call: a plain loop is followed there.
+    said = said_of(nn.Module._call_impl(call.module, **arguments))
+    if said is None or said[0] != call.says:
+        raise ValueError("the model does not say the same without labels")
+    return said[1]
+
+
+def scored(call: KeptCall, **changed: Any) -> torch.Tensor:
+    """Return what the model says, without gradients; see `Look.scores`."""
+    ids: Any = changed.get("input_ids", call.ids)
+    if call.says == "log_probs":
+        with torch.no_grad():
+            return called(call, **changed, labels=ids).float()
+    with torch.no_grad():
+        logits = called(call, **changed)
+    if not call.scores_tokens or not torch.is_tensor(ids):
+        return logits.float().reshape(len(logits), -1)
+    kept = logits.shape[1]
+    following = ids[:, ids.shape[1] - kept + 1 :]
+    found = logits[:, :-1].float().log_softmax(-1)
+    return found.gather(-1, following.unsqueeze(-1)).squeeze(-1)
+
+
+def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Read from the gradient of the logits what each position was trained towards.
+
+    The gradient of a cross-entropy with weight w is w (p - 1) at the label and w p elsewhere. So
+    the label is where the sign differs from all others, and the others add up to w (1 - p).
+    """
+    call.trained = True
+    with torch.no_grad():
+        if gradient.numel() <= MOST_LOGITS:
+            call.gradient = gradient.detach().clone()
+        if call.says == "log_probs":
+            call.weights = -gradient.detach().float()
+            call.labels = call.ids[:, 1:] if call.ids is not None else None
+            return
+        size = gradient.float().abs().sum(-1)
+        apart = gradient.float().sum(-1).abs()
+        if gradient.dim() != 3 or bool((apart > SUMS_TO_ZERO * size + 1e-12).any()):
+            return
+        low, at_low = gradient.min(-1)
+        high, at_high = gradient.max(-1)
+        up = -low >= high
+        call.labels = torch.where(up, at_low, at_high)
+        probability = logits.float().softmax(-1)
+        chosen = probability.gather(-1, call.labels.unsqueeze(-1)).squeeze(-1)
+        others = size - torch.where(up, -low, high).float()
+        weight = others / (1 - chosen).clamp_min(1e-6)
+        call.weights = torch.where(up, weight, -weight)
+
+
+@contextlib.contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Run a block in evaluation mode; restore modes, buffers and random states after it."""
+    modes = [(one, one.training) for one in model.modules()]
+    buffers = [(one, one.detach().clone()) for one in model.buffers()]
+    python, cpu = random.getstate(), torch.get_rng_state()
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
+    numbers = numpy.get_state() if numpy is not None else None
+    model.eval()
+    try:
+        yield
+    finally:
+        for one, training in modes:
+            one.training = training
+        with torch.no_grad():
+            for buffer, kept in buffers:
+                buffer.copy_(kept)
+        random.setstate(python)
+        torch.set_rng_state(cpu)
+        if devices:
+            torch.cuda.set_rng_state_all(devices)
+        if numpy is not None:
+            numpy.set_state(numbers)

@@ -1,0 +1,220 @@
+"""What relations see of a training, with the means to ask its model again."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.training.relations import rows
+from canary.training.relations.calls import KeptCall, called, scored
+from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
+
+SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
+"""Beginnings of the names of two methods, the newest first."""
+CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
+"""Attributes of modules of transformers that switch checkpointing."""
+
+
+@dataclass
+class TrainingLook:
+    """See `canary.relations.relation.Look`."""
+
+    model: nn.Module
+    calls: list[KeptCall]
+    optimizers: list[torch.optim.Optimizer]
+    trainer: Any = None
+    others: list[tuple[nn.Module, KeptCall]] = field(default_factory=list)
+    """Other models that were called without gradients, with their first call."""
+    pad_id: int | None = None
+    eos_ids: frozenset[int] = frozenset()
+    rates: list[float] = field(default_factory=list)
+    modes: list[bool] = field(default_factory=list)
+    updates: int = 0
+    _rounding: dict[int, float] = field(default_factory=dict)
+    _gradient_rounding: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def call(self) -> KeptCall:
+        """The first call with several rows, else the first one."""
+        return next((one for one in self.calls if one.shape[0] > 1), self.calls[0])
+
+    @property
+    def references(self) -> list[tuple[nn.Module, KeptCall]]:
+        """Other models of the policy's shapes."""
+        own = _shapes(self.model)
+        return [one for one in self.others if _shapes(one[0]) == own]
+
+    @property
+    def schedulers(self) -> list[tuple[Any, int]]:
+        """Schedulers of the policy's optimizers, and how often each stepped after its start."""
+        mine = {id(one) for one in self.optimizers}
+        found = [
+            one
+            for one in gc.get_objects()
+            if (LRScheduler in type(one).__mro__ and id(getattr(one, "optimizer", None)) in mine)
+            or (LRScheduler in type(one).__mro__ and self._wraps(one))
+        ]
+        return [(one, int(one._step_count) - 1) for one in found]
+
+    def _wraps(self, scheduler: Any) -> bool:
+        """Whether a scheduler's optimizer is a wrapper around one of the policy's."""
+        inner = getattr(getattr(scheduler, "optimizer", None), "optimizer", None)
+        return any(inner is one for one in self.optimizers)
+
+    def scores(self, call: KeptCall, **changed: Any) -> torch.Tensor:
+        """Call the model again; see `Look`."""
+        return scored(call, **changed)
+
+    def compared(
+        self,
+        relation: str,
+        call: KeptCall,
+        before: torch.Tensor,
+        after: torch.Tensor,
+        counts: torch.Tensor | None = None,
+    ) -> Outcome:
+        """Compare scores within what rounding may move."""
+        apart = (after.double() - before.double()).abs().nan_to_num(nan=float("inf"))
+        if counts is not None:
+            apart = torch.where(counts, apart, torch.zeros_like(apart))
+        if not apart.numel():
+            raise CannotAsk("there is nothing to compare")
+        allowed, worst = self._allowed(call), float(apart.max())
+        if worst <= allowed:
+            words = f"they differ by at most {worst:.2g}; rounding may move {allowed:.2g}"
+            return outcome(relation, "holds", words, tolerance=allowed)
+        first = (apart > allowed).nonzero()[0].tolist()
+        values = [float(one[tuple(first)]) for one in (before, after)]
+        what = "log-probability" if call.scores_tokens else "score"
+        message = (
+            f"a {what} of {values[0]:.6g} becomes {values[1]:.6g}; rounding may move {allowed:.2g}"
+        )
+        names = ("row", "token") if call.scores_tokens else ("row", "class")
+        place = ", ".join(f"{name} {at}" for name, at in zip(names, first, strict=False))
+        return outcome(relation, "broken", message, place, values, allowed)
+
+    def _allowed(self, call: KeptCall) -> float:
+        """Return how far rounding may move the scores of a call."""
+        if id(call) not in self._rounding:
+            before, eps, moved = scored(call), epsilon(call.module), 0.0
+            for seed in range(DRAWS):
+                with perturbed(call.module, eps, seed):
+                    apart = (scored(call) - before).abs().nan_to_num()
+                moved = max(moved, float(apart.max()))
+            largest = float(before.abs().nan_to_num(posinf=0.0).max())
+            self._rounding[id(call)] = tolerance(moved, largest, eps)
+        return self._rounding[id(call)]
+
+    def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:
+        """Run forward and backward of a call again; see `Look`."""
+        if call.gradient is None:
+            return None
+        named = [(name, one) for name, one in call.module.named_parameters() if one.requires_grad]
+        torch.manual_seed(0)
+        with torch.enable_grad():
+            logits = called(call)
+            # Not by backward(), which a plain loop is followed by.
+            found = torch.autograd.grad(
+                logits, [one for _, one in named], call.gradient, allow_unused=True
+            )
+        pairs = zip(named, found, strict=True)
+        return {name: one.detach() for (name, _), one in pairs if one is not None}
+
+    def compared_gradients(
+        self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
+    ) -> Outcome:
+        """Compare gradients within what rounding may move."""
+        eps = epsilon(self.model)
+        moved: dict[str, float] = dict.fromkeys(before, 0.0)
+        training = self.model.training
+        for seed in range(DRAWS):
+            with perturbed(self.model, eps, seed):
+                again = self.gradients(self.call) or {}
+            for name, one in again.items():
+                moved[name] = max(moved.get(name, 0.0), float((one - before[name]).abs().max()))
+        self.model.train(training)
+        worst = 0.0
+        for name, one in before.items():
+            other = after.get(name)
+            apart = float("inf") if other is None else float((other - one).abs().max())
+            allowed = tolerance(moved[name], float(one.abs().max()), eps)
+            if not apart <= allowed:
+                message = f"the gradient moves by {apart:.2g}; rounding may move {allowed:.2g}"
+                values = [float(one.norm()), float("nan") if other is None else float(other.norm())]
+                return outcome(relation, "broken", message, name, values, allowed)
+            worst = max(worst, apart)
+        words = f"{len(before)} gradients differ by at most {worst:.2g}"
+        return outcome(relation, "holds", words)
+
+    @contextlib.contextmanager
+    def other_checkpointing(self) -> Iterator[None]:
+        """Switch activation checkpointing the other way; see `Look`."""
+        on, off = (
+            next(
+                (found for kind in SWITCHES if (found := getattr(self.model, kind + do, None))),
+                None,
+            )
+            for do in ("enable", "disable")
+        )
+        if on is None or off is None:
+            raise CannotAsk("the model cannot switch checkpointing")
+        kept = [
+            (module, name, vars(module)[name])
+            for module in self.model.modules()
+            for name in CHECKPOINTING
+            if name in vars(module)
+        ]
+        was_on = any(value for _, name, value in kept if name == CHECKPOINTING[0])
+        try:
+            off() if was_on else on({"use_reentrant": False})
+            yield
+        finally:
+            if not was_on:
+                off()
+            for module, name, value in kept:
+                setattr(module, name, value)
+
+    def spans(self, call: KeptCall) -> Sequence[tuple[int, int]]:
+        """Return (first, end) of each row's example."""
+        return rows.spans(call, self.pad_id)
+
+    def counted(self, call: KeptCall, scores: torch.Tensor) -> torch.Tensor:
+        """Return True where a score counts."""
+        return rows.counted(call, scores, self.pad_id)
+
+    def example(
+        self, scores: torch.Tensor, row: int, span: tuple[int, int], width: int
+    ) -> torch.Tensor:
+        """Return the scores of one example."""
+        return rows.example(scores, row, span, width)
+
+    def picked(self, call: KeptCall, places: Sequence[int]) -> dict[str, Any]:
+        """Return the arguments of some rows."""
+        return rows.picked(call, places)
+
+    def cut(self, call: KeptCall, row: int, first: int, end: int) -> dict[str, Any]:
+        """Return the arguments of one row between two tokens."""
+        return rows.cut(call, row, first, end)
+
+    def widened(self, call: KeptCall, row: int, columns: int, side: str) -> dict[str, Any]:
+        """Return the arguments of one row with more padding."""
+        assert self.pad_id is not None
+        return rows.widened(call, row, columns, side, self.pad_id)
+
+    def named_parameters(self) -> list[tuple[str, Any]]:
+        """Return the policy's parameters by name."""
+        return list(self.model.named_parameters())
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {
+        name.removeprefix("module."): tuple(value.shape) for name, value in model.named_parameters()
+    }

@@ -1,0 +1,56 @@
+"""How far rounding moves what a model says: measured, with parameters that are off by one rounding.
+
+This is the perturbation of TTrace (arXiv 2506.09280): each parameter is multiplied by 1 + epsilon
+or 1 - epsilon, with epsilon of the arithmetic that the model computes in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+DRAWS = 3
+FACTOR = 8.0
+"""Two kernels round more often than one perturbed parameter does."""
+FLOOR = 16
+"""Epsilons of the largest value: it is rounded too."""
+
+
+def epsilon(model: nn.Module) -> float:
+    """Return the relative rounding of the arithmetic that a model computes in."""
+    kinds = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
+    device = next(model.parameters()).device.type
+    if torch.is_autocast_enabled(device):
+        kinds.add(torch.get_autocast_dtype(device))
+    return max((float(torch.finfo(kind).eps) for kind in kinds), default=1.2e-7)
+
+
+@contextlib.contextmanager
+def perturbed(model: nn.Module, eps: float, seed: int) -> Iterator[None]:
+    """Put each parameter off by one rounding, and back after the block."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = [(value, value.detach().clone()) for value in model.parameters()]
+    try:
+        with torch.no_grad():
+            for value, was in kept:
+                signs = torch.randint(0, 2, was.shape, generator=generator) * 2 - 1
+                value.copy_((was.double() * (1 + eps * signs.to(was.device))).to(was.dtype))
+        yield
+    finally:
+        with torch.no_grad():
+            for value, was in kept:
+                value.copy_(was)
+
+
+def tolerance(moved: float, largest: float, eps: float) -> float:
+    """Return how far rounding may move a value.
+
+    Args:
+        moved: how far perturbed parameters moved it at most.
+        largest: the largest value.
+        eps: relative rounding.
+    """
+    return max(FACTOR * moved, FLOOR * eps * largest)

@@ -1,0 +1,91 @@
+"""The rows of a call: where each example begins and ends, and its inputs rearranged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from canary.training.relations.calls import KeptCall
+
+
+def spans(call: KeptCall, pad_id: int | None) -> list[tuple[int, int]]:
+    """Return (first, end) of each row's example: the mask says it, else runs of padding do."""
+    ids = call.ids
+    assert ids is not None
+    if call.mask is not None and call.mask.shape == ids.shape:
+        real = call.mask.bool()
+    elif pad_id is not None:
+        real = ids != pad_id
+    else:
+        real = torch.ones_like(ids, dtype=torch.bool)
+    found = []
+    for row in real:
+        places = row.nonzero().flatten().tolist()
+        found.append((places[0], places[-1] + 1) if places else (0, 0))
+    return found
+
+
+def counted(call: KeptCall, scores: torch.Tensor, pad_id: int | None) -> torch.Tensor:
+    """Return True where a score is of a real token that follows a real one."""
+    assert call.ids is not None
+    counts = torch.zeros_like(scores, dtype=torch.bool)
+    left_out = call.ids.shape[1] - 1 - scores.shape[1]
+    for row, (first, end) in enumerate(spans(call, pad_id)):
+        counts[row, max(0, first - left_out) : max(0, end - 1 - left_out)] = True
+    return counts
+
+
+def example(scores: torch.Tensor, row: int, span: tuple[int, int], width: int) -> torch.Tensor:
+    """Return the scores of the example between two tokens of a row of `width` tokens."""
+    left_out = width - 1 - scores.shape[1]
+    first, end = span
+    return scores[row : row + 1, max(0, first - left_out) : max(0, end - 1 - left_out)]
+
+
+def by_row(call: KeptCall) -> dict[str, torch.Tensor]:
+    """Return the arguments that have one entry per row."""
+    rows = call.shape[0]
+    return {
+        name: value
+        for name, value in call.arguments.items()
+        if torch.is_tensor(value) and value.dim() and len(value) == rows and name != "labels"
+    }
+
+
+def by_token(call: KeptCall) -> dict[str, torch.Tensor]:
+    """Return the arguments that have one entry per row and token."""
+    ids = call.ids
+    assert ids is not None
+    return {name: value for name, value in by_row(call).items() if value.shape == ids.shape}
+
+
+def picked(call: KeptCall, rows: Sequence[int]) -> dict[str, Any]:
+    """Return the arguments of some rows, in this order."""
+    return {name: value[list(rows)] for name, value in by_row(call).items()}
+
+
+def cut(call: KeptCall, row: int, first: int, end: int) -> dict[str, Any]:
+    """Return the arguments of one row between two tokens."""
+    found: dict[str, Any] = picked(call, [row])
+    for name, value in by_token(call).items():
+        found[name] = value[row : row + 1, first:end]
+    return found
+
+
+def widened(call: KeptCall, row: int, columns: int, side: str, pad_id: int) -> dict[str, Any]:
+    """Return the arguments of one row with more columns of padding on a side.
+
+    Ids get padding, positions repeat their last or first value, masks and others get 0.
+    """
+    found: dict[str, Any] = picked(call, [row])
+    for name, value in by_token(call).items():
+        one = value[row : row + 1]
+        more = one.new_zeros((1, columns))
+        if name == "input_ids":
+            more = one.new_full((1, columns), pad_id)
+        elif name == "position_ids":
+            more = (one[:, -1:] if side == "right" else one[:, :1]).expand(1, columns)
+        found[name] = torch.cat([one, more] if side == "right" else [more, one], dim=1)
+    return found
