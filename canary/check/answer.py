@@ -14,7 +14,7 @@ from canary.relations.relation import Outcome
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import FORMATS, check_format, environment, tidy, write_text
 
 DOCUMENT_VERSION = 1
 
@@ -96,6 +96,16 @@ def _row(one: Outcome) -> Row:
     relation = RELATIONS[one["relation"]]
     message = f"{one['place']}: {one['message']}" if one["place"] else one["message"]
     return Row(relation.id, relation.holds, message, one["place"], relation.likely, relation.source)
+
+
+def left_behind(checked: Checked) -> None:
+    """Write the answer into the folder of the launches.
+
+    Raises:
+        MachineError: a file cannot be written.
+    """
+    for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
+        write_text(checked.folder / f"check.{suffix}", check_text(checked, form))
 
 
 def check_document(checked: Checked) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.compare.invariants.checks import invariant_checks
@@ -13,13 +15,18 @@ from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import EXIT_OK, EXIT_REGRESSION, RunFailed, UsageError, did_you_mean, nearest
 from canary.protocol.job import Kind, Listener, Result
+from canary.record.exact import Exact
+from canary.record.folder import new_run_id
 from canary.record.types import RunRecord
-from canary.relations import RELATIONS
-from canary.relations.relation import Outcome, Relation, outcome
+from canary.relations import MODULES, RELATIONS
+from canary.relations.relation import Outcome, Relation, RelationStatus, Variation, outcome
 from canary.runner.run import run_canary
+from canary.runner.warm import warm_starts
 
 STEPS = 6
-"""Updates of the launch that is looked at."""
+"""Updates of each launch."""
+QUICK = 0
+"""Launches of a relation that `--quick` still runs, besides the common one."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class CheckRequest:
     loaded: LoadedConfig
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    quick: bool = False
     output_dir: Path | None = None
 
     def relations(self) -> tuple[str, ...]:
@@ -66,7 +74,7 @@ class Checked:
     seconds: float
     notes: tuple[str, ...] = ()
 
-    def of(self, status: str) -> list[tuple[Relation, Outcome]]:
+    def of(self, status: RelationStatus) -> list[tuple[Relation, Outcome]]:
         """Return the relations with a status, in their order."""
         return [
             (RELATIONS[one["relation"]], one) for one in self.outcomes if one["status"] == status
@@ -79,22 +87,60 @@ class Checked:
 
 
 class _Kept:
-    """A listener that passes every event on and keeps the results of the launches."""
+    """A listener that passes every event on and keeps the result of the launch."""
 
     def __init__(self, inner: Listener) -> None:
         self._inner = inner
-        self.results: list[Result] = []
+        self.result: Result | None = None
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """Keep the result."""
-        self.results.append(result)
+        self.result = result
         self._inner.launch_ended(kind, result)
 
 
-def run_check(request: CheckRequest, listener: Listener) -> Checked:
+@dataclass
+class _Launches:
+    """Runs launches of one training, each into a folder of its own."""
+
+    loaded: LoadedConfig
+    listener: Listener
+    folder: Path
+    count: int = 0
+
+    def run(
+        self, relations: Sequence[str] = (), variation: Variation | None = None
+    ) -> tuple[RunRecord, Path, Result]:
+        """Run one probe.
+
+        Raises:
+            RunFailed: it does not complete.
+        """
+        kept = _Kept(self.listener)
+        record, folder, result = run_canary(
+            self.loaded,
+            kept,  # type: ignore[arg-type]
+            self.folder,
+            relations=relations,
+            variation=variation,
+        )
+        self.count += 1
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
+        if record.status != "completed":
+            raise RunFailed(
+                f"the training does not complete: {record.reason}",
+                record.status,
+                f"look at {folder / 'log.txt'}",
+            )
+        return record, folder, kept.result or result
+
+
+@warm_starts()
+def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], None]) -> Checked:
     """Run the launches that the relations need, and judge them.
 
     Raises:
@@ -104,24 +150,26 @@ def run_check(request: CheckRequest, listener: Listener) -> Checked:
     began = time.monotonic()
     wanted = request.relations()
     loaded = _short(request.loaded)
-    kept = _Kept(listener)
-    record, folder, result = run_canary(
-        loaded,
-        kept,  # type: ignore[arg-type]
-        request.output_dir,
-        relations=wanted,
-    )
-    if result.status == "interrupted":
-        raise KeyboardInterrupt
-    if record.status != "completed":
-        raise RunFailed(
-            f"the training does not complete: {record.reason}",
-            record.status,
-            f"look at {folder / 'log.txt'}",
-        )
-    inside = {one["relation"]: one for ended in kept.results for one in ended.relations}
-    outcomes = tuple(_judged(RELATIONS[name], inside.get(name), record) for name in wanted)
-    return Checked(record.name, outcomes, folder, 1, time.monotonic() - began, tuple(record.notes))
+    folder = request.output_dir or _folder(loaded)
+    launches = _Launches(loaded, listener, folder.absolute())
+    record, _, result = launches.run(relations=wanted)
+    inside = {one["relation"]: one for one in result.relations}
+    found = []
+    for name in wanted:
+        relation = RELATIONS[name]
+        answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
+        if relation.variations and not request.quick and not _is_broken(answers):
+            say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
+            answers.append(_varied(relation, launches, record, folder))
+        found.append(_worst(relation, answers, request.quick))
+    seconds = time.monotonic() - began
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+
+
+def _folder(loaded: LoadedConfig) -> Path:
+    """Return a new folder for the launches."""
+    name = new_run_id(f"check-{loaded.config.name}", datetime.now(UTC))
+    return Path(loaded.config.output_dir) / name
 
 
 def _short(loaded: LoadedConfig) -> LoadedConfig:
@@ -140,29 +188,51 @@ def _short(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, config=changed)
 
 
-def _judged(relation: Relation, inside: Outcome | None, record: RunRecord) -> Outcome:
-    """Return the answer of a relation: from the training process, from the record, or from both."""
-    checks = {one.name: one for one in invariant_checks([record])}
-    found = [_of_check(relation, checks[name]) for name in relation.invariants if name in checks]
-    answers = [*([] if inside is None else [inside]), *found]
-    return _worst(relation, answers)
+def _varied(relation: Relation, launches: _Launches, base: RunRecord, folder: Path) -> Outcome:
+    """Run the launches of a relation and judge them."""
+    scratch = folder / "varied" / relation.id
+    scratch.mkdir(parents=True, exist_ok=True)
+    recorded: list[Exact] = []
+    try:
+        for one in relation.variations:
+            record, _, result = launches.run(variation={**one, "folder": str(scratch)})
+            if result.not_varied is not None:
+                return outcome(relation.id, "not applicable", result.not_varied)
+            recorded.append(record.exact)
+    except RunFailed as error:
+        return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    judged: Outcome = MODULES[relation.id].judge(base.exact, *recorded)
+    return judged
 
 
 ORDER = ("broken", "undecided", "holds", "not applicable")
 
 
-def _worst(relation: Relation, answers: Sequence[Outcome]) -> Outcome:
+def _is_broken(answers: Sequence[Outcome]) -> bool:
+    return any(one["status"] == "broken" for one in answers)
+
+
+def _worst(relation: Relation, answers: Sequence[Outcome], quick: bool) -> Outcome:
     if not answers:
-        return outcome(relation.id, "undecided", "the training showed nothing about it")
+        why = "--quick leaves out its launches" if quick else "the training showed nothing about it"
+        return outcome(relation.id, "not applicable" if quick else "undecided", why)
     return min(answers, key=lambda one: ORDER.index(one["status"]))
 
 
+def _of_record(relation: Relation, record: RunRecord) -> list[Outcome]:
+    """Return what the invariants of the record say of a relation."""
+    checks = {one.name: one for one in invariant_checks([record])}
+    return [_of_check(relation, checks[name]) for name in relation.invariants if name in checks]
+
+
 def _of_check(relation: Relation, check: Check) -> Outcome:
-    """Return what an invariant of the record says of a relation."""
     message = check.message.rstrip(".")
-    if check.status == "skip":
-        return outcome(relation.id, "not applicable", message)
-    status = {"fail": "broken", "changed": "broken", "pass": "holds"}.get(check.status)
-    if status == "broken":
-        return outcome(relation.id, "broken", message)
-    return outcome(relation.id, "holds" if status else "undecided", message)
+    status: dict[str, RelationStatus] = {
+        "fail": "broken",
+        "changed": "broken",
+        "pass": "holds",
+        "skip": "not applicable",
+    }
+    return outcome(relation.id, status.get(check.status, "undecided"), message)

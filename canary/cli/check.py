@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
-from canary.cli.terminal import stoppable
+from canary.cli.terminal import sayer, stoppable
 
 
 def check(
@@ -25,6 +25,9 @@ def check(
         list[str] | None,
         typer.Option("--skip", metavar="RELATION", help="Not this one; may be repeated."),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only what needs no further launch.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
@@ -36,7 +39,7 @@ def check(
     verbose: Verbose = False,
 ) -> None:
     """Ask a training whether it is right: relations that must hold."""
-    from canary.check.answer import check_text, listing
+    from canary.check.answer import check_text, left_behind, listing
     from canary.check.run import CheckRequest, run_check
     from canary.config.load import load_config
     from canary.report.lines import terminal_width
@@ -55,7 +58,8 @@ def check(
         loaded = load_config(Path(given[0]) if given else None, set_ or [])
     else:
         loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
-    request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), output_dir)
-    checked = run_check(request, listener_for(sys.stderr, quiet))
+    request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), quick, output_dir)
+    checked = run_check(request, listener_for(sys.stderr, quiet), sayer(quiet))
+    left_behind(checked)
     typer.echo(check_text(checked, form, terminal_width(sys.stdout)), nl=False)
     raise typer.Exit(checked.exit_code)

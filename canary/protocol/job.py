@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canary.record.exact import Calls, Exact
     from canary.record.step_row import Row
     from canary.record.types import Failure, Status
-    from canary.relations.relation import Outcome
+    from canary.relations.relation import Outcome, Variation
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
 """Environment variables of training processes: the job's file, the canary's process, and the number
@@ -81,6 +81,8 @@ class Job:
     (see `canary.golden.replay`)."""
     relations: Sequence[str] = ()
     """Relations that a probe asks beside its first update (see `canary.relations`)."""
+    variation: Variation | None = None
+    """What this launch does in another way."""
 
     def write(self, path: Path) -> None:
         """Write the job for the child."""
@@ -128,6 +130,8 @@ class Result:
     """Why they could not."""
     relations: list[Outcome] = field(default_factory=list)
     """What the relations of the job showed."""
+    not_varied: str | None = None
+    """Why the job's variation is not possible."""
 
     def write(self, path: Path) -> None:
         """Replace the result file; the last write counts."""

@@ -14,6 +14,7 @@ from canary.relations import (
     eos_labels,
     evaluation,
     frozen,
+    fused_optimizer,
     identities,
     merge,
     neighbour,
@@ -23,8 +24,10 @@ from canary.relations import (
     padding_side,
     reference_start,
     replay,
+    resume,
     schedule,
     weight_decay,
+    workers,
 )
 from canary.relations.relation import Relation
 
@@ -32,6 +35,8 @@ _MODULES: tuple[ModuleType, ...] = (
     accumulation,
     checkpointing,
     attention,
+    fused_optimizer,
+    workers,
     padding,
     padding_side,
     order,
@@ -45,6 +50,7 @@ _MODULES: tuple[ModuleType, ...] = (
     merge,
     reference_start,
     identities,
+    resume,
     evaluation,
     schedule,
     weight_decay,

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
+from canary.relations.trajectory import Recorded, equal_steps
 
 RELATION = Relation(
     "evaluation",
     "start and end",
-    "an evaluation leaves the model in training mode",
-    "the loop calls eval() and never train() again",
+    "an evaluation in between moves nothing",
+    "the loop calls eval() and never train() again, or an evaluation draws random numbers",
     "https://arxiv.org/abs/2506.14813",
     moment="last",
+    variations=({"name": "with evaluations", "evaluate_every": 2},),
 )
+
+
+def judge(base: Recorded, evaluated: Recorded) -> Outcome:
+    """Compare a launch that evaluates with one that does not."""
+    return equal_steps(RELATION, base, evaluated)
 
 
 def ask(look: Look) -> Outcome:

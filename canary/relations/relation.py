@@ -37,6 +37,23 @@ class Outcome(TypedDict):
     """How far rounding may move the value, measured; None where nothing is rounded."""
 
 
+class Variation(TypedDict, total=False):
+    """What another launch of the same training does in another way."""
+
+    name: str
+    """For the terminal and messages."""
+    arguments: dict[str, Any]
+    """Fields of `transformers.TrainingArguments`."""
+    evaluate_every: int
+    """Updates between evaluations, on a few training rows if there are no others."""
+    save_at: int
+    """Save a checkpoint after this update."""
+    resume: bool
+    """Begin at the checkpoint that the launch before saved."""
+    folder: str
+    """For the checkpoint; `canary check` fills it in."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """One relation."""
@@ -53,6 +70,8 @@ class Relation:
     """None: `ask` does not exist."""
     invariants: tuple[str, ...] = ()
     """Checks of the record that judge it (`docs/verdict.md`)."""
+    variations: tuple[Variation, ...] = ()
+    """More launches, in this order. `judge` of the relation's file gets what they recorded."""
 
 
 class Call(Protocol):

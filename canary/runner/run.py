@@ -26,6 +26,7 @@ from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.tracked import exact_scalars
 from canary.record.types import RunRecord
+from canary.relations.relation import Variation
 from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.exec.command import CommandRunner
@@ -59,12 +60,13 @@ def run_canary(
     rendezvous: Rendezvous | None = None,
     twice: tuple[int, int] | None = None,
     relations: Sequence[str] = (),
+    variation: Variation | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
     `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
     last step that the probe runs twice on the same state. `relations`: what the probe asks
-    beside its first update.
+    beside its first update. `variation`: what it does in another way.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -95,6 +97,7 @@ def run_canary(
         rendezvous=rendezvous,
         twice=twice,
         relations=relations,
+        variation=variation,
     )
     ended: Result | None = None
     try:
@@ -338,4 +341,5 @@ def _job(
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
         twice=session.twice if kind == "probe" else None,
         relations=list(session.relations) if kind == "probe" else [],
+        variation=session.variation if kind == "probe" else None,
     )

@@ -18,6 +18,7 @@ from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row
+from canary.relations.relation import Variation
 from canary.runner.distributed import Rendezvous
 
 WRITE_EVERY_S = 1.0
@@ -45,6 +46,7 @@ class Session(RecordWriter):
         rendezvous: Rendezvous | None = None,
         twice: tuple[int, int] | None = None,
         relations: Sequence[str] = (),
+        variation: Variation | None = None,
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
@@ -55,6 +57,8 @@ class Session(RecordWriter):
         self.rendezvous = rendezvous or Rendezvous()
         self.twice = twice
         """First and last step that the probe runs twice."""
+        self.variation = variation
+        """What the probe does in another way."""
         self.relations = relations
         """What the probe asks beside its first update."""
         self._listener = listener

@@ -55,6 +55,9 @@ KILLED = (
 )
 
 
+NO_TRAINER = "it needs a transformers Trainer"
+
+
 def set_up_torch(job: Job) -> None:
     """Set the number of threads, and in the probe deterministic kernels. A probe that runs steps
     twice keeps the user's kernels, because it asks whether they are deterministic."""
@@ -133,6 +136,7 @@ class TrainingLaunch:
         self._host = HostMeter(own_process)
         self._twice: StepTwice | None = None
         self._inspector: Inspector | None = None
+        self._not_varied = None if job.variation is None else NO_TRAINER
         self._not_twice: str | None = None
 
     def lap(self, name: str) -> None:
@@ -146,6 +150,10 @@ class TrainingLaunch:
 
         job = self.job
         exact = self.begin(trainer, describe_training(trainer))
+        if job.variation is not None:
+            from canary.training.relations.variations import vary
+
+            self._not_varied = vary(trainer, job.variation)
         if job.twice is not None:
             self._run_twice(trainer, *job.twice)
         self._collector = TrainerCollector(
@@ -328,6 +336,7 @@ class TrainingLaunch:
             twice=[] if self._twice is None else self._twice.found,
             not_twice=self._not_twice,
             relations=[] if self._inspector is None else self._inspector.end(),
+            not_varied=self._not_varied,
         )
 
     def write(self, result: Result) -> None:

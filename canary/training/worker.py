@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -107,6 +108,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
 
     from canary.training.collectors.calls import count_calls
     from canary.training.launch import set_up_torch
+    from canary.training.relations.variations import checkpoint_of
     from canary.training.reporting import Reporter, keep_tensorboard, silence
     from canary.training.trainers import build_trainer
     from canary.training.trainers.replay import completions_of
@@ -127,7 +129,10 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
         launch.lap("build")
         if job.save_model is not None:
             require_savable(trainer)
-        launch.attach(trainer).run(trainer.train)
+        collector = launch.attach(trainer)
+        begins = None if job.variation is None else checkpoint_of(job.variation)
+        train = functools.partial(trainer.train, begins) if begins else trainer.train
+        collector.run(train)
     launch.notes += spec.notes
     result = launch.completed(trainer, calls)
     if drawn is not None:

@@ -24,6 +24,7 @@ from canary.training.attach.suppress import Suppression
 from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
+from canary.training.relations.variations import checkpoint_of
 
 
 class WatchedTraining:
@@ -49,6 +50,9 @@ class WatchedTraining:
             return original(trainer, *args, **kwargs)
         self._running = True
         TURN.take(type(trainer).__name__)
+        if self._job.variation is not None and self._job.variation.get("resume"):
+            kwargs = {**kwargs, "resume_from_checkpoint": checkpoint_of(self._job.variation)}
+            args = args[1:]
         try:
             if self._job.stop_after is None or self._job.kind == "probe":
                 return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))

@@ -1,0 +1,68 @@
+"""Two launches of one training, compared step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.relations.relation import Outcome, Relation, broken, holds, outcome
+
+Recorded = Mapping[str, Any]
+"""The exact signals of a launch, as in a record (`canary.record.exact`)."""
+
+
+SERIES = {
+    "losses": "loss",
+    "grad_norms": "gradient norm",
+    "learning_rates": "learning rate",
+}
+"""Compared values of a step, with their names for people."""
+
+
+def series(recorded: Recorded, name: str) -> Sequence[float | None]:
+    """Return `losses`, `grad_norms` or `learning_rates` of the steps."""
+    found: Sequence[float | None] = recorded.get("trajectory", {}).get(name, [])
+    return found
+
+
+def equal_steps(
+    relation: Relation, base: Recorded, other: Recorded, first: int = 1, within: float = 0.0
+) -> Outcome:
+    """Compare losses, gradient norms and learning rates.
+
+    Args:
+        relation: what is judged.
+        base: the launch as it is.
+        other: the launch that does it in another way; its first step is step `first`.
+        first: number of that step in the base.
+        within: how far values may be apart, relative.
+    """
+    compared: set[int] = set()
+    for name, word in SERIES.items():
+        pairs = zip(series(base, name)[first - 1 :], series(other, name), strict=False)
+        for step, (was, now) in enumerate(pairs, start=first):
+            if was is None or now is None:
+                continue
+            compared.add(step)
+            if not same(was, now, within):
+                words = f"the {word} {was:.9g} becomes {now:.9g}"
+                return broken(relation, words, f"step {step}", (was, now))
+    if not compared:
+        return outcome(relation.id, "undecided", "the launches recorded no losses")
+    equal = "equal" if not within else f"equal within {within:.2g}"
+    steps = f"step {first} to {max(compared)}"
+    return holds(relation, f"losses and gradients of {steps} are {equal}")
+
+
+def same(one: float, other: float, within: float = 0.0) -> bool:
+    """Whether two numbers are equal but for a relative difference, or both are no numbers."""
+    both_nan = one != one and other != other
+    return both_nan or abs(other - one) <= within * max(abs(one), abs(other))
+
+
+def rows_of(recorded: Recorded) -> list[list[str]]:
+    """Return the hashes of the rows of each step."""
+    return [
+        [row for micro in step for rows in micro.get("rows", {}).values() for row in rows]
+        for step in recorded.get("batches", [])
+    ]

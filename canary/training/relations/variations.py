@@ -1,0 +1,68 @@
+"""Make a trainer do the same training in another way, before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from canary.relations.relation import Variation
+
+ROWS_TO_EVALUATE = 4
+
+
+def vary(trainer: Any, variation: Variation) -> str | None:
+    """Change a transformers Trainer; return why that is not possible, or None."""
+    arguments = trainer.args
+    for name, value in variation.get("arguments", {}).items():
+        if not hasattr(arguments, name):
+            return f"its settings have no {name}"
+        if name == "optim" and trainer.optimizer is not None:
+            return "the training brings its own optimizer"
+        setattr(arguments, name, value)
+    every = variation.get("evaluate_every")
+    if every is not None:
+        why = _evaluates(trainer, every)
+        if why is not None:
+            return why
+    if "save_at" in variation:
+        _saves(trainer, variation["save_at"], variation["folder"])
+    return None
+
+
+def _evaluates(trainer: Any, every: int) -> str | None:
+    from transformers.trainer_utils import IntervalStrategy
+
+    if trainer.eval_dataset is None:
+        rows = trainer.train_dataset
+        if not hasattr(rows, "select") or len(rows) < 1:
+            return "there are no rows to evaluate"
+        trainer.eval_dataset = rows.select(range(min(ROWS_TO_EVALUATE, len(rows))))
+    trainer.args.eval_strategy = IntervalStrategy.STEPS
+    trainer.args.eval_steps = every
+    trainer.args.eval_on_start = False
+    return None
+
+
+def _saves(trainer: Any, step: int, folder: str) -> None:
+    from transformers.trainer_utils import SaveStrategy
+
+    trainer.args.output_dir = folder
+    trainer.args.save_strategy = SaveStrategy.STEPS
+    trainer.args.save_steps = step
+    trainer.args.save_total_limit = None
+    trainer.args.save_only_model = False
+    # The trainer reads these into its state when training begins.
+
+
+def checkpoint_of(variation: Variation) -> str | None:
+    """Return the checkpoint to begin at, if the variation resumes.
+
+    Raises:
+        FileNotFoundError: the launch before left none.
+    """
+    if not variation.get("resume"):
+        return None
+    found = sorted(Path(variation["folder"]).glob("checkpoint-*"))
+    if not found:
+        raise FileNotFoundError("the launch before left no checkpoint")
+    return str(found[0])
