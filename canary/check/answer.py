@@ -49,13 +49,16 @@ def first_line(checked: Checked) -> str:
     """Return the answer as a sentence."""
     broken, held = checked.of("broken"), len(checked.of("holds"))
     undecided = len(checked.of("undecided"))
-    open_ = f", {undecided} undecided" if undecided else ""
+    is_open = f"{undecided} {'is' if undecided == 1 else 'are'} undecided"
+    more = f", {is_open}" if undecided else ""
     if broken:
         names = ", ".join(relation.id for relation, _ in broken)
-        return f"Broken: {names}. {held} other relations hold{open_}."
+        others = f"{held} other relation{' holds' if held == 1 else 's hold'}"
+        return f"Broken: {names}. {others}{more}."
     if not held:
-        return f"Nothing could be checked{open_}."
-    return f"No relation is broken: {held} hold{open_}."
+        some = f": {undecided} relation{'s' if undecided != 1 else ''} {is_open.split(' ', 1)[1]}"
+        return f"Nothing could be checked{some if undecided else ''}."
+    return f"No relation is broken: {held} hold{'s' if held == 1 else ''}{more}."
 
 
 def check_text(checked: Checked, form: str, width: int | None = None) -> str:

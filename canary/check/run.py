@@ -152,7 +152,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     loaded = _short(request.loaded)
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
-    record, _, result = launches.run(relations=wanted)
+    record, run, result = launches.run(relations=wanted)
     inside = {one["relation"]: one for one in result.relations}
     found = []
     for name in wanted:
@@ -160,7 +160,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         if relation.variations and not request.quick and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
-            answers.append(_varied(relation, launches, record, folder))
+            answers.append(_varied(relation, launches, record, run))
         found.append(_worst(relation, answers, request.quick))
     seconds = time.monotonic() - began
     return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
@@ -188,21 +188,22 @@ def _short(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, config=changed)
 
 
-def _varied(relation: Relation, launches: _Launches, base: RunRecord, folder: Path) -> Outcome:
+def _varied(relation: Relation, launches: _Launches, base: RunRecord, base_folder: Path) -> Outcome:
     """Run the launches of a relation and judge them."""
-    scratch = folder / "varied" / relation.id
-    scratch.mkdir(parents=True, exist_ok=True)
     recorded: list[Exact] = []
+    folders = [base_folder]
     try:
         for one in relation.variations:
-            record, _, result = launches.run(variation={**one, "folder": str(scratch)})
+            record, folder, result = launches.run(variation={**one, "saved_in": str(folders[-1])})
+            folders.append(folder)
             if result.not_varied is not None:
                 return outcome(relation.id, "not applicable", result.not_varied)
             recorded.append(record.exact)
     except RunFailed as error:
         return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
+            shutil.rmtree(checkpoint, ignore_errors=True)
     judged: Outcome = MODULES[relation.id].judge(base.exact, *recorded)
     return judged
 

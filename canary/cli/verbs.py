@@ -75,7 +75,7 @@ app.command()(run)
 app.command(
     "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
 )(exec_)
-app.command("check", context_settings={"allow_interspersed_args": False})(check)
+app.command()(check)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)

@@ -47,11 +47,11 @@ class Variation(TypedDict, total=False):
     evaluate_every: int
     """Updates between evaluations, on a few training rows if there are no others."""
     save_at: int
-    """Save a checkpoint after this update."""
+    """Save a checkpoint after this update, into the run's folder."""
     resume: bool
     """Begin at the checkpoint that the launch before saved."""
-    folder: str
-    """For the checkpoint; `canary check` fills it in."""
+    saved_in: str
+    """The run's folder of the launch before; `canary check` fills it in."""
 
 
 @dataclass(frozen=True)

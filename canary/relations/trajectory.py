@@ -50,7 +50,7 @@ def equal_steps(
     if not compared:
         return outcome(relation.id, "undecided", "the launches recorded no losses")
     equal = "equal" if not within else f"equal within {within:.2g}"
-    steps = f"step {first} to {max(compared)}"
+    steps = f"steps {first} to {max(compared)}"
     return holds(relation, f"losses and gradients of {steps} are {equal}")
 
 

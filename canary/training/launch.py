@@ -153,7 +153,7 @@ class TrainingLaunch:
         if job.variation is not None:
             from canary.training.relations.variations import vary
 
-            self._not_varied = vary(trainer, job.variation)
+            self._not_varied = vary(trainer, job.variation, Path(job.rows_file).parent)
         if job.twice is not None:
             self._run_twice(trainer, *job.twice)
         self._collector = TrainerCollector(

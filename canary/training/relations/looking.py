@@ -184,11 +184,11 @@ class TrainingLook:
 
     def spans(self, call: KeptCall) -> Sequence[tuple[int, int]]:
         """Return (first, end) of each row's example."""
-        return rows.spans(call, self.pad_id)
+        return rows.spans(call, self.pad_id, self.eos_ids)
 
     def counted(self, call: KeptCall, scores: torch.Tensor) -> torch.Tensor:
         """Return True where a score counts."""
-        return rows.counted(call, scores, self.pad_id)
+        return rows.counted(call, scores, self.spans(call))
 
     def example(
         self, scores: torch.Tensor, row: int, span: tuple[int, int], width: int

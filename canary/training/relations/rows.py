@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
@@ -10,29 +10,35 @@ import torch
 from canary.training.relations.calls import KeptCall
 
 
-def spans(call: KeptCall, pad_id: int | None) -> list[tuple[int, int]]:
-    """Return (first, end) of each row's example: the mask says it, else runs of padding do."""
+def spans(call: KeptCall, pad_id: int | None, eos_ids: Set[int]) -> list[tuple[int, int]]:
+    """Return (first, end) of each row's example: what the mask leaves, without runs of padding at
+    both ends. A mask of ones may cover padding. If padding is EOS, one at the end is real."""
     ids = call.ids
     assert ids is not None
+    real = torch.ones_like(ids, dtype=torch.bool)
     if call.mask is not None and call.mask.shape == ids.shape:
         real = call.mask.bool()
-    elif pad_id is not None:
-        real = ids != pad_id
-    else:
-        real = torch.ones_like(ids, dtype=torch.bool)
     found = []
-    for row in real:
+    for row, line in zip(real, ids.tolist(), strict=True):
         places = row.nonzero().flatten().tolist()
-        found.append((places[0], places[-1] + 1) if places else (0, 0))
+        first, end = (places[0], places[-1] + 1) if places else (0, 0)
+        while first < end and line[first] == pad_id:
+            first += 1
+        least = first + (1 if pad_id in eos_ids else 0)
+        while end > least and line[end - 1] == pad_id:
+            end -= 1
+        if pad_id in eos_ids and places and end < places[-1] + 1:
+            end += 1
+        found.append((first, end))
     return found
 
 
-def counted(call: KeptCall, scores: torch.Tensor, pad_id: int | None) -> torch.Tensor:
-    """Return True where a score is of a real token that follows a real one."""
+def counted(call: KeptCall, scores: torch.Tensor, found: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Return True where a score is of a real token that follows a real one; `found`: its spans."""
     assert call.ids is not None
     counts = torch.zeros_like(scores, dtype=torch.bool)
     left_out = call.ids.shape[1] - 1 - scores.shape[1]
-    for row, (first, end) in enumerate(spans(call, pad_id)):
+    for row, (first, end) in enumerate(found):
         counts[row, max(0, first - left_out) : max(0, end - 1 - left_out)] = True
     return counts
 

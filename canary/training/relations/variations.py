@@ -10,8 +10,14 @@ from canary.relations.relation import Variation
 ROWS_TO_EVALUATE = 4
 
 
-def vary(trainer: Any, variation: Variation) -> str | None:
-    """Change a transformers Trainer; return why that is not possible, or None."""
+def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
+    """Change a transformers Trainer; return why that is not possible, or None.
+
+    Args:
+        trainer: the trainer.
+        variation: what to change.
+        run: the run's folder, where a checkpoint goes: a user's other files are put back.
+    """
     arguments = trainer.args
     for name, value in variation.get("arguments", {}).items():
         if not hasattr(arguments, name):
@@ -25,7 +31,7 @@ def vary(trainer: Any, variation: Variation) -> str | None:
         if why is not None:
             return why
     if "save_at" in variation:
-        _saves(trainer, variation["save_at"], variation["folder"])
+        _saves(trainer, variation["save_at"], run)
     return None
 
 
@@ -43,15 +49,14 @@ def _evaluates(trainer: Any, every: int) -> str | None:
     return None
 
 
-def _saves(trainer: Any, step: int, folder: str) -> None:
+def _saves(trainer: Any, step: int, folder: Path) -> None:
     from transformers.trainer_utils import SaveStrategy
 
-    trainer.args.output_dir = folder
+    trainer.args.output_dir = str(folder)
     trainer.args.save_strategy = SaveStrategy.STEPS
     trainer.args.save_steps = step
     trainer.args.save_total_limit = None
     trainer.args.save_only_model = False
-    # The trainer reads these into its state when training begins.
 
 
 def checkpoint_of(variation: Variation) -> str | None:
@@ -62,7 +67,7 @@ def checkpoint_of(variation: Variation) -> str | None:
     """
     if not variation.get("resume"):
         return None
-    found = sorted(Path(variation["folder"]).glob("checkpoint-*"))
+    found = sorted(Path(variation["saved_in"]).glob("checkpoint-*"))
     if not found:
         raise FileNotFoundError("the launch before left no checkpoint")
     return str(found[0])

@@ -1,0 +1,90 @@
+"""The answer of a check: what is said first, what is listed, and that no text steers it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canary.check.answer import check_text, first_line, listing
+from canary.check.run import Checked, CheckRequest, _worst
+from canary.config.load import load_config
+from canary.errors import UsageError
+from canary.relations import MODULES, RELATIONS
+from canary.relations.relation import Outcome, outcome
+
+BROKEN = outcome(
+    "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2)
+)
+HOLDS = outcome("order", "holds", "they differ by at most 0")
+OPEN = outcome("merge", "undecided", "the model cannot be asked: no")
+
+
+def checked(*outcomes: Outcome) -> Checked:
+    return Checked("mine", outcomes, Path("out"), 3, 61.0)
+
+
+def test_what_is_broken_comes_first_with_its_likely_cause() -> None:
+    made = checked(HOLDS, BROKEN, OPEN)
+    text = check_text(made, "text")
+    assert text.splitlines()[0] == "Broken: padding. 1 other relation holds, 1 is undecided."
+    assert "row 1, token 3: a log-probability of -1 becomes -2" in text
+    assert f"Likely: {RELATIONS['padding'].likely}." in text
+    assert RELATIONS["padding"].source in text
+    assert "3 launches in 61 s" in text
+    assert made.exit_code == 1
+
+
+def test_nothing_broken_is_said_so() -> None:
+    assert first_line(checked(HOLDS)) == "No relation is broken: 1 holds."
+    assert first_line(checked(OPEN)) == "Nothing could be checked: 1 relation is undecided."
+    assert first_line(checked()) == "Nothing could be checked."
+    assert checked(HOLDS, OPEN).exit_code == 0
+
+
+def test_the_document_has_every_answer() -> None:
+    document = json.loads(check_text(checked(HOLDS, BROKEN), "json"))
+    assert document["schema_version"] == 1
+    assert [one["relation"] for one in document["relations"]] == ["order", "padding"]
+    assert document["relations"][1]["values"] == [-1, -2]
+    assert document["exit_code"] == 1
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_message_of_a_model_is_harmless(form: str) -> None:
+    bad = outcome("order", "undecided", "it says \x1b[31mred\x1b[0m\n# <img src=x> @me")
+    text = check_text(checked(bad), form)
+    assert "\x1b" not in text
+    assert "\n# " not in text
+    assert form == "text" or "<img" not in text
+
+
+def test_a_broken_answer_outweighs_one_that_holds() -> None:
+    relation = RELATIONS["frozen"]
+    holds = outcome("frozen", "holds", "fine")
+    broken = outcome("frozen", "broken", "moved")
+    none = outcome("frozen", "not applicable", "not recorded")
+    assert _worst(relation, [holds, broken], False) == broken
+    assert _worst(relation, [none, holds], False) == holds
+    assert _worst(relation, [], True)["status"] == "not applicable"
+    assert _worst(relation, [], False)["status"] == "undecided"
+
+
+def test_relations_are_chosen_by_name() -> None:
+    loaded = load_config(None, [])
+    assert CheckRequest(loaded, only=("merge", "order")).relations() == ("order", "merge")
+    assert "order" not in CheckRequest(loaded, skip=("order",)).relations()
+    with pytest.raises(UsageError, match="no relation is left"):
+        CheckRequest(loaded, only=("order",), skip=("order",)).relations()
+
+
+def test_every_file_has_what_its_relation_needs() -> None:
+    assert listing().count("\n") == len(RELATIONS)
+    for name, module in MODULES.items():
+        relation = RELATIONS[name]
+        assert relation.id == name
+        assert relation.source.startswith("https://")
+        assert (relation.moment is not None) == hasattr(module, "ask")
+        assert bool(relation.variations) == hasattr(module, "judge")
+        assert relation.moment or relation.variations or relation.invariants
