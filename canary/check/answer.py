@@ -97,7 +97,9 @@ def _view(checked: Checked) -> View:
 
 def _row(one: Outcome) -> Row:
     relation = RELATIONS[one["relation"]]
-    message = f"{one['place']}: {one['message']}" if one["place"] else one["message"]
+    message = one["message"]
+    if one["place"] and one["place"] not in message:
+        message = f"{one['place']}: {message}"
     return Row(relation.id, relation.holds, message, one["place"], relation.likely, relation.source)
 
 

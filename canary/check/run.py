@@ -152,15 +152,19 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     loaded = _short(request.loaded)
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
-    record, run, result = launches.run(relations=wanted)
+    # With nothing to vary, the launch says whether its loop could be varied.
+    record, run, result = launches.run(relations=wanted, variation={})
     inside = {one["relation"]: one for one in result.relations}
     found = []
     for name in wanted:
         relation = RELATIONS[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
-        if relation.variations and not request.quick and not _is_broken(answers):
+        varies = relation.variations and result.not_varied is None
+        if varies and not request.quick and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
             answers.append(_varied(relation, launches, record, run))
+        elif relation.variations and not answers and not request.quick:
+            answers.append(outcome(name, "not applicable", result.not_varied or ""))
         found.append(_worst(relation, answers, request.quick))
     seconds = time.monotonic() - began
     return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))

@@ -42,6 +42,7 @@ def check(
     from canary.check.answer import check_text, left_behind, listing
     from canary.check.run import CheckRequest, run_check
     from canary.config.load import load_config
+    from canary.errors import UsageError
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
     from canary.runner.display.progress import listener_for
@@ -53,7 +54,11 @@ def check(
     check_format(form)
     stoppable()
     given = words or []
-    is_config = len(given) <= 1 and (not given or given[0].endswith((".yaml", ".yml")))
+    is_config = not given or given[0].endswith((".yaml", ".yml"))
+    if is_config and len(given) > 1:
+        raise UsageError(f"one config, got {len(given)}: {' '.join(given)}", "name one config")
+    if given and given[0].endswith(".py"):
+        raise UsageError(f"{given[0]} is no config", f"canary check -- python {' '.join(given)}")
     if is_config and config is None:
         loaded = load_config(Path(given[0]) if given else None, set_ or [])
     else:
