@@ -20,13 +20,14 @@ def ask(look: Look) -> Outcome:
         raise CannotAsk("the loop has no scheduler of torch")
     if look.updates < 2:
         raise CannotAsk("the training had one update")
-    _, steps = look.schedulers[0]
+    # Parts of a chain, and schedulers that are not used, step less often.
+    steps = max(count for _, count in look.schedulers)
     # The last update may end the training before the scheduler steps.
     if look.updates - 1 <= steps <= look.updates:
         return holds(RELATION, f"{steps} steps of the scheduler in {look.updates} updates")
     if steps < look.updates - 1 and steps * 2 < look.updates:
         raise CannotAsk(
-            f"the scheduler steps {steps} times in {look.updates} updates, as per epoch"
+            f"the scheduler stepped {steps} times in {look.updates} updates, as if once per epoch"
         )
     return broken(
         RELATION,
