@@ -13,7 +13,15 @@ from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
-from canary.errors import EXIT_OK, EXIT_REGRESSION, RunFailed, UsageError, did_you_mean, nearest
+from canary.errors import (
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    RunFailed,
+    UsageError,
+    did_you_mean,
+    nearest,
+)
 from canary.protocol.job import Kind, Listener, Result
 from canary.record.exact import Exact
 from canary.record.folder import new_run_id
@@ -25,8 +33,6 @@ from canary.runner.warm import warm_starts
 
 STEPS = 6
 """Updates of each launch."""
-QUICK = 0
-"""Launches of a relation that `--quick` still runs, besides the common one."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,10 @@ class Checked:
 
     @property
     def exit_code(self) -> int:
-        """1 if a relation is broken, else 0."""
-        return EXIT_REGRESSION if self.of("broken") else EXIT_OK
+        """1 if a relation is broken, 3 if none holds, else 0."""
+        if self.of("broken"):
+            return EXIT_REGRESSION
+        return EXIT_OK if self.of("holds") else EXIT_INCONCLUSIVE
 
 
 class _Kept:

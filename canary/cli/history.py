@@ -36,6 +36,7 @@ def history(
     from functools import partial
 
     from canary.baseline.commits import commits_between
+    from canary.errors import UsageError, printable
     from canary.report.document import load_comparison
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
@@ -50,6 +51,11 @@ def history(
         found = trends_in(root, shown, canary)
     if paired is not None:
         named = paired.current.name
+        if all(one.canary != named for one in found):
+            raise UsageError(
+                f"--pairs {pairs} is of the canary {printable(named)}, which {shown} lacks",
+                "compare the commits of a canary of this history",
+            )
         found = [with_pairs(one, paired) if one.canary == named else one for one in found]
     width = None if output else terminal_width(sys.stdout)
     text = history_text(found, form, width, shown, partial(commits_between, Path.cwd()))

@@ -120,7 +120,7 @@ def _at(frames: Sequence[tuple[str, int]]) -> str:
 
 
 def place_in(reason: str) -> tuple[str, int] | None:
-    """Return file and line that a reason names at its end, if it does."""
+    """Return the first file and line that a reason names as `_at` does, if there is one."""
     found = re.search(r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})\)", reason)
     return (found["file"], int(found["line"])) if found else None
 

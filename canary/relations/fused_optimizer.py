@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Outcome, Relation, outcome
+from canary.relations.relation import Outcome, Relation
 from canary.relations.trajectory import Recorded, equal_steps
 
 RELATION = Relation(
@@ -23,7 +23,4 @@ WITHIN = 1e-4
 
 def judge(base: Recorded, plain: Recorded, fused: Recorded) -> Outcome:
     """Compare the losses of both."""
-    settings = base.get("training", {})
-    if settings.get("optim", "adamw_torch") not in ("adamw_torch", "adamw_torch_fused", None):
-        return outcome(RELATION.id, "not applicable", "the optimizer is not AdamW of torch")
     return equal_steps(RELATION, plain, fused, within=WITHIN)

@@ -113,8 +113,6 @@ class Look(Protocol):
     trainer: Any
     """The transformers Trainer; None for another loop."""
     pad_id: int | None
-    rates: Sequence[float]
-    """Learning rates of the updates so far."""
     modes: Sequence[bool]
     """Whether the policy was in training mode, one per update so far."""
     updates: int

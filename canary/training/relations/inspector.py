@@ -111,7 +111,6 @@ class Inspector:
             return
         look.updates += 1
         look.modes.append(self._training)
-        look.rates.append(float(optimizer.param_groups[0]["lr"]))
 
     def _looked(self, calls: list[KeptCall]) -> TrainingLook:
         model = calls[0].module

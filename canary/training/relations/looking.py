@@ -35,11 +35,9 @@ class TrainingLook:
     """Other models that were called without gradients, with their first call."""
     pad_id: int | None = None
     eos_ids: frozenset[int] = frozenset()
-    rates: list[float] = field(default_factory=list)
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
     _rounding: dict[int, float] = field(default_factory=dict)
-    _gradient_rounding: dict[str, float] = field(default_factory=dict)
 
     @property
     def call(self) -> KeptCall:

@@ -32,7 +32,9 @@ def epsilon(model: nn.Module) -> float:
 def perturbed(model: nn.Module, eps: float, seed: int) -> Iterator[None]:
     """Put each parameter off by one rounding, and back after the block."""
     generator = torch.Generator().manual_seed(seed)
-    kept = [(value, value.detach().clone()) for value in model.parameters()]
+    # Integers of a quantised model are exact.
+    floats = [value for value in model.parameters() if value.dtype.is_floating_point]
+    kept = [(value, value.detach().clone()) for value in floats]
     try:
         with torch.no_grad():
             for value, was in kept:

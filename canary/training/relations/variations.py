@@ -8,6 +8,7 @@ from typing import Any
 from canary.relations.relation import Variation
 
 ROWS_TO_EVALUATE = 4
+ADAMW = ("adamw_torch", "adamw_torch_fused")
 
 
 def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
@@ -24,6 +25,8 @@ def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
             return f"its settings have no {name}"
         if name == "optim" and trainer.optimizer is not None:
             return "the training brings its own optimizer"
+        if name == "optim" and str(getattr(arguments.optim, "value", arguments.optim)) not in ADAMW:
+            return "its optimizer is not AdamW of torch"
         setattr(arguments, name, value)
     every = variation.get("evaluate_every")
     if every is not None:

@@ -41,6 +41,7 @@ def test_nothing_broken_is_said_so() -> None:
     assert first_line(checked(OPEN)) == "Nothing could be checked: 1 relation is undecided."
     assert first_line(checked()) == "Nothing could be checked."
     assert checked(HOLDS, OPEN).exit_code == 0
+    assert checked(OPEN).exit_code == 3
 
 
 def test_the_document_has_every_answer() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from torch import nn
 
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome
+from canary.training.relations.rounding import perturbed
+from canary.training.relations.variations import vary
 from tests.unit.training.relations.tiny import EOS, Loop, batch, gpt2, llama
 
 Outcomes = dict[str, Outcome]
@@ -258,3 +262,21 @@ def test_a_model_that_refuses_other_inputs_is_undecided() -> None:
     assert found["padding"]["status"] == "undecided"
     assert "a graph of width 10" in found["padding"]["message"]
     assert found["order"]["status"] == "holds"
+
+
+def test_integers_of_a_quantised_model_are_left_alone() -> None:
+    model = nn.Linear(3, 2)
+    model.register_parameter("codes", nn.Parameter(torch.arange(5), requires_grad=False))
+    before = model.weight.detach().clone()
+    with perturbed(model, 1e-3, 0):
+        assert torch.equal(model.codes, torch.arange(5))
+        assert not torch.equal(model.weight, before)
+    assert torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize(("optim", "why"), [("adamw_torch", None), ("sgd", "is not AdamW")])
+def test_only_adamw_is_fused(optim: str, why: str | None) -> None:
+    trainer = SimpleNamespace(args=SimpleNamespace(optim=optim), optimizer=None)
+    found = vary(trainer, {"arguments": {"optim": "adamw_torch_fused"}}, Path())
+    assert found is None if why is None else why in str(found)
+    assert trainer.args.optim == ("adamw_torch_fused" if why is None else optim)
