@@ -1,7 +1,10 @@
-"""Which cases `make test` runs, and which tests share a process: a file, or shared trainings."""
+"""Which cases `make test` runs, until when the others may start, and which tests share a process: a
+file, or shared trainings."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -21,6 +24,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for place, item in enumerate(family):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+DEADLINE = "TEST_DEADLINE"
+"""Variable with a time in seconds since 1970. After it, only what `make test` runs still starts."""
+NO_TIME = f"{DEADLINE} has passed"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a rare or a long test that would start too late, before its fixtures train."""
+    rare = item.get_closest_marker("train") or item.get_closest_marker("slow")
+    if rare and not item.get_closest_marker("end_to_end"):
+        deadline = os.environ.get(DEADLINE)
+        if deadline and time.time() > float(deadline):
+            pytest.skip(NO_TIME)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how many tests were left out for want of time, and where."""
+    late = [
+        one.nodeid
+        for one in terminalreporter.stats.get("skipped", ())
+        if NO_TIME in str(one.longrepr)
+    ]
+    if late:
+        files = sorted({one.partition("::")[0] for one in late})
+        terminalreporter.write_line(
+            f"{len(late)} tests not run, because {NO_TIME}: {', '.join(files)}"
+        )
 
 
 OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
