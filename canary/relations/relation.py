@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
+from canary.relations.documents import Document, Example
+
 Tensor = Any
 """A torch.Tensor."""
 RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
@@ -118,6 +120,29 @@ class Look(Protocol):
     updates: int
     schedulers: Sequence[tuple[Any, int]]
     """Schedulers of torch, and how often each stepped after its start."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The trainer's tokenizer, or the only one of a loop; None if there is none."""
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """Rows of the trainer's dataset that its loader has drawn so far, with all columns."""
+
+    def documents(self, call: Call) -> Sequence[Document]:
+        """Return the texts of a call: its rows without padding, and packed rows taken apart.
+
+        Raises:
+            CannotAsk: what the loss trains on cannot be read from its gradient.
+        """
+
+    def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
+        """Return the texts of a call, and how much the loss raises each: its log-probability, or
+        its score if the model gives one per row. Empty if that is not known."""
+
+    def swapped(self) -> Sequence[tuple[Document, float]] | None:
+        """Return the same for the first batch with its chosen and rejected rows swapped; None if
+        its layout is not known."""
 
     @property
     def call(self) -> Call:
