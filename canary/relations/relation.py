@@ -120,6 +120,12 @@ class Look(Protocol):
     updates: int
     schedulers: Sequence[tuple[Any, int]]
     """Schedulers of torch, and how often each stepped after its start."""
+    rates: Sequence[float]
+    """The learning rate of each update so far, of the first group of parameters."""
+
+    def wanted_rates(self) -> Sequence[float] | None:
+        """Return the learning rates that the arguments of a transformers Trainer give; None if the
+        training brings its own scheduler."""
 
     @property
     def tokenizer(self) -> Any:
@@ -260,7 +266,11 @@ def is_packed(call: Call) -> bool:
     positions = call.arguments.get("position_ids")
     if positions is None or getattr(positions, "dim", lambda: 0)() != 2:
         return any(name.startswith("cu_seq") for name in call.arguments)
-    return bool((positions[:, 1:] < positions[:, :-1]).any())
+    again = positions[:, 1:] < positions[:, :-1]
+    mask = call.arguments.get("attention_mask")
+    if mask is not None and getattr(mask, "shape", None) == positions.shape:
+        again = again & mask[:, 1:].bool()  # Positions of padding may be any.
+    return bool(again.any())
 
 
 def unpacked_call(look: Look) -> Call:

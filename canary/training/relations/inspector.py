@@ -56,6 +56,7 @@ class Inspector:
         self._wrapping = Wrapping()
         if "swap" in self._wanted:
             self._wrapping.wrap(trained, "compute_loss", self._around_loss)
+        self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
         self._handles = [
@@ -125,6 +126,7 @@ class Inspector:
             return
         look.updates += 1
         look.modes.append(self._training)
+        look.rates.append(float(optimizer.param_groups[0]["lr"]))
 
     def _looked(self, calls: list[KeptCall]) -> TrainingLook:
         model = calls[0].module
@@ -152,6 +154,7 @@ class Inspector:
             pad_id=next((one for one in pads if isinstance(one, int)), None),
             eos_ids=frozenset(ends),
             drawn=self._drawn,
+            brought=self._brought,
             inputs=self._inputs,
         )
 

@@ -21,6 +21,7 @@ from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
+from canary.training.relations.scheduled import rate_of, wanted_factors
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
 
 SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
@@ -43,6 +44,9 @@ class TrainingLook:
     eos_ids: frozenset[int] = frozenset()
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
+    rates: list[float] = field(default_factory=list)
+    brought: bool = False
+    """Whether the training brings its own optimizer."""
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
@@ -113,6 +117,14 @@ class TrainingLook:
             or (LRScheduler in type(one).__mro__ and self._wraps(one))
         ]
         return [(one, int(one._step_count) - 1) for one in found]
+
+    def wanted_rates(self) -> list[float] | None:
+        """Return the rates that a trainer's arguments give; see `Look`."""
+        factors = wanted_factors(self.trainer, self.updates) if self.trainer is not None else None
+        if factors is None or not self.optimizers:
+            return None
+        rate = rate_of(self.trainer, self.optimizers[0], self.brought)
+        return [rate * factor for factor in factors]
 
     def _wraps(self, scheduler: Any) -> bool:
         """Whether a scheduler's optimizer is a wrapper around one of the policy's."""

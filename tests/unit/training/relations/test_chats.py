@@ -185,8 +185,8 @@ def test_a_cut_answer_needs_no_eos() -> None:
     assert status(found)["prompt_labels"] == "holds", found
 
 
-def swapped(trainer: Plain, **changes: object) -> Outcome:
-    collate = functools.partial(collate_pairs, **changes)
+def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:
+    collate = functools.partial(collate_pairs, first=first, second=second)
     model = chats.scoring_model() if isinstance(trainer, Reward) else None
     return Chat(trainer, collate, wanted=("swap",), model=model).run()["swap"]
 
