@@ -2,14 +2,115 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Relation
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from canary.relations.conversations import marks_of
+from canary.relations.documents import Document, Example
+from canary.relations.matching import Matched, decoded, matched
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds, token_call
 
 RELATION = Relation(
     "chat_template",
     "what is trained",
-    "a sequence has at most one BOS",
-    "a text to which the chat template added BOS was tokenized with another BOS",
+    "a training row begins as the chat template will prompt it, with at most one BOS",
+    "the row was rendered by another template, or tokenized with a second BOS",
     "https://github.com/huggingface/alignment-handbook/issues/127",
-    moment=None,
     invariants=("at_most_one_bos",),
 )
+AROUND = 3
+"""Tokens that a message shows."""
+
+
+def ask(look: Look) -> Outcome:
+    """Compare the beginning of each row with the rendered turns before its last answer."""
+    token_call(look)
+    if look.tokenizer is None or not getattr(look.tokenizer, "chat_template", None):
+        raise CannotAsk("the tokenizer has no chat template")
+    count = 0
+    for call in look.calls:
+        if call.ids is None or not call.scores_tokens:
+            continue
+        for document in look.documents(call):
+            rows = matched(document, look.examples, look.tokenizer)
+            prompt = _prompt(look, rows[0]) if rows else None
+            if prompt is None or _is_cut_at_the_start(look, document):
+                continue
+            count += 1
+            apart = _apart(look, document, prompt)
+            if apart is not None:
+                return broken(
+                    RELATION, apart[1], f"row {document.row}, token {document.first + apart[0]}"
+                )
+    if not count:
+        raise CannotAsk("no row is known to come from a conversation")
+    return holds(RELATION, f"{count} rows begin with the prompt that the chat template gives")
+
+
+def _prompt(look: Look, row: Matched) -> str | None:
+    """Return the rendered turns before the last answer; None if the row has no such turns."""
+    turns = _history(row)
+    if not turns or not isinstance(turns[-1], Mapping) or turns[-1].get("role") == "assistant":
+        return None
+    if not _is_of_trl(look) and not _is_rendered(look, row.document):
+        return None
+    own = getattr(look.trainer, "chat_template", None)
+    tools: Any = row.example.get("tools")
+    return str(
+        look.tokenizer.apply_chat_template(
+            turns,
+            tokenize=False,
+            add_generation_prompt=True,
+            tools=json.loads(tools) if isinstance(tools, str) else tools,
+            **({"chat_template": own} if isinstance(own, str) else {}),
+            **(row.example.get("chat_template_kwargs") or {}),
+        )
+    )
+
+
+def _history(row: Matched) -> list[Any]:
+    example: Example = row.example
+    if row.side != "messages":
+        prompt = example.get("prompt")
+        return prompt if isinstance(prompt, list) else []
+    messages = list(example["messages"])
+    while messages and messages[-1].get("role") != "assistant":
+        messages.pop()
+    return messages[:-1]
+
+
+def _is_of_trl(look: Look) -> bool:
+    return any(one.__module__.startswith("trl.") for one in type(look.trainer).__mro__)
+
+
+def _is_rendered(look: Look, document: Document) -> bool:
+    """Whether a row has the marks of the template: another form may be on purpose."""
+    marks = marks_of(look.tokenizer)
+    return marks is not None and marks.answer in decoded(document.ids, look.tokenizer).whole
+
+
+def _is_cut_at_the_start(look: Look, document: Document) -> bool:
+    arguments = getattr(look.trainer, "args", None)
+    limit = getattr(arguments, "max_length", None)
+    full = isinstance(limit, int) and len(document.ids) >= limit
+    return full and getattr(arguments, "truncation_mode", "keep_start") != "keep_start"
+
+
+def _apart(look: Look, document: Document, prompt: str) -> tuple[int, str] | None:
+    """Return the first token that differs from the prompt, with a sentence; None if none does."""
+    wanted = list(look.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+    ids = list(document.ids)
+    bos = getattr(look.tokenizer, "bos_token_id", None)
+    skipped = 1 if bos is not None and ids[:1] == [bos] and wanted[:1] != [bos] else 0
+    ids = ids[skipped:]
+    size = min(len(ids), len(wanted))
+    if ids[:size] == wanted[:size]:
+        return None
+    if decoded(ids, look.tokenizer).whole.startswith(decoded(wanted, look.tokenizer).whole):
+        return None  # Only the last token of the prompt merges with the answer.
+    place = next(at for at in range(size) if ids[at] != wanted[at])
+    ours, theirs = (
+        repr(look.tokenizer.decode(one[place : place + AROUND])) for one in (ids, wanted)
+    )
+    return place + skipped, f"the row has {ours} where the chat template prompts {theirs}"

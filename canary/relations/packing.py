@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from canary.relations.relation import (
     Call,
     CannotAsk,
     Look,
     Outcome,
     Relation,
+    Tensor,
     other_ids,
     token_call,
 )
@@ -15,39 +18,68 @@ from canary.relations.relation import (
 RELATION = Relation(
     "packing",
     "neighbours",
-    "a changed document leaves the documents packed beside it as they are",
+    "a packed document is the same beside a changed one, and alone",
     "packed documents see each other: no block mask, or positions that do not begin again",
     "https://github.com/huggingface/trl/pull/3526",
 )
+OF_PACKS = ("cu_seq", "max_length_")
+"""Beginnings of arguments that say where packed documents end."""
 
 
 def ask(look: Look) -> Outcome:
-    """Change the first document of a packed row."""
+    """Change the document before another one of a packed row, then give the other one alone."""
     call = token_call(look)
     assert call.ids is not None
-    row, second = _documents(look, call)
-    ids, before = call.ids.clone(), look.scores(call)
-    ids[row, : second - 1] = other_ids(ids[row, : second - 1], call)
-    after = look.scores(call, input_ids=ids)
-    skip = before.shape[1] - (ids.shape[1] - 1)
-    begins = max(0, second + skip)
-    made = look.compared(
-        RELATION.id, call, before[row : row + 1, begins:], after[row : row + 1, begins:]
-    )
+    row, first, end = _documents(look, call)
+    before = look.scores(call)
+    skip = before.shape[1] - (call.ids.shape[1] - 1)
+    # The first token of a document is said by the one before it.
+    begins, ends = max(0, first + skip), end - 1 + skip
+    packed = before[row : row + 1, begins:ends]
+    ids = call.ids.clone()
+    ids[row, : first - 1] = other_ids(ids[row, : first - 1], call)
+    changed = look.scores(call, input_ids=ids)[row : row + 1, begins:ends]
+    made = look.compared(RELATION.id, call, packed, changed)
+    if made["status"] == "holds":
+        alone = look.scores(call, **_alone(call, row, first, end))
+        made = look.compared(RELATION.id, call, packed, alone[:, -packed.shape[1] :])
+        made["message"] = f"alone and packed, {made['message']}"
     if made["status"] == "broken":
-        made["place"] = f"row {row}, the document that begins at token {second}"
+        made["place"] = f"row {row}, the document that begins at token {first}"
     return made
 
 
-def _documents(look: Look, call: Call) -> tuple[int, int]:
-    """Return a row with several documents, and where its second one begins."""
-    positions = call.arguments.get("position_ids")
-    if positions is not None and getattr(positions, "dim", lambda: 0)() == 2:
-        for row, line in enumerate(positions):
-            starts = (line[1:] < line[:-1]).nonzero().flatten().tolist()
-            if starts:
-                return row, starts[0] + 1
+def _alone(call: Call, row: int, first: int, end: int) -> dict[str, Any]:
+    """Return the arguments of one document as a row of its own."""
     assert call.ids is not None
+    found: dict[str, Any] = {
+        name: None
+        for name, value in call.arguments.items()
+        if hasattr(value, "dim") or name.startswith(OF_PACKS)
+    }
+    found["input_ids"] = call.ids[row : row + 1, first:end]
+    positions = _positions(call)
+    if positions is not None:
+        found["position_ids"] = positions[row : row + 1, first:end] - positions[row, first]
+    return found
+
+
+def _positions(call: Call) -> Tensor | None:
+    positions = call.arguments.get("position_ids")
+    return positions if getattr(positions, "dim", lambda: 0)() == 2 else None
+
+
+def _documents(look: Look, call: Call) -> tuple[int, int, int]:
+    """Return a row with several documents, and where its second one begins and ends."""
+    positions = _positions(call)
+    assert call.ids is not None
+    if positions is not None:
+        for row, line in enumerate(positions):
+            _, end = look.spans(call)[row]
+            starts = (line[1:end] < line[: end - 1]).nonzero().flatten().tolist()
+            if starts:
+                edges = [*(one + 1 for one in starts), end]
+                return row, edges[0], edges[1]
     packs = bool(getattr(getattr(look.trainer, "args", None), "packing", False))
     rows = [line.tolist() for line in call.ids]
     full = all(end - first == len(rows[0]) for first, end in look.spans(call))
@@ -58,5 +90,5 @@ def _documents(look: Look, call: Call) -> tuple[int, int]:
             ends = [place + 1 for place, one in enumerate(line[:-3]) if one in look.eos_ids]
             inside = [place for place in ends if place > 1]
             if len(inside) > (0 if packs else 1):
-                return row, inside[0]
+                return row, inside[0], [*inside, len(line)][1]
     raise CannotAsk("no row holds several documents")

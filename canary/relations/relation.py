@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
+from canary.relations.documents import Document, Example
+
 Tensor = Any
 """A torch.Tensor."""
 RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
@@ -118,6 +120,35 @@ class Look(Protocol):
     updates: int
     schedulers: Sequence[tuple[Any, int]]
     """Schedulers of torch, and how often each stepped after its start."""
+    rates: Sequence[float]
+    """The learning rate of each update so far, of the first group of parameters."""
+
+    def wanted_rates(self) -> Sequence[float] | None:
+        """Return the learning rates that the arguments of a transformers Trainer give; None if the
+        training brings its own scheduler."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The trainer's tokenizer, or the only one of a loop; None if there is none."""
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """Rows of the trainer's dataset that its loader has drawn so far, with all columns."""
+
+    def documents(self, call: Call) -> Sequence[Document]:
+        """Return the texts of a call: its rows without padding, and packed rows taken apart.
+
+        Raises:
+            CannotAsk: what the loss trains on cannot be read from its gradient.
+        """
+
+    def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
+        """Return the texts of a call, and how much the loss raises each: its log-probability, or
+        its score if the model gives one per row. Empty if that is not known."""
+
+    def swapped(self) -> Sequence[tuple[Document, float]] | None:
+        """Return the same for the first batch with its chosen and rejected rows swapped; None if
+        its layout is not known."""
 
     @property
     def call(self) -> Call:
@@ -235,7 +266,11 @@ def is_packed(call: Call) -> bool:
     positions = call.arguments.get("position_ids")
     if positions is None or getattr(positions, "dim", lambda: 0)() != 2:
         return any(name.startswith("cu_seq") for name in call.arguments)
-    return bool((positions[:, 1:] < positions[:, :-1]).any())
+    again = positions[:, 1:] < positions[:, :-1]
+    mask = call.arguments.get("attention_mask")
+    if mask is not None and getattr(mask, "shape", None) == positions.shape:
+        again = again & mask[:, 1:].bool()  # Positions of padding may be any.
+    return bool(again.any())
 
 
 def unpacked_call(look: Look) -> Call:

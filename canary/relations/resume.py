@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.relations.relation import Outcome, Relation, broken, holds, outcome
-from canary.relations.trajectory import Recorded, equal_steps, rows_of
+from canary.relations.trajectory import Recorded, equal_steps, first_apart, rows_of
 
 RELATION = Relation(
     "resume",
@@ -18,6 +18,7 @@ RELATION = Relation(
     ),
 )
 SAVED_AT = 3
+FIRST = SAVED_AT + 1
 
 
 def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
@@ -27,10 +28,33 @@ def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
         whole["message"] = f"saving alone moves the training: {whole['message']}"
         return whole
     before, after = rows_of(base)[SAVED_AT:], rows_of(resumed)
-    for step, (was, now) in enumerate(zip(before, after, strict=False), start=SAVED_AT + 1):
+    for step, (was, now) in enumerate(zip(before, after, strict=False), start=FIRST):
         if was and now and sorted(was) != sorted(now):
-            return broken(RELATION, "other rows enter after the resume", f"step {step}")
+            words = "other rows enter after the resume: the place in the data is lost"
+            return broken(RELATION, words, f"step {step}")
     if not after and not resumed.get("trajectory", {}).get("losses"):
         return outcome(RELATION.id, "undecided", "the resumed launch recorded no step")
-    found = equal_steps(RELATION, base, resumed, first=SAVED_AT + 1)
+    found = equal_steps(RELATION, base, resumed, first=FIRST)
+    if found["status"] == "broken":
+        found["message"] += f": {_lost(base, resumed)}"
+        return found
     return holds(RELATION, found["message"]) if found["status"] == "holds" else found
+
+
+def _lost(base: Recorded, resumed: Recorded) -> str:
+    """Return what the checkpoint seems to lack; the rows are equal.
+
+    A lost schedule shows in the rates before it shows in the losses. Lost moments of an optimizer
+    show one step late: the first resumed loss and gradient do not depend on them.
+    """
+    loss, gradient, rate = (
+        first_apart(base, resumed, name, FIRST)
+        for name in ("losses", "grad_norms", "learning_rates")
+    )
+    if rate is not None and rate <= (loss or rate):
+        return "the scheduler was not restored"
+    if loss == FIRST:
+        return "random states were not restored, as dropout needs them, or not all parameters"
+    if gradient == FIRST:
+        return "the loss is equal, so a gradient scaler or accumulated gradients were not restored"
+    return "the state of the optimizer was not restored"

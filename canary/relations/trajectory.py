@@ -54,6 +54,19 @@ def equal_steps(
     return holds(relation, f"losses and gradients of {steps} are {equal}")
 
 
+def first_apart(base: Recorded, other: Recorded, name: str, first: int = 1) -> int | None:
+    """Return the first step in which a series differs; `other` begins at step `first`."""
+    pairs = zip(series(base, name)[first - 1 :], series(other, name), strict=False)
+    return next(
+        (
+            step
+            for step, (was, now) in enumerate(pairs, start=first)
+            if was is not None and now is not None and not same(was, now)
+        ),
+        None,
+    )
+
+
 def same(one: float, other: float, within: float = 0.0) -> bool:
     """Whether two numbers are equal but for a relative difference, or both are no numbers."""
     both_nan = one != one and other != other

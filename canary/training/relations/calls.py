@@ -15,10 +15,14 @@ from torch import nn
 
 MOST_LOGITS = 1 << 26
 """Numbers of a gradient of logits that are kept; a larger one is only summed up."""
+IGNORE = -100
+"""The label that a loss ignores."""
 LEAST_VOCABULARY = 17
 """A model with fewer outputs per token scores rows or tokens by classes."""
 SUMS_TO_ZERO = 1e-3
-"""The gradient of a log-softmax adds up to 0 over the vocabulary; relative."""
+"""The gradient of a log-softmax adds up to 0 over the vocabulary; relative, if not rounded more."""
+CERTAIN = 1e-5
+"""A token whose probability is this close to 1 has no gradient, trained or not."""
 
 
 Says = Literal["logits", "log_probs"]
@@ -37,6 +41,8 @@ class KeptCall:
     says: Says
     weights: torch.Tensor | None = None
     labels: torch.Tensor | None = None
+    certain: torch.Tensor | None = None
+    """Shape (rows, tokens): True where a weight of 0 may be that of a certain token."""
     gradient: torch.Tensor | None = None
     """Of what it said; None if it is too large to keep."""
     trained: bool = False
@@ -149,12 +155,13 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor) -> None:
         if gradient.numel() <= MOST_LOGITS:
             call.gradient = gradient.detach().clone()
         if call.says == "log_probs":
-            call.weights = -gradient.detach().float()
+            call.weights = -gradient.detach().float() * _asked_for(call, gradient)
             call.labels = call.ids[:, 1:] if call.ids is not None else None
             return
         size = gradient.float().abs().sum(-1)
         apart = gradient.float().sum(-1).abs()
-        if gradient.dim() != 3 or bool((apart > SUMS_TO_ZERO * size + 1e-12).any()):
+        zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
+        if gradient.dim() != 3 or bool((apart > zero * size + 1e-12).any()):
             return
         low, at_low = gradient.min(-1)
         high, at_high = gradient.max(-1)
@@ -162,9 +169,19 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor) -> None:
         call.labels = torch.where(up, at_low, at_high)
         probability = logits.float().softmax(-1)
         chosen = probability.gather(-1, call.labels.unsqueeze(-1)).squeeze(-1)
+        call.certain = probability.amax(-1) > 1 - CERTAIN
         others = size - torch.where(up, -low, high).float()
         weight = others / (1 - chosen).clamp_min(1e-6)
         call.weights = torch.where(up, weight, -weight)
+
+
+def _asked_for(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor:
+    """Return 1 where a log-probability was asked for, 0 where the label is ignored: a loss may sum
+    up all of them, as the ignored ones are constants."""
+    labels: Any = call.arguments.get("labels")
+    if not torch.is_tensor(labels) or labels.dim() != 2 or labels.shape[1] <= gradient.shape[1]:
+        return torch.ones_like(gradient, dtype=torch.float32)
+    return (labels[:, -gradient.shape[1] :] != IGNORE).float()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -20,6 +20,7 @@ from canary.protocol.failure import one_line
 from canary.relations import MODULES
 from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.wrapping import Wrapping
 from canary.training.relations.calls import (
     KeptCall,
     bound,
@@ -28,6 +29,7 @@ from canary.training.relations.calls import (
     undisturbed,
     weigh,
 )
+from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
 
 MOST_CALLS = 64
@@ -49,6 +51,12 @@ class Inspector:
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
+        self._drawn = DrawnRows(trained)
+        self._inputs: dict[str, Any] | None = None
+        self._wrapping = Wrapping()
+        if "swap" in self._wanted:
+            self._wrapping.wrap(trained, "compute_loss", self._around_loss)
+        self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
         self._handles = [
@@ -56,6 +64,13 @@ class Inspector:
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
             torch_optimizer.register_optimizer_step_pre_hook(self._update_begins),
         ]
+
+    def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Keep a copy of the first batch: a loss may take entries out of it."""
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+        if self._inputs is None and isinstance(inputs, Mapping):
+            self._inputs = dict(inputs)
+        return original(*args, **kwargs)
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
@@ -111,6 +126,7 @@ class Inspector:
             return
         look.updates += 1
         look.modes.append(self._training)
+        look.rates.append(float(optimizer.param_groups[0]["lr"]))
 
     def _looked(self, calls: list[KeptCall]) -> TrainingLook:
         model = calls[0].module
@@ -137,6 +153,9 @@ class Inspector:
             others=[one for one in self._others.values() if one[0] is not model],
             pad_id=next((one for one in pads if isinstance(one, int)), None),
             eos_ids=frozenset(ends),
+            drawn=self._drawn,
+            brought=self._brought,
+            inputs=self._inputs,
         )
 
     def _ask(self, moment: Literal["first", "last"]) -> None:
@@ -156,6 +175,8 @@ class Inspector:
         """Ask the relations of the end, and return all answers."""
         for handle in self._handles:
             handle.remove()
+        self._drawn.end()
+        self._wrapping.undo()
         if self._look is not None:
             self._ask("last")
         return [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +14,15 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from canary.relations.documents import Document
 from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
+from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
+from canary.training.relations.scheduled import rate_of, wanted_factors
+from canary.training.relations.swapping import calls_of_loss, swapped_inputs
 
 SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
 """Beginnings of the names of two methods, the newest first."""
@@ -37,7 +44,56 @@ class TrainingLook:
     eos_ids: frozenset[int] = frozenset()
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
+    rates: list[float] = field(default_factory=list)
+    brought: bool = False
+    """Whether the training brings its own optimizer."""
+    drawn: DrawnRows | None = None
+    inputs: dict[str, Any] | None = None
+    """The first batch that the trainer's loss was computed of."""
     _rounding: dict[int, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The trainer's tokenizer, or the only one of a loop."""
+        if self.trainer is not None:
+            found = tokenizer_of(self.trainer)
+            return getattr(found, "tokenizer", found)
+        base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+        if base is None:
+            return None
+        alive = [one for one in gc.get_objects() if base in type(one).__mro__]
+        return alive[0] if len(alive) == 1 else None
+
+    @functools.cached_property
+    def examples(self) -> list[Mapping[str, Any]]:
+        """Rows of the trainer's dataset that its loader has drawn."""
+        return [] if self.drawn is None else self.drawn.examples()
+
+    def documents(self, call: KeptCall) -> list[Document]:
+        """Return the texts of a call; see `Look`."""
+        if call.ids is None or call.weights is None or call.labels is None:
+            raise CannotAsk("the gradient does not show what each token is trained towards")
+        return rows.documents(call, self.spans(call))
+
+    def raised(self, call: KeptCall) -> list[tuple[Document, float]]:
+        """Return how much the loss raises each text of a call; see `Look`."""
+        if call.ids is None:
+            return []
+        if call.scores_tokens:
+            return [(one, one.raised) for one in self.documents(call)]
+        if call.gradient is None or call.shape[1:] != (1,):
+            return []
+        down = call.gradient.float().flatten().tolist()
+        texts = rows.texts(call, self.spans(call))
+        return [(text, -amount) for text, amount in zip(texts, down, strict=True)]
+
+    def swapped(self) -> list[tuple[Document, float]] | None:
+        """Return the same for a batch with swapped rows; see `Look`."""
+        inputs = None if self.inputs is None else swapped_inputs(self.trainer, self.inputs)
+        if inputs is None:
+            return None
+        found = calls_of_loss(self.trainer, self.model, inputs)
+        return [one for call in found for one in self.raised(call)]
 
     @property
     def call(self) -> KeptCall:
@@ -61,6 +117,14 @@ class TrainingLook:
             or (LRScheduler in type(one).__mro__ and self._wraps(one))
         ]
         return [(one, int(one._step_count) - 1) for one in found]
+
+    def wanted_rates(self) -> list[float] | None:
+        """Return the rates that a trainer's arguments give; see `Look`."""
+        factors = wanted_factors(self.trainer, self.updates) if self.trainer is not None else None
+        if factors is None or not self.optimizers:
+            return None
+        rate = rate_of(self.trainer, self.optimizers[0], self.brought)
+        return [rate * factor for factor in factors]
 
     def _wraps(self, scheduler: Any) -> bool:
         """Whether a scheduler's optimizer is a wrapper around one of the policy's."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
 
+from canary.relations.documents import Document
 from canary.training.relations.calls import KeptCall
 
 
@@ -95,3 +97,69 @@ def widened(call: KeptCall, row: int, columns: int, side: str, pad_id: int) -> d
             more = (one[:, -1:] if side == "right" else one[:, :1]).expand(1, columns)
         found[name] = torch.cat([one, more] if side == "right" else [more, one], dim=1)
     return found
+
+
+def texts(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
+    """Return the rows of a call without padding, with no weights; `found`: their spans."""
+    assert call.ids is not None
+    return [
+        Document(row, first, tuple(line[first:end]), (None,) * (end - first))
+        for row, (line, (first, end)) in enumerate(zip(call.ids.tolist(), found, strict=True))
+    ]
+
+
+def documents(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
+    """Return the texts of a call that has weights; `found`: the spans of its rows."""
+    assert call.ids is not None
+    assert call.weights is not None
+    assert call.labels is not None
+    width, kept = call.ids.shape[1], call.weights.shape[1]
+    # The logits at one position are of the next token. Log-probabilities already are of their own.
+    shift = width - kept + (0 if call.says == "log_probs" else 1)
+    made = []
+    for row, (first, end) in enumerate(found):
+        ids = call.ids[row].tolist()
+        weights: list[float | None] = [0.0] * width
+        labels = [*ids]
+        lines = (call.weights[row].tolist(), call.labels[row].tolist())
+        certain = [False] * kept if call.certain is None else call.certain[row].tolist()
+        for place, (weight, label) in enumerate(zip(*lines, strict=True), start=shift):
+            if 0 <= place < width:
+                weights[place] = None if certain[place - shift] and not weight else weight
+                labels[place] = label
+        for begins, ends in _parts(call, row, first, end):
+            off = sum(
+                labels[place] != ids[place] for place in range(begins, ends) if weights[place]
+            )
+            own = (None, *weights[begins + 1 : ends])
+            made.append(
+                Document(
+                    row,
+                    begins,
+                    tuple(ids[begins:ends]),
+                    own,
+                    off,
+                    is_widest=(begins, ends) == (0, width),
+                    is_end_known=ends < end or _ends_with_mask(call, row, ends),
+                )
+            )
+    return made
+
+
+def _ends_with_mask(call: KeptCall, row: int, end: int) -> bool:
+    """Whether an attention mask says that a document ends here, or a row without padding does."""
+    mask = call.mask
+    if mask is None or call.ids is None or mask.shape != call.ids.shape:
+        return False
+    return bool(mask[row, end - 1]) and (end == mask.shape[1] or not bool(mask[row, end]))
+
+
+def _parts(call: KeptCall, row: int, first: int, end: int) -> list[tuple[int, int]]:
+    """Return the documents of a row: positions begin again at each."""
+    positions = by_token(call).get("position_ids")
+    if positions is None:
+        return [(first, end)]
+    line = positions[row, first:end]
+    starts = [first + one + 1 for one in (line[1:] <= line[:-1]).nonzero().flatten().tolist()]
+    edges = [first, *starts, end]
+    return [(one, other) for one, other in itertools.pairwise(edges) if other > one]

@@ -158,8 +158,22 @@ def packed(seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": ones, "position_ids": positions, "mask": lower}
 
 
+def in_blocks(seed: int) -> dict[str, torch.Tensor]:
+    """The same with a mask that keeps the documents apart."""
+    made = packed(seed)
+    made["mask"] = made["mask"].clone()
+    made["mask"][..., 6:, :6] = -1e9
+    return made
+
+
+def going_on(seed: int) -> dict[str, torch.Tensor]:
+    """Kept apart, but the second document begins at position 3."""
+    positions = torch.tensor([*range(6), *range(3, 9)]).expand(2, 12)
+    return {**in_blocks(seed), "position_ids": positions}
+
+
 class Packing(Loop):
-    """Gives the model a plain causal mask for rows with two documents."""
+    """Gives the model a mask of its own for rows with two documents."""
 
     def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
         logits = self.model(
@@ -188,6 +202,7 @@ class Packing(Loop):
         (left_in_evaluation, "evaluation"),
         (counting, "replay"),
         (lambda: Packing(llama(), batches=packed), "packing"),
+        (lambda: Packing(gpt2(), batches=going_on), "packing"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -195,6 +210,29 @@ def test_a_planted_fault_breaks_its_relation(made: Callable[[], Loop], expected:
     found = made().run()
     assert found[expected]["status"] == "broken", found[expected]
     assert found[expected]["message"]
+
+
+@pytest.mark.parametrize("model", [llama, gpt2])
+def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> None:
+    found = Packing(model(), batches=in_blocks).run()["packing"]
+    assert found["status"] == "holds", found
+    assert found["message"].startswith("alone and packed")
+
+
+def test_positions_of_padding_are_no_documents() -> None:
+    class Positioned(Loop):
+        """Gives padding the position 1, as transformers does when it generates."""
+
+        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+            places = one["attention_mask"].cumsum(-1) - 1
+            return super().loss(
+                {**one, "position_ids": places.masked_fill(one["attention_mask"] == 0, 1)}, tokens
+            )
+
+    found = Positioned(llama()).run()
+    assert broken(found) == set()
+    assert found["packing"]["status"] == "not applicable"
+    assert found["causality"]["status"] == "holds"
 
 
 def _with_groups() -> Loop:

@@ -23,8 +23,8 @@ def llama(**changed: Any) -> Any:
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    sizes["vocab_size"] = VOCABULARY
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
         num_attention_heads=4,
         pad_token_id=PAD,
         eos_token_id=EOS,

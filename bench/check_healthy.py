@@ -1,0 +1,196 @@
+"""False alarms of `canary check`: `python -m bench.check_healthy`.
+
+Checks healthy trainings: each trainer with and without LoRA, in float32 and bfloat16, on three
+families of small models, padded on the right and, where the collator can be replaced, on the left.
+By default it takes cells that cover each pair of these settings; `--all` takes all. `--quick` asks
+only what needs no further launch; `--only TRAINER` takes its cells alone.
+
+Prints Markdown: each cell with its broken and undecided relations, then how often each relation
+holds. The exit code is 1 if a relation is broken. `--keep DIR` keeps the answers, and the next call
+runs only missing ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.left_padding import LEFT
+from canary.config.trainers import TRAINERS
+from canary.inputs.embedded import tiny_dir
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = ("llama", "qwen3", "gpt2")
+STATUSES = ("holds", "not applicable", "undecided", "broken")
+LIMIT_S = 1800
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One healthy training."""
+
+    trainer: str
+    lora: bool
+    dtype: str
+    family: str
+    side: str
+
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        kind = "lora" if self.lora else "full"
+        return f"{self.trainer}-{kind}-{self.dtype}-{self.family}-{self.side}"
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """All that is varied."""
+        return (self.trainer, self.lora, self.dtype, self.family, self.side)
+
+
+def cells() -> list[Cell]:
+    """Return all cells that can be trained."""
+    every = itertools.product(
+        TRAINERS, (False, True), ("float32", "bfloat16"), FAMILIES, ("right", "left")
+    )
+    return [
+        cell
+        for cell in itertools.starmap(Cell, every)
+        if cell.side == "right" or cell.trainer in LEFT
+    ]
+
+
+def covering(found: Sequence[Cell]) -> list[Cell]:
+    """Return few cells that hold each pair of settings that some cell holds."""
+    missing = set().union(*map(_pairs, found))
+    chosen: list[Cell] = []
+    while missing:
+        best = max(found, key=lambda cell: len(_pairs(cell) & missing))
+        chosen.append(best)
+        missing -= _pairs(best)
+    return sorted(chosen, key=lambda cell: found.index(cell))
+
+
+def _pairs(cell: Cell) -> set[tuple[object, ...]]:
+    return set(itertools.combinations(enumerate(cell.settings), 2))
+
+
+def model_of(family: str, folder: Path) -> Path:
+    """Write a small model with random weights and the embedded tokenizer; return its folder."""
+    place = folder / "models" / family
+    if place.exists():
+        return place
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_dir())
+    sizes: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    if family == "gpt2":
+        sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
+        sizes |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    else:
+        sizes |= {"intermediate_size": 128, "num_key_value_heads": 2, "head_dim": 16}
+    ids = {
+        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")
+    }
+    config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **sizes, **ids)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+def checked(cell: Cell, folder: Path, quick: bool) -> dict[str, Any]:
+    """Run `canary check` on a cell, or return its kept answer."""
+    place = folder / cell.name
+    kept = place / "check.json"
+    if not kept.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        config = {
+            "name": cell.name,
+            "training_type": cell.trainer,
+            "model_name": str(model_of(cell.family, folder)),
+            "dataset_name": "embedded/tasks",
+            "use_peft": cell.lora,
+            "dtype": cell.dtype,
+            "max_steps": 8,
+            "batch_size": 4,
+            "gradient_accumulation_steps": 2,
+            **(
+                {"data_collator": f"bench.left_padding:{LEFT[cell.trainer]}"}
+                if cell.side == "left"
+                else {}
+            ),
+        }
+        (place / "canary.yaml").write_text(json.dumps(config))
+        words = ["-m", "canary.cli", "check", "-q", "--format", "json", "-o", str(place)]
+        done = subprocess.run(
+            [sys.executable, *words, *(["--quick"] if quick else []), "canary.yaml"],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        if not kept.exists():
+            return {"relations": [], "failed": (done.stderr.strip() or done.stdout)[-300:]}
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def table(answers: Iterable[tuple[Cell, dict[str, Any]]]) -> tuple[str, int]:
+    """Return the tables of all answers as Markdown, and how many relations are broken."""
+    lines = ["| training | holds | not applicable | undecided | broken |", "|---|--:|--:|---|---|"]
+    relations: dict[str, Counter[str]] = {}
+    failed = 0
+    for cell, answer in answers:
+        failed += "failed" in answer
+        by_status: dict[str, list[str]] = {status: [] for status in STATUSES}
+        for one in answer["relations"]:
+            by_status[one["status"]].append(one["relation"])
+            relations.setdefault(one["relation"], Counter())[one["status"]] += 1
+        open_ = ", ".join(by_status["undecided"])
+        broken = answer.get("failed", ", ".join(by_status["broken"]))
+        counts = f"{len(by_status['holds'])} | {len(by_status['not applicable'])}"
+        lines.append(f"| {cell.name} | {counts} | {open_} | {broken} |")
+    lines += ["", f"| relation | {' | '.join(STATUSES)} |", "|---|--:|--:|--:|--:|"]
+    for name, count in relations.items():
+        lines.append(f"| {name} | {' | '.join(str(count[status]) for status in STATUSES)} |")
+    broken_count = sum(count["broken"] for count in relations.values())
+    lines += ["", f"Broken relations: {broken_count}. Trainings that failed: {failed}."]
+    return "\n".join(lines), broken_count + failed
+
+
+def main() -> int:
+    """Check the cells and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    chosen = cells() if options.all else covering(cells())
+    chosen = [cell for cell in chosen if not options.only or cell.trainer in options.only]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (options.keep or Path(temporary)).absolute()
+        answers = []
+        for number, cell in enumerate(chosen, start=1):
+            print(f"{number}/{len(chosen)} {cell.name}", file=sys.stderr, flush=True)
+            answers.append((cell, checked(cell, folder, options.quick)))
+        text, broken = table(answers)
+    print(text)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

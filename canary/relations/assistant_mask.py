@@ -1,0 +1,68 @@
+"""The mask of answers."""
+
+from __future__ import annotations
+
+from canary.relations.conversations import Asked, asked
+from canary.relations.matching import Turn
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
+
+RELATION = Relation(
+    "assistant_mask",
+    "what is trained",
+    "a mask of answers covers each answer from its first token to its last",
+    "the mask is computed from other tokens than those of the row, or for one turn only",
+    "https://github.com/huggingface/transformers/issues/34172",
+)
+THINKING = "</think>"
+"""A template or a training may leave out what comes before it on purpose."""
+
+
+def ask(look: Look) -> Outcome:
+    """Look for answers that are trained on in part."""
+    arguments = getattr(look.trainer, "args", None)
+    if getattr(arguments, "ld_alpha", None) is not None:
+        raise CannotAsk("ld_alpha weighs the end of an answer less on purpose")
+    found = [one for one in asked(look) if one.of("answer")]
+    if not found:
+        raise CannotAsk("the data does not say what is prompt and what is answer")
+    others = [one.document.trained[place] for one in found for place in one.places("prompt")]
+    if others and all(others):
+        raise CannotAsk("all tokens are trained on: there is no mask")
+    every = bool(getattr(arguments, "assistant_only_loss", False))
+    count = 0
+    for one in found:
+        for turn in one.of("answer"):
+            lost = _lost(one, turn)
+            if lost is None:
+                continue
+            count += 1
+            if lost and (every or len(lost) < turn.end - turn.first):
+                return _broken(look, one, turn, lost)
+    if not count:
+        raise CannotAsk("no answer is trained on")
+    return holds(RELATION, f"all tokens of {count} answers are trained on, or none")
+
+
+def _lost(one: Asked, turn: Turn) -> list[int] | None:
+    """Return the tokens of an answer that are not trained on; None if they are scattered."""
+    trained = one.document.trained[turn.first : turn.end]
+    if any(state is None for state in trained):
+        return None
+    lost = [turn.first + at for at, state in enumerate(trained) if not state]
+    changes = sum(now != then for now, then in zip(trained[1:], trained, strict=False))
+    # A loss that chooses single tokens does so on purpose.
+    return None if changes > 1 else lost
+
+
+def _broken(look: Look, one: Asked, turn: Turn, lost: list[int]) -> Outcome:
+    size = turn.end - turn.first
+    text = str(look.tokenizer.decode(list(one.document.ids[lost[0] : lost[-1] + 1])))
+    if THINKING in text:
+        raise CannotAsk("thinking is left out of the loss")
+    if one.document.trained[turn.first : turn.end].count(True) == 0:
+        words = f"an answer of {size} tokens is not trained on, although others are"
+    else:
+        side = "first" if lost[0] == turn.first else "last"
+        words = f"the {side} {len(lost)} of {size} tokens of an answer are not trained on"
+    place = f"row {one.document.row}, token {one.document.first + lost[0]}"
+    return broken(RELATION, words, place, (size - len(lost), size))

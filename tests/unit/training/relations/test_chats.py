@@ -1,0 +1,226 @@
+"""Relations about prompts, answers and pairs, in healthy and in spoilt trainings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from canary.relations.relation import Outcome
+from tests.unit.training.relations import chats
+from tests.unit.training.relations.chats import (
+    DPO,
+    IGNORE,
+    SFT,
+    Chat,
+    Plain,
+    Reward,
+    answers_only,
+    assistant_turns,
+    collate_pairs,
+    collate_with,
+    completions,
+    conversations,
+    everything,
+    pairs,
+    plain,
+    tokenizer,
+)
+
+MASKING = {"completion_only_loss": None}
+
+
+def status(found: dict[str, Outcome]) -> dict[str, str]:
+    return {name: one["status"] for name, one in found.items()}
+
+
+HOLDS = {
+    "prompt_labels": "holds",
+    "assistant_mask": "holds",
+    "eos_labels": "holds",
+    "chat_template": "holds",
+}
+WITHOUT_MASK = {**HOLDS, "prompt_labels": "not applicable", "assistant_mask": "not applicable"}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only)), HOLDS),
+        (lambda: Chat(Plain(completions()), collate_with(answers_only)), HOLDS),
+        (lambda: Chat(Plain(completions()), collate_with(everything)), WITHOUT_MASK),
+        (
+            lambda: Chat(SFT(completions(), completion_only_loss=False), collate_with(everything)),
+            WITHOUT_MASK,
+        ),
+        (
+            lambda: Chat(
+                SFT(conversations(), assistant_only_loss=True), collate_with(assistant_turns)
+            ),
+            HOLDS,
+        ),
+        (
+            lambda: Chat(SFT(conversations(), assistant_only_loss=False), collate_with(everything)),
+            WITHOUT_MASK,
+        ),
+        (
+            lambda: Chat(Plain(plain(conversations())), collate_with(assistant_turns)),
+            {**HOLDS, "chat_template": "not applicable"},
+        ),
+        (
+            lambda: Chat(Plain(plain(conversations())), collate_with(everything)),
+            {**WITHOUT_MASK, "chat_template": "not applicable"},
+        ),
+    ],
+    ids=[
+        "trl masks prompts",
+        "own masks prompts",
+        "own trains on all",
+        "on purpose",
+        "assistant only",
+        "all of a chat",
+        "ids with masks",
+        "ids without masks",
+    ],
+)
+def test_nothing_is_broken_in_a_healthy_training(
+    made: Callable[[], Chat], expected: dict[str, str]
+) -> None:
+    found = made().run()
+    assert status(found) == expected, found
+
+
+def one_more(ids: list[int], prompt: int) -> list[int]:
+    """A mask that misses the last tokens of the prompt."""
+    return answers_only(ids, prompt - 3)
+
+
+def one_less(ids: list[int], prompt: int) -> list[int]:
+    """A mask that covers the first token of the answer."""
+    return answers_only(ids, prompt + 1)
+
+
+def without_eos(ids: list[int], prompt: int) -> list[int]:
+    labels = answers_only(ids, prompt)
+    return [IGNORE if one == tokenizer().eos_token_id else one for one in labels]
+
+
+def first_turn(ids: list[int], prompt: int) -> list[int]:
+    """Masks the first question only."""
+    labels = assistant_turns(ids, prompt)
+    first = next(at for at, one in enumerate(labels) if one != IGNORE)
+    return [IGNORE] * first + ids[first:]
+
+
+def last_turn(ids: list[int], prompt: int) -> list[int]:
+    """Trains on the last answer only."""
+    labels = assistant_turns(ids, prompt)
+    last = max(at for at, one in enumerate(labels) if one == IGNORE)
+    return [IGNORE] * (last + 1) + ids[last + 1 :]
+
+
+def other_form(ids: list[int]) -> list[int]:
+    """A second user mark."""
+    mark = tokenizer().convert_tokens_to_ids("<|user|>")
+    return [one for token in ids for one in ([token, token] if token == mark else [token])]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Chat(SFT(completions(), **MASKING), collate_with(everything)), "prompt_labels"),
+        (lambda: Chat(Plain(completions()), collate_with(one_more)), "prompt_labels"),
+        (
+            lambda: Chat(SFT(conversations(), assistant_only_loss=True), collate_with(everything)),
+            "prompt_labels",
+        ),
+        (lambda: Chat(Plain(plain(conversations())), collate_with(first_turn)), "prompt_labels"),
+        (lambda: Chat(Plain(completions()), collate_with(one_less)), "assistant_mask"),
+        (
+            lambda: Chat(SFT(conversations(), assistant_only_loss=True), collate_with(last_turn)),
+            "assistant_mask",
+        ),
+        (lambda: Chat(Plain(completions()), collate_with(without_eos)), "eos_labels"),
+        (
+            lambda: Chat(
+                Plain(completions()),
+                collate_with(answers_only, ids=lambda ids: ids[: -1 if len(ids) % 2 else None]),
+                batch_size=4,
+            ),
+            "eos_labels",
+        ),
+        (
+            lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only, ids=other_form)),
+            "chat_template",
+        ),
+    ],
+    ids=[
+        "prompts with labels",
+        "mask too short",
+        "questions with labels",
+        "first question only",
+        "mask too long",
+        "last answer only",
+        "EOS masked",
+        "EOS missing in some",
+        "another form",
+    ],
+)
+def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
+    found = made().run()
+    assert status(found)[expected] == "broken", found
+
+
+def test_the_last_answer_may_be_trained_alone() -> None:
+    found = Chat(Plain(conversations()), collate_with(last_turn)).run()
+    assert status(found) == HOLDS, found
+
+
+def test_a_cut_answer_needs_no_eos() -> None:
+    trainer = SFT(completions(), **MASKING, max_length=9)
+    found = Chat(trainer, collate_with(answers_only, ids=lambda ids: ids[:9])).run()
+    assert status(found)["eos_labels"] != "broken", found
+    assert status(found)["prompt_labels"] == "holds", found
+
+
+def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:
+    collate = functools.partial(collate_pairs, first=first, second=second)
+    model = chats.scoring_model() if isinstance(trainer, Reward) else None
+    return Chat(trainer, collate, wanted=("swap",), model=model).run()["swap"]
+
+
+@pytest.mark.parametrize("kind", [DPO, Reward])
+def test_a_swap_turns_what_is_raised(kind: type[Plain]) -> None:
+    trainer = kind(pairs())
+    found = swapped(trainer)
+    assert found["status"] == "holds", found
+    assert "swapped, both turn" in found["message"]
+    assert trainer._metrics.get("calls", 3) == 3, "the question is counted as a step"
+
+
+@pytest.mark.parametrize("kind", [DPO, Reward])
+def test_a_collator_that_swaps_the_sides_is_broken(kind: type[Plain]) -> None:
+    found = swapped(kind(pairs()), first="rejected", second="chosen")
+    assert found["status"] == "broken", found
+    assert found["message"] == "the loss raises a rejected answer"
+
+
+def test_a_loss_with_the_wrong_sign_is_broken() -> None:
+    trainer = DPO(pairs())
+    trainer.sign = -1.0  # type: ignore[attr-defined]
+    assert swapped(trainer)["status"] == "broken"
+
+
+def test_a_loss_that_ignores_the_sides_is_broken() -> None:
+    """It raises the longer lead: which side has it is no matter."""
+    trainer = DPO(pairs()[:1] * 4)
+    trainer.ignores_sides = True  # type: ignore[attr-defined]
+    torch.manual_seed(0)
+    assert swapped(trainer)["status"] == "broken"
+
+
+def test_rows_without_sides_are_not_asked() -> None:
+    found = Chat(SFT(completions()), collate_with(answers_only), wanted=("swap",)).run()["swap"]
+    assert found["status"] == "not applicable"
