@@ -25,6 +25,9 @@ from canary.relations import (
     reference_start,
     replay,
     resume,
+    reward_function,
+    sampler_logprobs,
+    sampler_weights,
     schedule,
     weight_decay,
     workers,
@@ -54,6 +57,9 @@ _MODULES: tuple[ModuleType, ...] = (
     evaluation,
     schedule,
     weight_decay,
+    sampler_logprobs,
+    sampler_weights,
+    reward_function,
     replay,
 )
 

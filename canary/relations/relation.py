@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
+from canary.relations.sampling import Sampling
+
 Tensor = Any
 """A torch.Tensor."""
 RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
@@ -118,6 +120,8 @@ class Look(Protocol):
     updates: int
     schedulers: Sequence[tuple[Any, int]]
     """Schedulers of torch, and how often each stepped after its start."""
+    sampling: Sampling
+    """What was sampled, by which weights, and how it was rewarded."""
 
     @property
     def call(self) -> Call:

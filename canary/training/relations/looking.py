@@ -13,9 +13,16 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.sampling import Sampling
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
-from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
+from canary.training.relations.rounding import (
+    DRAWS,
+    epsilon,
+    perturbed,
+    rounding_of,
+    tolerance,
+)
 
 SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
 """Beginnings of the names of two methods, the newest first."""
@@ -37,6 +44,7 @@ class TrainingLook:
     eos_ids: frozenset[int] = frozenset()
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
     _rounding: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -102,13 +110,7 @@ class TrainingLook:
     def _allowed(self, call: KeptCall) -> float:
         """Return how far rounding may move the scores of a call."""
         if id(call) not in self._rounding:
-            before, eps, moved = scored(call), epsilon(call.module), 0.0
-            for seed in range(DRAWS):
-                with perturbed(call.module, eps, seed):
-                    apart = (scored(call) - before).abs().nan_to_num()
-                moved = max(moved, float(apart.max()))
-            largest = float(before.abs().nan_to_num(posinf=0.0).max())
-            self._rounding[id(call)] = tolerance(moved, largest, eps)
+            self._rounding[id(call)] = rounding_of(call)
         return self._rounding[id(call)]
 
     def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:

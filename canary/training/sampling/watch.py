@@ -1,0 +1,155 @@
+"""Watches the sampling of one training, from the start of the process to its last update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from canary.protocol.failure import one_line
+from canary.relations import reported
+from canary.relations.sampling import Reward, Sampling
+from canary.training.collectors.uncounted import uncounted
+from canary.training.relations.calls import KeptCall, bound, said_of
+from canary.training.sampling.following import Following
+from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.samples import Sampled, told
+from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
+
+RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
+ITSELF, OTHER, REPORTED = "the trained model", "another model of this process", "the loop's engine"
+
+
+class SamplingWatch:
+    """Takes what samples, then compares it when an update begins."""
+
+    def __init__(self) -> None:
+        self.found = Sampling()
+        self.paused = False
+        """Whether the canary itself calls models now."""
+        self._following = Following()
+        self._depth = 0
+        self._handles: list[Any] = []
+        self._told: list[Sampled] = []
+        self._engine: Prints | None = None
+        self._versions = Versions()
+        self._asked: set[int] = set()
+        self.samplers: set[int] = set()
+        """Ids of the models that sampled."""
+
+    def begin(self) -> None:
+        """Watch this process; twice is once."""
+        if self._handles:
+            return
+        self._following.begin()
+        self._handles = [
+            register_module_forward_pre_hook(self._enters),
+            register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
+        ]
+        reported.listen(self)
+
+    def end(self) -> None:
+        """Watch no longer."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._following.end()
+        reported.listen(None)
+
+    # Calls of models.
+
+    def _enters(self, module: nn.Module, args: Any) -> None:
+        self._depth += 1
+
+    def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        self._depth = max(0, self._depth - 1)
+        if self._depth or self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        with uncounted(), torch.no_grad():
+            known = said_of(output)
+            if known is None or known[0] != "logits" or known[1].dim() != 3:
+                return
+            named = bound(module, args, kwargs)
+            ids = named.get("input_ids", next(iter(named.values()), None))
+            self._following.called(module, ids, named.get("attention_mask"), known[1])
+
+    # Reports of a loop; see `canary.relations.reported`.
+
+    def sampled(
+        self, ids: Any, log_probs: Any, prompt_lengths: Any, mask: Any, temperature: float | None
+    ) -> None:
+        """Take sequences that an engine sampled."""
+        with uncounted():
+            self._told += told(ids, log_probs, prompt_lengths, mask, temperature)
+        self.found.expected = True
+
+    def engine_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Take the engine's weights; the last ones before an update count."""
+        with uncounted(), torch.no_grad():
+            self._engine = printed(weights)
+        self.found.expected = True
+
+    def rewarded(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a reward function; after its first call, ask it again."""
+        return function(*args, **kwargs)
+
+    # Updates.
+
+    def update_begins(
+        self,
+        update: int,
+        model: nn.Module,
+        calls: Sequence[KeptCall],
+        eps: float | None,
+        temperature: float | None,
+    ) -> None:
+        """Compare what was sampled since the last update with what is trained now.
+
+        Args:
+            update: number of the update, from 1.
+            model: the policy, with the weights that it has before the update.
+            calls: its calls of this update, whose loss trained it.
+            eps: relative rounding of the arithmetic, if it is not that of the parameters.
+            temperature: of the trainer's log-probabilities, if the trainer says it.
+        """
+        samples, reports = self._following.taken(), self._told
+        self._told = []
+        self.samplers |= {id(one.engine) for one in samples}
+        self.found.sampled += len(samples) + len(reports)
+        trained = matches([*reports, *samples], calls)
+        sources: dict[str, list[Any]] = {}
+        for match in trained:
+            sources.setdefault(self._source(match.sampled, model), []).append(match)
+        for source, found in sources.items():
+            self.found.rounds.append(compared(found, update, source, eps, temperature))
+        self._weights(update, model, [one.sampled.engine for one in trained])
+        self._versions.keep(model)
+
+    def _source(self, sampled: Sampled, model: nn.Module) -> str:
+        if sampled.engine is None:
+            return REPORTED
+        return ITSELF if shares(sampled.engine, model) else OTHER
+
+    def _weights(
+        self, update: int, model: nn.Module, engines: Sequence[nn.Module | None]
+    ) -> None:
+        prints: list[tuple[Prints, str]] = []
+        if self._engine is not None:
+            prints.append((self._engine, REPORTED))
+            self._engine = None
+        for engine in {id(one): one for one in engines if one is not None}.values():
+            if not shares(engine, model):
+                prints.append(({name: print_of(one) for name, one in floats_of(engine)}, OTHER))
+        for found, source in prints:
+            one = self._versions.compare(found, model, update, source)
+            if one is None:
+                self.found.notes = ("engine and trainer have no tensor of one name and shape",)
+            else:
+                self.found.weights.append(one)
+
+
+SAMPLING = SamplingWatch()
+"""The one of this process."""
