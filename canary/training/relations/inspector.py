@@ -57,6 +57,7 @@ class Inspector:
         self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
         if self._sampling is not None:
             self._sampling.begin()
+            self._sampling.trainer_begins(trained)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -131,15 +132,12 @@ class Inspector:
         """Ask beside the training: what is called inside is no part of it."""
         assert self._look is not None
         self._asking = True
-        if self._sampling is not None:
-            self._sampling.paused = True
+        pause = contextlib.nullcontext() if self._sampling is None else self._sampling.aside()
         try:
-            with uncounted(), undisturbed(self._look.model):
+            with pause, uncounted(), undisturbed(self._look.model):
                 yield
         finally:
             self._asking = False
-            if self._sampling is not None:
-                self._sampling.paused = False
 
     def _counts(self, optimizer: torch.optim.Optimizer) -> bool:
         """Count an update of the policy's first optimizer; return whether it is one."""

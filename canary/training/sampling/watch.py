@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from canary.protocol.failure import one_line
 from canary.relations import reported
-from canary.relations.sampling import Reward, Sampling
+from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
-from canary.training.relations.calls import KeptCall, bound, said_of
+from canary.training.relations.calls import KeptCall, bound, said_of, undisturbed
 from canary.training.sampling.following import Following
 from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.reward_models import asked_model
+from canary.training.sampling.rewards import asked, random_states
 from canary.training.sampling.samples import Sampled, told
 from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
 
@@ -36,7 +40,9 @@ class SamplingWatch:
         self._told: list[Sampled] = []
         self._engine: Prints | None = None
         self._versions = Versions()
-        self._asked: set[int] = set()
+        self._asked: dict[int, Any] = {}
+        """Reward functions and models that were asked, by id."""
+        self._reward_models: dict[int, nn.Module] = {}
         self.samplers: set[int] = set()
         """Ids of the models that sampled."""
 
@@ -70,11 +76,22 @@ class SamplingWatch:
             return
         with uncounted(), torch.no_grad():
             known = said_of(output)
+            if known is not None and id(module) in self._reward_models:
+                self._reward_call(module, bound(module, args, kwargs), known[1])
             if known is None or known[0] != "logits" or known[1].dim() != 3:
                 return
             named = bound(module, args, kwargs)
             ids = named.get("input_ids", next(iter(named.values()), None))
             self._following.called(module, ids, named.get("attention_mask"), known[1])
+
+    def _reward_call(self, module: nn.Module, named: dict[str, Any], said: torch.Tensor) -> None:
+        """Ask a reward model again, after its first call."""
+        if id(module) in self._asked:
+            return
+        self._asked[id(module)] = module
+        call = KeptCall(module, named, tuple(said.shape), module.training, "logits")
+        with self.aside(), undisturbed(module):
+            self.found.rewards.append(asked_model(call))
 
     # Reports of a loop; see `canary.relations.reported`.
 
@@ -94,7 +111,69 @@ class SamplingWatch:
 
     def rewarded(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a reward function; after its first call, ask it again."""
-        return function(*args, **kwargs)
+        if id(function) in self._asked:
+            return function(*args, **kwargs)
+        self._asked[id(function)] = function
+        states = random_states()
+        result = function(*args, **kwargs)
+        with self.aside():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        return result
+
+    async def awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Do as `rewarded` for an async function."""
+        if id(function) in self._asked:
+            return await function(*args, **kwargs)
+        self._asked[id(function)] = function
+        states = random_states()
+        result = await function(*args, **kwargs)
+        with self.aside():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        return result
+
+    def trainer_begins(self, trainer: Any) -> None:
+        """Watch the reward functions and reward models of a trainer of trl."""
+        self.found.expected |= hasattr(trainer, "_generate_and_score_completions")
+        functions = getattr(trainer, "reward_funcs", None)
+        if not isinstance(functions, list):
+            return
+        for place, one in enumerate(functions):
+            if isinstance(one, nn.Module):
+                self._reward_models[id(one)] = one
+            elif callable(one):
+                functions[place] = self._watched(one)
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, asked again after its first call. Trainers look whether it is
+        async."""
+        call = getattr(type(function), "__call__", None)
+        watched: Any
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                return await self.awaited(function, args, kwargs)
+
+            watched = awaited
+        else:
+
+            @functools.wraps(function)
+            def rewarded(*args: Any, **kwargs: Any) -> Any:
+                return self.rewarded(function, args, kwargs)
+
+            watched = rewarded
+        watched.function = function
+        return watched  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Ask beside the training: what is called inside is no part of it."""
+        before, self.paused = self.paused, True
+        try:
+            with uncounted():
+                yield
+        finally:
+            self.paused = before
 
     # Updates.
 
