@@ -31,11 +31,15 @@ def ask(look: Look) -> Outcome:
             f"may move {worst.allowed:.2g}",
         )
     last = max(found.rounds, key=lambda one: one.mean)
-    grows = parted is not first or last.mean > 2 * first.mean
+    at_once = parted is first and (_why(first) or last.mean < 2 * first.mean)
+    dtypes = {one.update: one.dtype for one in found.weights if one.dtype}
+    words = _apart(parted) if at_once or last is first else _grown(first, last)
+    if parted.update in dtypes:
+        words += f"; the engine holds {dtypes[parted.update]}"
     return outcome(
         RELATION.id,
         "broken",
-        _grown(first, last) if grows and last is not first else _apart(parted),
+        words,
         f"update {parted.update}, {parted.place}",
         parted.values or (parted.mean,),
         parted.allowed,
@@ -54,7 +58,7 @@ def _apart(one: Round) -> str:
     assert one.values is not None
     sampler, trainer = one.values
     return (
-        f"{one.source} gives a log-probability of {sampler:.6g}, the trainer {trainer:.6g}; "
+        f"{one.source} gives a log-probability of {sampler:.6g}, and {one.trainer} {trainer:.6g}; "
         f"rounding may move {one.allowed:.2g}{_why(one)}"
     )
 

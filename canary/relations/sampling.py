@@ -35,6 +35,8 @@ class Round:
     """How the sampler's prompt differs from the trainer's; empty if equal."""
     in_training_mode: bool = False
     """Whether the sampler was in training mode."""
+    trainer: str = "the trainer"
+    """What the sampler is compared with, for people."""
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,11 @@ class Following:
             torch.multinomial = self._multinomial  # type: ignore[assignment]
             self._multinomial = None
 
+    @property
+    def active(self) -> bool:
+        """Whether something was drawn since the last update."""
+        return bool(self.samples) or any(one.drawn for one in self._streams.values())
+
     def called(self, module: nn.Module, ids: Any, mask: Any, logits: torch.Tensor) -> None:
         """Take a call without gradients; ids (rows, tokens), logits (rows, tokens, vocabulary)."""
         if not torch.is_tensor(ids) or ids.dim() != 2 or ids.is_floating_point():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,10 +15,17 @@ from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
 from canary.training.relations.calls import KeptCall, bound, said_of, undisturbed
 from canary.training.sampling.following import Following
+from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
 from canary.training.sampling.matching import compared, matches
 from canary.training.sampling.reward_models import asked_model
 from canary.training.sampling.rewards import asked, random_states
 from canary.training.sampling.samples import Sampled, told
+from canary.training.sampling.trainers import (
+    reward_models,
+    samples,
+    watch_rewards,
+    watch_rollouts,
+)
 from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
 
 RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
@@ -38,6 +43,8 @@ class SamplingWatch:
         self._depth = 0
         self._handles: list[Any] = []
         self._told: list[Sampled] = []
+        self._kept: list[Sampled] = []
+        """Completions with the log-probabilities that the loss takes as the old ones."""
         self._engine: Prints | None = None
         self._versions = Versions()
         self._asked: dict[int, Any] = {}
@@ -76,13 +83,20 @@ class SamplingWatch:
             return
         with uncounted(), torch.no_grad():
             known = said_of(output)
-            if known is not None and id(module) in self._reward_models:
+            if known is not None and self._rewards(module, known[1]):
                 self._reward_call(module, bound(module, args, kwargs), known[1])
             if known is None or known[0] != "logits" or known[1].dim() != 3:
                 return
             named = bound(module, args, kwargs)
             ids = named.get("input_ids", next(iter(named.values()), None))
             self._following.called(module, ids, named.get("attention_mask"), known[1])
+
+    def _rewards(self, module: nn.Module, said: torch.Tensor) -> bool:
+        """Whether a call rewards completions: one number per row, after something was sampled."""
+        if id(module) in self._reward_models:
+            return said.dim() == 2
+        alone = said.dim() == 2 and said.shape[1] == 1 and not module.training
+        return alone and (self._following.active or bool(self._told))
 
     def _reward_call(self, module: nn.Module, named: dict[str, Any], said: torch.Tensor) -> None:
         """Ask a reward model again, after its first call."""
@@ -132,38 +146,18 @@ class SamplingWatch:
         return result
 
     def trainer_begins(self, trainer: Any) -> None:
-        """Watch the reward functions and reward models of a trainer of trl."""
-        self.found.expected |= hasattr(trainer, "_generate_and_score_completions")
-        functions = getattr(trainer, "reward_funcs", None)
-        if not isinstance(functions, list):
-            return
-        for place, one in enumerate(functions):
-            if isinstance(one, nn.Module):
-                self._reward_models[id(one)] = one
-            elif callable(one):
-                functions[place] = self._watched(one)
+        """Watch what a trainer of trl or of the canary samples, takes and rewards."""
+        self.found.expected |= samples(trainer)
+        self._reward_models |= {id(one): one for one in reward_models(trainer)}
+        watch_rewards(trainer, self)
+        watch_rollouts(trainer, self._rollout)
 
-    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, asked again after its first call. Trainers look whether it is
-        async."""
-        call = getattr(type(function), "__call__", None)
-        watched: Any
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                return await self.awaited(function, args, kwargs)
-
-            watched = awaited
-        else:
-
-            @functools.wraps(function)
-            def rewarded(*args: Any, **kwargs: Any) -> Any:
-                return self.rewarded(function, args, kwargs)
-
-            watched = rewarded
-        watched.function = function
-        return watched  # type: ignore[no-any-return]
+    def _rollout(self, tensors: Mapping[str, Any]) -> None:
+        """Take completions with the log-probabilities that a trainer keeps of them."""
+        if self._handles and torch.is_tensor(tensors.get("completion_ids")):
+            with uncounted():
+                self._told += of_engine(tensors)
+                self._kept += of_policy(tensors)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -194,16 +188,19 @@ class SamplingWatch:
             eps: relative rounding of the arithmetic, if it is not that of the parameters.
             temperature: of the trainer's log-probabilities, if the trainer says it.
         """
-        samples, reports = self._following.taken(), self._told
-        self._told = []
-        self.samplers |= {id(one.engine) for one in samples}
-        self.found.sampled += len(samples) + len(reports)
-        trained = matches([*reports, *samples], calls)
+        drawn, reports, kept = self._following.taken(), self._told, self._kept
+        self._told, self._kept = [], []
+        self.samplers |= {id(one.engine) for one in drawn}
+        self.found.sampled += len(drawn) + len(reports)
+        trained = matches([*reports, *drawn], calls)
         sources: dict[str, list[Any]] = {}
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
         for source, found in sources.items():
             self.found.rounds.append(compared(found, update, source, eps, temperature))
+        pairs = paired([*reports, *drawn], kept)
+        if pairs and calls:
+            self.found.rounds.append(compared_kept(pairs, calls[0], update, eps, temperature))
         self._weights(update, model, [one.sampled.engine for one in trained])
         self._versions.keep(model)
 
