@@ -27,6 +27,9 @@ from canary.relations import (
     reference_start,
     replay,
     resume,
+    reward_function,
+    sampler_logprobs,
+    sampler_weights,
     schedule,
     swap,
     weight_decay,
@@ -60,6 +63,9 @@ _MODULES: tuple[ModuleType, ...] = (
     evaluation,
     schedule,
     weight_decay,
+    sampler_logprobs,
+    sampler_weights,
+    reward_function,
     replay,
 )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
 from canary.relations.documents import Document, Example
+from canary.relations.sampling import Sampling
 
 Tensor = Any
 """A torch.Tensor."""
@@ -149,6 +150,9 @@ class Look(Protocol):
     def swapped(self) -> Sequence[tuple[Document, float]] | None:
         """Return the same for the first batch with its chosen and rejected rows swapped; None if
         its layout is not known."""
+
+    sampling: Sampling
+    """What was sampled, by which weights, and how it was rewarded."""
 
     @property
     def call(self) -> Call:

@@ -70,6 +70,14 @@ def set_up_torch(job: Job) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+def watch_sampling(job: Job) -> None:
+    """Watch what this process samples, if the job asks: a loop samples before it trains."""
+    from canary.training.sampling.watch import RELATIONS, SAMPLING
+
+    if {*job.relations} & {*RELATIONS}:
+        SAMPLING.begin()
+
+
 def this_rank() -> tuple[int, int]:
     """Return this process's rank and the number of ranks: as torchrun sets them, else as the
     default process group knows them."""

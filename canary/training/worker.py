@@ -107,13 +107,14 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
-    from canary.training.launch import set_up_torch
+    from canary.training.launch import set_up_torch, watch_sampling
     from canary.training.relations.variations import checkpoint_of
     from canary.training.reporting import Reporter, keep_tensorboard, silence
     from canary.training.trainers import build_trainer
     from canary.training.trainers.replay import completions_of
 
     set_up_torch(job)
+    watch_sampling(job)
     if job.kind == "probe":
         keep_freed_memory()
     keep_tensorboard(job)

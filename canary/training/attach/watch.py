@@ -23,7 +23,12 @@ from canary.training.attach.process import (
 from canary.training.attach.suppress import Suppression
 from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import count_calls
-from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
+from canary.training.launch import (
+    TrainingLaunch,
+    claimed_launch,
+    set_up_torch,
+    watch_sampling,
+)
 from canary.training.relations.variations import checkpoint_of
 
 
@@ -42,6 +47,7 @@ class WatchedTraining:
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
+        watch_sampling(self._job)
         follow_parent()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from canary.training.relations.temperature import of_gradient
+
 MOST_LOGITS = 1 << 26
 """Numbers of a gradient of logits that are kept; a larger one is only summed up."""
 IGNORE = -100
@@ -47,6 +49,8 @@ class KeptCall:
     """Of what it said; None if it is too large to keep."""
     trained: bool = False
     """Whether a gradient reached what it said."""
+    temperature: float | None = None
+    """Of the log-probabilities that the loss took; None if it was not measured."""
 
     @property
     def ids(self) -> torch.Tensor | None:
@@ -128,8 +132,9 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
     return said[1]
 
 
-def scored(call: KeptCall, **changed: Any) -> torch.Tensor:
-    """Return what the model says, without gradients; see `Look.scores`."""
+def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Tensor:
+    """Return what the model says, without gradients; see `Look.scores`. `temperature`: that of the
+    log-probabilities of tokens, where the model returns logits."""
     ids: Any = changed.get("input_ids", call.ids)
     if call.says == "log_probs":
         with torch.no_grad():
@@ -140,19 +145,20 @@ def scored(call: KeptCall, **changed: Any) -> torch.Tensor:
         return logits.float().reshape(len(logits), -1)
     kept = logits.shape[1]
     following = ids[:, ids.shape[1] - kept + 1 :]
-    found = logits[:, :-1].float().log_softmax(-1)
+    found = (logits[:, :-1].float() / temperature).log_softmax(-1)
     return found.gather(-1, following.unsqueeze(-1)).squeeze(-1)
 
 
-def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor) -> None:
+def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bool = True) -> None:
     """Read from the gradient of the logits what each position was trained towards.
 
     The gradient of a cross-entropy with weight w is w (p - 1) at the label and w p elsewhere. So
     the label is where the sign differs from all others, and the others add up to w (1 - p).
+    `keep`: keep the gradient too.
     """
     call.trained = True
     with torch.no_grad():
-        if gradient.numel() <= MOST_LOGITS:
+        if keep and gradient.numel() <= MOST_LOGITS:
             call.gradient = gradient.detach().clone()
         if call.says == "log_probs":
             call.weights = -gradient.detach().float() * _asked_for(call, gradient)
@@ -163,6 +169,7 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor) -> None:
         zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
         if gradient.dim() != 3 or bool((apart > zero * size + 1e-12).any()):
             return
+        call.temperature = of_gradient(logits, gradient)
         low, at_low = gradient.min(-1)
         high, at_high = gradient.max(-1)
         up = -low >= high

@@ -6,9 +6,10 @@ So trainers and plain loops are looked at in the same way.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -31,6 +32,8 @@ from canary.training.relations.calls import (
 )
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
+from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
+from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
@@ -59,6 +62,10 @@ class Inspector:
         self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
+        self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
+        if self._sampling is not None:
+            self._sampling.begin()
+            self._sampling.trainer_begins(trained)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -92,7 +99,8 @@ class Inspector:
         trains = torch.is_grad_enabled() and said.requires_grad
         if trains:
             self._training = module.training
-        if self._look is not None or len(self._calls) >= MOST_CALLS:
+        only_sampling = self._look is not None and (self._sampling is None or not trains)
+        if only_sampling or len(self._calls) >= MOST_CALLS:
             return
         if not trains and id(module) in self._others:
             return
@@ -100,7 +108,8 @@ class Inspector:
         call = KeptCall(module, bound(module, args, kwargs), shape, module.training, says)
         if trains:
             self._calls.append(call)
-            said.register_hook(functools.partial(_weighed, call, said.detach()))
+            first = self._look is None
+            said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:
             self._others[id(module)] = (module, call)
 
@@ -109,24 +118,51 @@ class Inspector:
             return
         if all(known() is not optimizer for known in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
+        trained = [call for call in self._calls if call.trained]
         if self._look is None:
-            trained = [call for call in self._calls if call.trained]
             if not trained:
                 return
             self._look = self._looked(trained)
             self._counts(optimizer)
+            self._calls = []
+            self._sampled(trained)
             self._ask("first")
-        else:
-            self._counts(optimizer)
+        elif self._counts(optimizer):
+            self._sampled(trained)
+            self._calls = []
 
-    def _counts(self, optimizer: torch.optim.Optimizer) -> None:
-        """Count an update of the policy's first optimizer."""
+    def _sampled(self, calls: Sequence[KeptCall]) -> None:
+        """Compare what was sampled for this update with what it trains on."""
+        look, sampling = self._look, self._sampling
+        assert look is not None
+        if sampling is None or _several_ranks():
+            return
+        look.sampling = sampling.found
+        with self._aside():
+            sampling.update_begins(look.updates, look.model, calls, None, _temperature(look))
+        look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Ask beside the training: what is called inside is no part of it."""
+        assert self._look is not None
+        self._asking = True
+        pause = contextlib.nullcontext() if self._sampling is None else self._sampling.aside()
+        try:
+            with pause, uncounted(), undisturbed(self._look.model):
+                yield
+        finally:
+            self._asking = False
+
+    def _counts(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Count an update of the policy's first optimizer; return whether it is one."""
         look = self._look
         if look is None or (look.optimizers and look.optimizers[0] is not optimizer):
-            return
+            return False
         look.updates += 1
         look.modes.append(self._training)
         look.rates.append(float(optimizer.param_groups[0]["lr"]))
+        return True
 
     def _looked(self, calls: list[KeptCall]) -> TrainingLook:
         model = calls[0].module
@@ -161,15 +197,11 @@ class Inspector:
     def _ask(self, moment: Literal["first", "last"]) -> None:
         look = self._look
         assert look is not None
-        self._asking = True
-        try:
-            with uncounted(), undisturbed(look.model):
-                for name in self._wanted:
-                    if MODULES[name].RELATION.moment == moment:
-                        self._found[name] = _answer(name, look)
-                        look.model.eval()
-        finally:
-            self._asking = False
+        with self._aside():
+            for name in self._wanted:
+                if MODULES[name].RELATION.moment == moment:
+                    self._found[name] = _answer(name, look)
+                    look.model.eval()
 
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
@@ -179,19 +211,31 @@ class Inspector:
         self._wrapping.undo()
         if self._look is not None:
             self._ask("last")
+        if self._sampling is not None:
+            self._sampling.end()
         return [
             self._found.get(name) or outcome(name, "undecided", UNSEEN) for name in self._wanted
         ]
 
 
-def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor) -> None:
+def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor, *, keep: bool) -> None:
     with uncounted():
-        weigh(call, said, gradient)
+        weigh(call, said, gradient, keep)
+
+
+def _temperature(look: TrainingLook) -> float | None:
+    """Return the temperature that a trainer says."""
+    found = getattr(look.trainer, "temperature", None)
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _several_ranks() -> bool:
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return several and torch.distributed.get_world_size() > 1
 
 
 def _answer(name: str, look: TrainingLook) -> Outcome:
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if several and torch.distributed.get_world_size() > 1:
+    if _several_ranks():
         return outcome(name, "not applicable", SEVERAL_RANKS)
     try:
         found: Outcome = MODULES[name].ask(look)

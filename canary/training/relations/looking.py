@@ -16,11 +16,18 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from canary.relations.documents import Document
 from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.sampling import Sampling
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.drawn import DrawnRows
-from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
+from canary.training.relations.rounding import (
+    DRAWS,
+    epsilon,
+    perturbed,
+    rounding_of,
+    tolerance,
+)
 from canary.training.relations.scheduled import rate_of, wanted_factors
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
 
@@ -50,6 +57,7 @@ class TrainingLook:
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
+    sampling: Sampling = field(default_factory=Sampling)
     _rounding: dict[int, float] = field(default_factory=dict)
 
     @functools.cached_property
@@ -166,13 +174,7 @@ class TrainingLook:
     def _allowed(self, call: KeptCall) -> float:
         """Return how far rounding may move the scores of a call."""
         if id(call) not in self._rounding:
-            before, eps, moved = scored(call), epsilon(call.module), 0.0
-            for seed in range(DRAWS):
-                with perturbed(call.module, eps, seed):
-                    apart = (scored(call) - before).abs().nan_to_num()
-                moved = max(moved, float(apart.max()))
-            largest = float(before.abs().nan_to_num(posinf=0.0).max())
-            self._rounding[id(call)] = tolerance(moved, largest, eps)
+            self._rounding[id(call)] = rounding_of(call)
         return self._rounding[id(call)]
 
     def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from canary.training.relations.calls import KeptCall, scored
+
 DRAWS = 3
 FACTOR = 8.0
 """Two kernels round more often than one perturbed parameter does."""
@@ -56,3 +58,16 @@ def tolerance(moved: float, largest: float, eps: float) -> float:
         eps: relative rounding.
     """
     return max(FACTOR * moved, FLOOR * eps * largest)
+
+
+def rounding_of(call: KeptCall, temperature: float = 1.0, eps: float | None = None) -> float:
+    """Return how far rounding may move the scores of a call. `eps`: relative rounding, if it is not
+    that of the parameters."""
+    before, moved = scored(call, temperature), 0.0
+    eps = epsilon(call.module) if eps is None else eps
+    for seed in range(DRAWS):
+        with perturbed(call.module, eps, seed):
+            apart = (scored(call, temperature) - before).abs().nan_to_num()
+        moved = max(moved, float(apart.max()))
+    largest = float(before.abs().nan_to_num(posinf=0.0).max())
+    return tolerance(moved, largest, eps)

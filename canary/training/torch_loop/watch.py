@@ -20,7 +20,7 @@ from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.attach.turn import TURN
-from canary.training.launch import claimed_launch, set_up_torch
+from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.closures import StepArguments
@@ -61,6 +61,7 @@ class LoopWatch:
         if not self._off:
             # Before the loop begins: it may compile its first forward.
             set_up_torch(job)
+            watch_sampling(job)
         TURN.give_way = self._give_way
         os.register_at_fork(after_in_child=self._forked)
 

@@ -1,0 +1,1 @@
+"""Sampling in a training: what was sampled, by which weights, and what it was rewarded."""

@@ -1,0 +1,178 @@
+"""Follows sampling inside the process, without a change to it.
+
+A model that samples is called without gradients, and its rows grow by one token per call. It makes
+no difference who calls: `generate` of transformers, or a loop. Between two calls `torch.multinomial`
+shows the probabilities that were drawn from.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from canary.training.collectors.uncounted import uncounted
+from canary.training.relations.calls import LEAST_VOCABULARY
+from canary.training.relations.temperature import nearest, of_probabilities
+from canary.training.sampling.samples import Sampled
+
+MOST_ROWS = 4096
+"""Sequences that are kept until the next update."""
+
+
+@dataclass
+class _Drawn:
+    """One draw: a token per row."""
+
+    tokens: list[int]
+    log_probs: list[float]
+
+
+@dataclass
+class _Stream:
+    """Rows that one model extends."""
+
+    module: nn.Module
+    ids: torch.Tensor
+    """The rows as the model got them last, (rows, tokens)."""
+    rows: list[Sampled]
+    logits: torch.Tensor
+    """Of the last position, (rows, vocabulary)."""
+    drawn: _Drawn | None = None
+    ended: set[int] = field(default_factory=set)
+
+    def goes_on(self, ids: torch.Tensor) -> bool:
+        """Whether a call with these ids extends the rows: by one token, in a cache or not."""
+        if len(ids) != len(self.ids):
+            return False
+        if ids.shape[1] == 1:
+            return True
+        return ids.shape[1] == self.ids.shape[1] + 1 and bool((ids[:, :-1] == self.ids).all())
+
+    def chosen(self, tokens: list[int]) -> None:
+        """Add the tokens that follow. A row whose token is not the drawn one has ended."""
+        drawn = self.drawn or self._by_logits(tokens)
+        for row, token in enumerate(tokens):
+            if drawn.tokens[row] != token:
+                self.ended.add(row)
+            if row not in self.ended:
+                self.rows[row].tokens.append(token)
+                self.rows[row].log_probs.append(drawn.log_probs[row])
+        self.drawn = None
+
+    def _by_logits(self, tokens: list[int]) -> _Drawn:
+        """Return log-probabilities at temperature 1, if the draw was not seen."""
+        known = self.logits.float().log_softmax(-1)
+        places = torch.tensor(tokens, device=known.device).unsqueeze(1)
+        for one in self.rows:
+            one.at_one = True
+        return _Drawn(tokens, known.gather(1, places).squeeze(1).tolist())
+
+
+class Following:
+    """Keeps what models of this process sample."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sampled] = []
+        self._streams: dict[int, _Stream] = {}
+        self._last: _Stream | None = None
+        self._multinomial: Callable[..., Any] | None = None
+
+    def begin(self) -> None:
+        """Follow draws from here on."""
+        if self._multinomial is None:
+            self._multinomial = original = torch.multinomial
+
+            @functools.wraps(original)
+            def multinomial(*args: Any, **kwargs: Any) -> Any:
+                drawn = original(*args, **kwargs)
+                if self._last is not None and not torch.compiler.is_compiling():
+                    with uncounted(), torch.no_grad():
+                        self._drew(args[0] if args else kwargs.get("input"), drawn)
+                return drawn
+
+            torch.multinomial = multinomial
+
+    def end(self) -> None:
+        """Follow no longer."""
+        if self._multinomial is not None:
+            torch.multinomial = self._multinomial  # type: ignore[assignment]
+            self._multinomial = None
+
+    @property
+    def active(self) -> bool:
+        """Whether something was drawn since the last update."""
+        return bool(self.samples) or any(one.drawn for one in self._streams.values())
+
+    def called(self, module: nn.Module, ids: Any, mask: Any, logits: torch.Tensor) -> None:
+        """Take a call without gradients; ids (rows, tokens), logits (rows, tokens, vocabulary)."""
+        if not torch.is_tensor(ids) or ids.dim() != 2 or ids.is_floating_point():
+            return
+        if logits.dim() != 3 or logits.shape[-1] < LEAST_VOCABULARY or len(logits) != len(ids):
+            return
+        stream, last = self._streams.get(id(module)), logits[:, -1].detach().clone()
+        if stream is not None and stream.goes_on(ids):
+            stream.chosen(ids[:, -1].tolist())
+            cached = ids.shape[1] == 1
+            stream.ids = torch.cat([stream.ids, ids], dim=1) if cached else ids.detach().clone()
+            stream.logits = last
+        else:
+            self._finish(stream)
+            stream = self._streams[id(module)] = _Stream(
+                module, ids.detach().clone(), _prompts(module, ids, mask), last
+            )
+        self._last = stream
+
+    def _drew(self, probabilities: Any, drawn: Any) -> None:
+        stream = self._last
+        assert stream is not None
+        if not torch.is_tensor(probabilities) or probabilities.shape != stream.logits.shape:
+            return
+        if drawn.shape != (len(probabilities), 1):
+            return
+        logits = stream.logits.float()
+        wide = probabilities.double()
+        known = (wide / wide.sum(-1, keepdim=True)).log()
+        measured = of_probabilities(logits, probabilities)
+        temperature = None if measured is None else nearest(measured)
+        if temperature is not None and bool((probabilities == 0).any()):
+            # Tokens that were left out, by top-p for instance, are part of what is trained.
+            known = (logits.double() / temperature).log_softmax(-1)
+        for row in stream.rows:
+            row.temperature = temperature if row.temperature is None else row.temperature
+        stream.drawn = _Drawn(drawn.squeeze(1).tolist(), known.gather(1, drawn).squeeze(1).tolist())
+
+    def taken(self) -> list[Sampled]:
+        """Return what was sampled since the last call of this method."""
+        for stream in self._streams.values():
+            self._finish(stream)
+        self._streams, self._last = {}, None
+        found, self.samples = self.samples, []
+        return found
+
+    def _finish(self, stream: _Stream | None) -> None:
+        if stream is None:
+            return
+        if stream.drawn is not None:
+            stream.chosen(stream.drawn.tokens)
+        if len(self.samples) < MOST_ROWS:
+            self.samples += [one for one in stream.rows if one.tokens]
+
+
+def _prompts(module: nn.Module, ids: torch.Tensor, mask: Any) -> list[Sampled]:
+    fits = torch.is_tensor(mask) and mask.shape == ids.shape
+    real = mask.bool() if fits else torch.ones_like(ids, dtype=torch.bool)
+    return [
+        Sampled(
+            tuple(token for token, keep in zip(row, kept, strict=True) if keep),
+            [],
+            [],
+            engine=module,
+            training=module.training,
+        )
+        for row, kept in zip(ids.tolist(), real.tolist(), strict=True)
+    ]

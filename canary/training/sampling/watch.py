@@ -1,0 +1,229 @@
+"""Watches the sampling of one training, from the start of the process to its last update."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from canary.relations import reported
+from canary.relations.sampling import Sampling
+from canary.training.collectors.uncounted import uncounted
+from canary.training.relations.calls import KeptCall, bound, said_of, undisturbed
+from canary.training.sampling.following import Following
+from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
+from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.reward_models import asked_model
+from canary.training.sampling.rewards import asked, random_states
+from canary.training.sampling.samples import Sampled, told
+from canary.training.sampling.trainers import (
+    reward_models,
+    samples,
+    watch_rewards,
+    watch_rollouts,
+)
+from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
+
+RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
+ITSELF, OTHER, REPORTED = "the trained model", "another model of this process", "the loop's engine"
+
+
+class SamplingWatch:
+    """Takes what samples, then compares it when an update begins."""
+
+    def __init__(self) -> None:
+        self.found = Sampling()
+        self.paused = False
+        """Whether the canary itself calls models now."""
+        self._following = Following()
+        self._depth = 0
+        self._handles: list[Any] = []
+        self._told: list[Sampled] = []
+        self._kept: list[Sampled] = []
+        """Completions with the log-probabilities that the loss takes as the old ones."""
+        self._engine: Prints | None = None
+        self._versions = Versions()
+        self._asked: dict[int, Any] = {}
+        """Reward functions and models that were asked, by id."""
+        self._reward_models: dict[int, nn.Module] = {}
+        self.samplers: set[int] = set()
+        """Ids of the models that sampled."""
+
+    def begin(self) -> None:
+        """Watch this process; twice is once."""
+        if self._handles:
+            return
+        self._following.begin()
+        self._handles = [
+            register_module_forward_pre_hook(self._enters),
+            register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
+        ]
+        reported.listen(self)
+
+    def end(self) -> None:
+        """Watch no longer."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._following.end()
+        reported.listen(None)
+
+    # Calls of models.
+
+    def _enters(self, module: nn.Module, args: Any) -> None:
+        self._depth += 1
+
+    def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        self._depth = max(0, self._depth - 1)
+        if self._depth or self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        with uncounted(), torch.no_grad():
+            known = said_of(output)
+            if known is not None and self._rewards(module, known[1]):
+                self._reward_call(module, bound(module, args, kwargs), known[1])
+            if known is None or known[0] != "logits" or known[1].dim() != 3:
+                return
+            named = bound(module, args, kwargs)
+            ids = named.get("input_ids", next(iter(named.values()), None))
+            self._following.called(module, ids, named.get("attention_mask"), known[1])
+
+    def _rewards(self, module: nn.Module, said: torch.Tensor) -> bool:
+        """Whether a call rewards completions: one number per row, after something was sampled."""
+        if id(module) in self._reward_models:
+            return said.dim() == 2
+        alone = said.dim() == 2 and said.shape[1] == 1 and not module.training
+        return alone and (self._following.active or bool(self._told))
+
+    def _reward_call(self, module: nn.Module, named: dict[str, Any], said: torch.Tensor) -> None:
+        """Ask a reward model again, after its first call."""
+        if id(module) in self._asked:
+            return
+        self._asked[id(module)] = module
+        call = KeptCall(module, named, tuple(said.shape), module.training, "logits")
+        with self.aside(), undisturbed(module):
+            self.found.rewards.append(asked_model(call))
+
+    # Reports of a loop; see `canary.relations.reported`.
+
+    def sampled(
+        self, ids: Any, log_probs: Any, prompt_lengths: Any, mask: Any, temperature: float | None
+    ) -> None:
+        """Take sequences that an engine sampled."""
+        with uncounted():
+            self._told += told(ids, log_probs, prompt_lengths, mask, temperature)
+        self.found.expected = True
+
+    def engine_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Take the engine's weights; the last ones before an update count."""
+        with uncounted(), torch.no_grad():
+            self._engine = printed(weights)
+        self.found.expected = True
+
+    def rewarded(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a reward function; after its first call, ask it again."""
+        if id(function) in self._asked:
+            return function(*args, **kwargs)
+        self._asked[id(function)] = function
+        states = random_states()
+        result = function(*args, **kwargs)
+        with self.aside():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        return result
+
+    async def awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Do as `rewarded` for an async function."""
+        if id(function) in self._asked:
+            return await function(*args, **kwargs)
+        self._asked[id(function)] = function
+        states = random_states()
+        result = await function(*args, **kwargs)
+        with self.aside():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        return result
+
+    def trainer_begins(self, trainer: Any) -> None:
+        """Watch what a trainer of trl or of the canary samples, takes and rewards."""
+        self.found.expected |= samples(trainer)
+        self._reward_models |= {id(one): one for one in reward_models(trainer)}
+        watch_rewards(trainer, self)
+        watch_rollouts(trainer, self._rollout)
+
+    def _rollout(self, tensors: Mapping[str, Any]) -> None:
+        """Take completions with the log-probabilities that a trainer keeps of them."""
+        if self._handles and torch.is_tensor(tensors.get("completion_ids")):
+            with uncounted():
+                self._told += of_engine(tensors)
+                self._kept += of_policy(tensors)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Ask beside the training: what is called inside is no part of it."""
+        before, self.paused = self.paused, True
+        try:
+            with uncounted():
+                yield
+        finally:
+            self.paused = before
+
+    # Updates.
+
+    def update_begins(
+        self,
+        update: int,
+        model: nn.Module,
+        calls: Sequence[KeptCall],
+        eps: float | None,
+        temperature: float | None,
+    ) -> None:
+        """Compare what was sampled since the last update with what is trained now.
+
+        Args:
+            update: number of the update, from 1.
+            model: the policy, with the weights that it has before the update.
+            calls: its calls of this update, whose loss trained it.
+            eps: relative rounding of the arithmetic, if it is not that of the parameters.
+            temperature: of the trainer's log-probabilities, if the trainer says it.
+        """
+        drawn, reports, kept = self._following.taken(), self._told, self._kept
+        self._told, self._kept = [], []
+        self.samplers |= {id(one.engine) for one in drawn}
+        self.found.sampled += len(drawn) + len(reports)
+        trained = matches([*reports, *drawn], calls)
+        sources: dict[str, list[Any]] = {}
+        for match in trained:
+            sources.setdefault(self._source(match.sampled, model), []).append(match)
+        for source, found in sources.items():
+            self.found.rounds.append(compared(found, update, source, eps, temperature))
+        pairs = paired([*reports, *drawn], kept)
+        if pairs and calls:
+            self.found.rounds.append(compared_kept(pairs, calls[0], update, eps, temperature))
+        self._weights(update, model, [one.sampled.engine for one in trained])
+        self._versions.keep(model)
+
+    def _source(self, sampled: Sampled, model: nn.Module) -> str:
+        if sampled.engine is None:
+            return REPORTED
+        return ITSELF if shares(sampled.engine, model) else OTHER
+
+    def _weights(self, update: int, model: nn.Module, engines: Sequence[nn.Module | None]) -> None:
+        prints: list[tuple[Prints, str]] = []
+        if self._engine is not None:
+            prints.append((self._engine, REPORTED))
+            self._engine = None
+        for engine in {id(one): one for one in engines if one is not None}.values():
+            if not shares(engine, model):
+                prints.append(({name: print_of(one) for name, one in floats_of(engine)}, OTHER))
+        for found, source in prints:
+            one = self._versions.compare(found, model, update, source)
+            if one is None:
+                self.found.notes = ("engine and trainer have no tensor of one name and shape",)
+            else:
+                self.found.weights.append(one)
+
+
+SAMPLING = SamplingWatch()
+"""The one of this process."""
