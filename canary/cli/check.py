@@ -26,8 +26,9 @@ def check(
         typer.Option("--skip", metavar="RELATION", help="Not this one; may be repeated."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only what needs no further launch.")
-    ] = False,
+        bool | None,
+        typer.Option("--quick/--no-quick", help="Only what needs at most two more launches."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
