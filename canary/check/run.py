@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,12 +85,16 @@ class Checked:
     launches: int
     seconds: float
     notes: tuple[str, ...] = ()
+    described: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
+    """The relations by id."""
+
+    def pairs(self) -> list[tuple[Relation, Outcome]]:
+        """Return the relations and what they showed, in their order."""
+        return [(self.described[one["relation"]], one) for one in self.outcomes]
 
     def of(self, status: RelationStatus) -> list[tuple[Relation, Outcome]]:
         """Return the relations with a status, in their order."""
-        return [
-            (RELATIONS[one["relation"]], one) for one in self.outcomes if one["status"] == status
-        ]
+        return [pair for pair in self.pairs() if pair[1]["status"] == status]
 
     @property
     def exit_code(self) -> int:
@@ -186,7 +190,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
 
 
 def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
-    """Return the relations that can be asked with this many launches: those that need least first."""
+    """Return the relations that so many launches can ask: those that need the fewest first."""
     chosen, left = set(), launches
     for name in sorted(wanted, key=lambda name: len(RELATIONS[name].variations)):
         needed = len(RELATIONS[name].variations)
