@@ -9,14 +9,14 @@ from typing import Any
 
 from canary.campaign.pairs import duration
 from canary.check.run import Checked
+from canary.check.stored import FILE, LONGEST, VERSION
+from canary.record.jsonio import shown
 from canary.relations import RELATIONS
-from canary.relations.relation import Outcome
+from canary.relations.relation import Outcome, Relation
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
-
-DOCUMENT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,18 @@ class Row:
     what: str
     """What must hold."""
     message: str
+    """With its place, if that is not in it."""
+    found: str
+    """The message alone."""
     place: str
+    values: str
+    """Both sides."""
+    allowed: str
+    """How far rounding may move the value."""
     likely: str
     source: str
+    link: str
+    """The source, if it is one that this program names."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +80,14 @@ def check_text(checked: Checked, form: str, width: int | None = None) -> str:
     if form == "json":
         return json_lines(check_document(checked))
     template = environment().get_template(f"check.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=on_lines(_view(checked))))
+    text = tidy(template.render(view=on_lines(view_of_check(checked))))
     return text if form == "markdown" else wrapped(text, width)
 
 
-def _view(checked: Checked) -> View:
+def view_of_check(checked: Checked) -> View:
+    """Return the answer as strings."""
     rows = {
-        status: tuple(_row(one) for _, one in checked.of(status))
+        status: tuple(_row(*pair) for pair in checked.of(status))
         for status in ("broken", "undecided", "holds", "not applicable")
     }
     folder = checked.folder
@@ -95,12 +105,23 @@ def _view(checked: Checked) -> View:
     )
 
 
-def _row(one: Outcome) -> Row:
-    relation = RELATIONS[one["relation"]]
+def _row(relation: Relation, one: Outcome) -> Row:
     message = one["message"]
     if one["place"] and one["place"] not in message:
         message = f"{one['place']}: {message}"
-    return Row(relation.id, relation.holds, message, one["place"], relation.likely, relation.source)
+    allowed = one["tolerance"]
+    return Row(
+        relation.id,
+        relation.holds,
+        message,
+        one["message"],
+        one["place"],
+        " → ".join(shown(f"{value:.6g}") for value in one["values"]),
+        "" if allowed is None else shown(f"{allowed:.2g}"),
+        relation.likely,
+        relation.source,
+        relation.source if RELATIONS.get(relation.id) == relation else "",
+    )
 
 
 def left_behind(checked: Checked) -> None:
@@ -113,22 +134,41 @@ def left_behind(checked: Checked) -> None:
         write_text(checked.folder / f"check.{suffix}", check_text(checked, form))
 
 
+def write_check(checked: Checked, path: Path) -> None:
+    """Write the HTML page of a check.
+
+    Raises:
+        MachineError: the file cannot be written.
+    """
+    from canary.check.page import check_page
+
+    write_text(path, check_page(checked))
+
+
+def check_of(folder: Path) -> Path | None:
+    """Return the file with the answer of a check that a folder holds; None without one."""
+    file = folder / FILE
+    return file if file.is_file() else None
+
+
 def check_document(checked: Checked) -> dict[str, Any]:
     """Return the answer as plain data."""
     return {
-        "schema_version": DOCUMENT_VERSION,
+        "schema_version": VERSION,
         "first_line": first_line(checked),
         "name": checked.name,
         "exit_code": checked.exit_code,
         "relations": [
             {
                 **one,
-                "group": RELATIONS[one["relation"]].group,
-                "holds_if": RELATIONS[one["relation"]].holds,
-                "likely": RELATIONS[one["relation"]].likely,
-                "source": RELATIONS[one["relation"]].source,
+                "message": one["message"][:LONGEST],
+                "place": one["place"][:LONGEST],
+                "group": relation.group,
+                "holds_if": relation.holds,
+                "likely": relation.likely,
+                "source": relation.source,
             }
-            for one in checked.outcomes
+            for relation, one in checked.pairs()
         ],
         "launches": checked.launches,
         "seconds": checked.seconds,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
+from canary.config.check_keys import known_relations, unknown_relation
 from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import (
@@ -19,8 +20,6 @@ from canary.errors import (
     EXIT_REGRESSION,
     RunFailed,
     UsageError,
-    did_you_mean,
-    nearest,
 )
 from canary.protocol.job import Kind, Listener, Result
 from canary.record.exact import Exact
@@ -33,6 +32,8 @@ from canary.runner.warm import warm_starts
 
 STEPS = 6
 """Updates of each launch."""
+QUICK_LAUNCHES = 2
+"""Launches that `--quick` may add to the first one."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,17 @@ class CheckRequest:
 
     loaded: LoadedConfig
     only: tuple[str, ...] = ()
+    """Instead of the config's `only` and `skip`, if some are named."""
     skip: tuple[str, ...] = ()
-    quick: bool = False
+    """Instead of the config's, if some are named."""
+    quick: bool | None = None
+    """None: as the config says."""
     output_dir: Path | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether only few launches may run."""
+        return self.loaded.config.check.quick if self.quick is None else self.quick
 
     def relations(self) -> tuple[str, ...]:
         """Return the ids of the wanted relations.
@@ -51,18 +60,15 @@ class CheckRequest:
         Raises:
             UsageError: one is unknown, or none is left.
         """
+        section = self.loaded.config.check
+        known = known_relations(section)
         for option, names in (("--only", self.only), ("--skip", self.skip)):
-            for name in names:
-                if name not in RELATIONS:
-                    raise UsageError(
-                        f"{option} {name}: there is no such relation",
-                        did_you_mean(nearest(name, RELATIONS), "canary check --list names all"),
-                    )
-        wanted = [
-            name
-            for name in RELATIONS
-            if (not self.only or name in self.only) and name not in self.skip
-        ]
+            wrong = unknown_relation(names, known)
+            if wrong is not None:
+                raise UsageError(f"{option} {wrong[0]}: there is no such relation", wrong[1])
+        only = self.only or section.only
+        skip = self.skip or (() if self.only else section.skip)
+        wanted = [name for name in known if (not only or name in only) and name not in skip]
         if not wanted:
             raise UsageError("no relation is left to check", "name fewer with --skip")
         return tuple(wanted)
@@ -79,12 +85,16 @@ class Checked:
     launches: int
     seconds: float
     notes: tuple[str, ...] = ()
+    described: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
+    """The relations by id."""
+
+    def pairs(self) -> list[tuple[Relation, Outcome]]:
+        """Return the relations and what they showed, in their order."""
+        return [(self.described[one["relation"]], one) for one in self.outcomes]
 
     def of(self, status: RelationStatus) -> list[tuple[Relation, Outcome]]:
         """Return the relations with a status, in their order."""
-        return [
-            (RELATIONS[one["relation"]], one) for one in self.outcomes if one["status"] == status
-        ]
+        return [pair for pair in self.pairs() if pair[1]["status"] == status]
 
     @property
     def exit_code(self) -> int:
@@ -157,6 +167,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     """
     began = time.monotonic()
     wanted = request.relations()
+    varied = affordable(wanted, QUICK_LAUNCHES) if request.is_quick else frozenset(wanted)
     loaded = _short(request.loaded)
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
@@ -168,14 +179,25 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         relation = RELATIONS[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         varies = relation.variations and result.not_varied is None
-        if varies and not request.quick and not _is_broken(answers):
+        if varies and name in varied and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
             answers.append(_varied(relation, launches, record, run))
-        elif relation.variations and not answers and not request.quick:
+        elif relation.variations and not answers and name in varied:
             answers.append(outcome(name, "not applicable", result.not_varied or ""))
-        found.append(_worst(relation, answers, request.quick))
+        found.append(_worst(relation, answers, name not in varied))
     seconds = time.monotonic() - began
     return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+
+
+def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
+    """Return the relations that so many launches can ask: those that need the fewest first."""
+    chosen, left = set(), launches
+    for name in sorted(wanted, key=lambda name: len(RELATIONS[name].variations)):
+        needed = len(RELATIONS[name].variations)
+        if needed <= left:
+            chosen.add(name)
+            left -= needed
+    return frozenset(chosen)
 
 
 def _folder(loaded: LoadedConfig) -> Path:
@@ -227,10 +249,12 @@ def _is_broken(answers: Sequence[Outcome]) -> bool:
     return any(one["status"] == "broken" for one in answers)
 
 
-def _worst(relation: Relation, answers: Sequence[Outcome], quick: bool) -> Outcome:
+def _worst(relation: Relation, answers: Sequence[Outcome], left_out: bool) -> Outcome:
     if not answers:
-        why = "--quick leaves out its launches" if quick else "the training showed nothing about it"
-        return outcome(relation.id, "not applicable" if quick else "undecided", why)
+        why = "a quick check leaves out its launches"
+        if left_out:
+            return outcome(relation.id, "not applicable", why)
+        return outcome(relation.id, "undecided", "the training showed nothing about it")
     return min(answers, key=lambda one: ORDER.index(one["status"]))
 
 

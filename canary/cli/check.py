@@ -26,8 +26,9 @@ def check(
         typer.Option("--skip", metavar="RELATION", help="Not this one; may be repeated."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only what needs no further launch.")
-    ] = False,
+        bool | None,
+        typer.Option("--quick/--no-quick", help="Only what needs at most two more launches."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
@@ -39,11 +40,14 @@ def check(
     verbose: Verbose = False,
 ) -> None:
     """Ask a training whether it is right: relations that must hold."""
-    from canary.check.answer import check_text, left_behind, listing
+    from functools import partial
+
+    from canary.check.answer import check_text, left_behind, listing, write_check
     from canary.check.run import CheckRequest, run_check
     from canary.config.load import load_config
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
+    from canary.report.pages import leave_page
     from canary.report.render import check_format
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, load_request
@@ -66,5 +70,7 @@ def check(
     request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), quick, output_dir)
     checked = run_check(request, listener_for(sys.stderr, quiet), sayer(quiet))
     left_behind(checked)
+    told = leave_page(checked.folder, partial(write_check, checked))
     typer.echo(check_text(checked, form, terminal_width(sys.stdout)), nl=False)
+    sayer(quiet)(told)
     raise typer.Exit(checked.exit_code)

@@ -26,7 +26,7 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with; the folder of a comparison; or a history.",
+            help="A run and what to compare it with; the folder of a comparison or check; a history.",
             parser=run_path,
         ),
     ] = None,
@@ -51,6 +51,8 @@ def report(
     from functools import partial
 
     from canary.baseline.history import is_history
+    from canary.check.answer import check_of, write_check
+    from canary.check.stored import read_check
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
@@ -67,6 +69,9 @@ def report(
         path = output or (Path() if first is None else first) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
+    elif not against and (answer := check_of(first)) is not None:
+        path = output or first / REPORT
+        write_check(read_check(answer), path)
     elif not against and (result := result_of(first)) is not None:
         path = output or first / REPORT
         write_result(result, path)

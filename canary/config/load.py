@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from canary.config.check_keys import check_relations
 from canary.config.checks import check_together, check_used
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import check_keys, gate_key
 from canary.config.schema import CanaryConfig, ProfilerConfig
-from canary.config.sections import ImportConfig, PPOConfig, SpeedConfig
+from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
@@ -45,6 +46,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "speed": SpeedConfig,
     "profiler": ProfilerConfig,
     "thresholds": ThresholdsConfig,
+    "check": CheckConfig,
 }
 
 
@@ -107,6 +109,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
     check_used(values, given, origins, name)
     config, origins = _resolve(given, origins)
     check_together(config, origins, name)
+    check_relations(config.check, origins, name)
     return LoadedConfig(config, _all_origins(config, origins), source)
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, create_model
 
 from canary.config.metric_gates import MetricGate
 from canary.config.output import OUTPUT_DIR
-from canary.config.sections import ImportConfig, PPOConfig, Real, SpeedConfig, Strict
+from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, Real, SpeedConfig, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     DEFAULT_TRAINER,
@@ -275,6 +275,9 @@ class CanaryConfig(_WithImport):
         (),
         strict=False,
         description="Gates on any metric of the trainer, a list ([metrics.md](metrics.md)).",
+    )
+    check: CheckConfig = Field(
+        default_factory=lambda: CheckConfig(), description="What `canary check` asks."
     )
 
     @property

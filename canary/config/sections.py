@@ -1,4 +1,4 @@
-"""The config's sections `ppo` and `speed`, and their base class."""
+"""The config's sections `import`, `ppo`, `speed` and `check`, and their base class."""
 
 from __future__ import annotations
 
@@ -141,3 +141,15 @@ class SpeedConfig(Strict):
     pin_memory: bool | None = Field(None, description="Put batches in page-locked memory.")
     compile: bool | None = Field(None, description="Compile forward and backward (torch.compile).")
     liger: bool | None = Field(None, description="Use fused kernels and losses of liger-kernel.")
+
+
+class CheckConfig(Strict):
+    """What `canary check` asks of this training."""
+
+    only: tuple[str, ...] = Field(
+        (), strict=False, description="Only these relations, a list ([check.md](check.md))."
+    )
+    skip: tuple[str, ...] = Field((), strict=False, description="Not these relations, a list.")
+    quick: bool = Field(
+        False, description="Only what needs at most two more launches, as `--quick`."
+    )

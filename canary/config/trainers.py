@@ -353,6 +353,7 @@ EXEC_KEYS = (
     "profiler",
     "thresholds",
     "metrics",
+    "check",
 )
 """Config keys that apply to the user's command."""
 

@@ -53,6 +53,28 @@ class ShownChart:
 
 
 @dataclass(frozen=True)
+class TableRow:
+    """A row of a table; the first cell names it."""
+
+    cells: tuple[str, ...]
+    source: str = ""
+    """Where to read more."""
+    link: str = ""
+    """The address of the source; empty for text that nobody may click. Not from a record."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under one title, each readable on a narrow screen too."""
+
+    title: str
+    state: str
+    """Its class in the style sheet."""
+    headings: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything that the page shows, as strings."""
 
@@ -74,6 +96,7 @@ class Page:
     checks: tuple[tuple[str, ...], ...] = ()
     """Its cells; the last one of a row is its status."""
     legend: str = ""
+    tables: tuple[Table, ...] = ()
     alerts: tuple[str, ...] = ()
     config: Pairs = ()
     environment: Pairs = ()

@@ -36,6 +36,7 @@ CONFIG_SECTIONS = {
     "profiler": "profiler.enabled",
     "limits": "thresholds.base_tier",
     "metrics": "metrics",
+    "check": "check.only",
 }
 """Sections of the page, each with the first of its keys, in the order of the schema."""
 

@@ -25,7 +25,7 @@ SAFE = frozenset(
         *("thresholds", "metrics"),
     }
 )
-HARMLESS = frozenset({"description", "repeats", "output_dir", "stop_on"})
+HARMLESS = frozenset({"description", "repeats", "output_dir", "stop_on", "check"})
 """Left out: a bisect decides them, or nobody needs them."""
 TRAINS_ALONE = ("exec", "custom")
 NAME_IT = "name a config: canary bisect CONFIG --packages GOOD BAD"

@@ -34,6 +34,7 @@ COSMETIC_CONFIG = (
     "profiler",
     "thresholds",
     "metrics",
+    "check",
 )
 """Keys that cannot change training, so they never excuse a change of learning. Trainer arguments
 and command options that name a path are cosmetic too."""

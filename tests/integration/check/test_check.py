@@ -68,6 +68,8 @@ def test_a_built_in_canary_holds_and_leaves_its_answer(tmp_path: Path) -> None:
     text = (tmp_path / "here" / "check.txt").read_text()
     assert text.startswith("No relation is broken: ")
     assert (tmp_path / "here" / "check.json").is_file()
+    assert "<h2>Holds (" in (tmp_path / "here" / "report.html").read_text()
+    assert json.loads((tmp_path / "here" / "check.json").read_text())["launches"] <= 3
 
 
 @pytest.mark.train

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from canary.check.answer import check_text, first_line, listing
-from canary.check.run import Checked, CheckRequest, _worst
+from canary.check.run import Checked, CheckRequest, _worst, affordable
 from canary.config.load import load_config
-from canary.errors import UsageError
+from canary.errors import ConfigError, UsageError
 from canary.relations import MODULES, RELATIONS
 from canary.relations.relation import Outcome, outcome
 
@@ -78,6 +78,44 @@ def test_relations_are_chosen_by_name() -> None:
     assert "order" not in CheckRequest(loaded, skip=("order",)).relations()
     with pytest.raises(UsageError, match="no relation is left"):
         CheckRequest(loaded, only=("order",), skip=("order",)).relations()
+
+
+def test_options_replace_what_the_config_says() -> None:
+    loaded = load_config(
+        None, ["check.only=[order, merge]", "check.skip=[merge]", "check.quick=true"]
+    )
+    assert CheckRequest(loaded).relations() == ("order",)
+    assert CheckRequest(loaded).is_quick
+    assert CheckRequest(loaded, only=("merge",)).relations() == ("merge",)
+    assert CheckRequest(loaded, skip=("order",)).relations() == ("merge",)
+    assert not CheckRequest(loaded, quick=False).is_quick
+
+
+@pytest.mark.parametrize("key", ["only", "skip"])
+def test_a_config_with_an_unknown_relation_is_refused_when_it_loads(
+    tmp_path: Path, key: str
+) -> None:
+    for command in ("", "command: [python, train.py]\n"):
+        config = tmp_path / "canary.yaml"
+        config.write_text(f"{command}check:\n  {key}: [order, paddin]\n")
+        with pytest.raises(
+            ConfigError, match=rf"check\.{key} in .*canary\.yaml:\d.*paddin"
+        ) as said:
+            load_config(config)
+        assert said.value.hint == "did you mean 'padding'?"
+        assert said.value.exit_code == 2
+
+
+def test_few_launches_go_to_the_relations_that_need_the_fewest() -> None:
+    inside = {name for name, one in RELATIONS.items() if not one.variations}
+    single = {name for name, one in RELATIONS.items() if len(one.variations) == 1}
+    assert affordable(tuple(RELATIONS), 0) == inside
+    assert "evaluation" in affordable(tuple(RELATIONS), 1) & single
+    for launches in (1, 2, 3):
+        chosen = affordable(tuple(RELATIONS), launches)
+        assert inside < chosen
+        assert sum(len(RELATIONS[name].variations) for name in chosen) <= launches
+    assert affordable(("resume", "workers"), 2) == {"resume"}
 
 
 def test_every_file_has_what_its_relation_needs() -> None:
