@@ -95,9 +95,10 @@ def _adapters(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterato
     yield "adapters", used
     for name in ADAPTER:
         found = [
-            value
+            one
             for key, value in settings.items()
             if key.startswith("peft.") and key.rpartition(".")[2] == name
+            for one in (value if isinstance(value, list) else [value])
         ]
         if found or not used:
             yield f"adapter.{name}", found

@@ -86,6 +86,7 @@ ARGUMENTS: dict[str, Scalar | None] = {
     "use_liger_kernel": False,
     "use_transformers_paged": False,
     "use_vllm": False,
+    "vllm_enable_sleep_mode": False,
     "vllm_mode": None,
     "warmup_steps": None,
     "weight_decay": None,
@@ -107,6 +108,7 @@ ADAPTER: dict[str, Scalar | None] = {
     "lora_dropout": 0.0,
     "modules_to_save": None,
     "peft_type": "LORA",
+    "target_modules": None,
     "use_dora": False,
     "use_rslora": False,
 }
