@@ -107,7 +107,7 @@ def read_advisory(path: Path) -> Advisory:
         ValueError: the file is no advisory.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    values = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - a safe loader
+    values = yaml.load(path.read_text(encoding="utf-8"), loader)
     found = Advisory.model_validate(values)
     if found.id != path.stem:
         raise ValueError(f"{path.name} holds {found.id}")

@@ -84,7 +84,7 @@ def unknown_tests(condition: Condition, known: Known) -> tuple[str, ...] | None:
 
 
 def in_range(version: str | None, versions: str) -> bool:
-    """Return whether an installed version is in a range; local parts such as `+cpu` do not count."""
+    """Return whether a version is in a range; local parts such as `+cpu` do not count."""
     if not version or len(version) > LONGEST_VERSION:
         return False
     try:
@@ -103,7 +103,8 @@ def words(key: str, test: Test) -> str:
         return f"{called} {'is' if test else 'is not'} on"
     if test == ANY_TRAINER:
         return "the trainer is built upon that of transformers"
-    said = " or ".join(_said(one) for one in _listed(test))
+    *most, last = (_said(one) for one in _listed(test))
+    said = f"{', '.join(most)} or {last}" if most else last
     return f"{called} {said}" if COMPARED.match(said) else f"{called} is {said}"
 
 

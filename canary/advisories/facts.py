@@ -59,7 +59,7 @@ def _trainers(config: Mapping[str, Any]) -> Sequence[str] | None:
 def _arguments(
     config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield a trainer's arguments. An argument that a known training leaves out is at its default."""
+    """Yield a trainer's arguments. One that a known training leaves out is at its default."""
     given = config.get("trainer_args") or {}
     in_training = any(name.startswith("args.") for name in settings)
     for name, default in ARGUMENTS.items():

@@ -116,7 +116,7 @@ ADAPTER: dict[str, Scalar | None] = {
 
 OTHER: dict[str, Key] = {
     TRAINER: Key("the trainer"),
-    "adapters": Key("adapters"),
+    "adapters": Key("use_peft"),
     "deepspeed": Key("DeepSpeed"),
     "device": Key("the device"),
     "dtype": Key("dtype"),

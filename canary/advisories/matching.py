@@ -1,4 +1,4 @@
-"""Which advisories apply: an installed version in the range, and a condition that may hold. Pure."""
+"""Which advisories apply: the version is in the range, and the condition may hold. Pure."""
 
 from __future__ import annotations
 

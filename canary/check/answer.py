@@ -11,6 +11,7 @@ from canary.campaign.pairs import duration
 from canary.check.run import Checked
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome
+from canary.report.advisories import AdvisoryRow, match_document, match_row
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
@@ -41,6 +42,7 @@ class View:
     undecided: tuple[Row, ...]
     holds: tuple[Row, ...]
     not_applicable: tuple[Row, ...]
+    faults: tuple[AdvisoryRow, ...]
     cost: str
     folder: str
 
@@ -90,6 +92,7 @@ def _view(checked: Checked) -> View:
         rows["undecided"],
         rows["holds"],
         rows["not applicable"],
+        tuple(map(match_row, checked.faults)),
         f"{launches} in {duration(checked.seconds)}",
         str(folder),
     )
@@ -134,6 +137,7 @@ def check_document(checked: Checked) -> dict[str, Any]:
         "seconds": checked.seconds,
         "record": str(checked.folder),
         "notes": list(checked.notes),
+        "known_faults": list(map(match_document, checked.faults)),
     }
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.advisories.advisory import advisories
+from canary.advisories.facts import known_of
+from canary.advisories.matching import Match, matches
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.load import LoadedConfig
@@ -79,6 +82,8 @@ class Checked:
     launches: int
     seconds: float
     notes: tuple[str, ...] = ()
+    faults: tuple[Match, ...] = ()
+    """Known faults of the packages that trained. They do not change the exit code."""
 
     def of(self, status: RelationStatus) -> list[tuple[Relation, Outcome]]:
         """Return the relations with a status, in their order."""
@@ -175,7 +180,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
             answers.append(outcome(name, "not applicable", result.not_varied or ""))
         found.append(_worst(relation, answers, request.quick))
     seconds = time.monotonic() - began
-    return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+    notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, faults)
 
 
 def _folder(loaded: LoadedConfig) -> Path:
