@@ -13,6 +13,7 @@ from canary.check.stored import FILE, LONGEST, VERSION
 from canary.record.jsonio import shown
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, Relation
+from canary.report.advisories import AdvisoryRow, match_document, match_row
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
@@ -50,6 +51,7 @@ class View:
     undecided: tuple[Row, ...]
     holds: tuple[Row, ...]
     not_applicable: tuple[Row, ...]
+    faults: tuple[AdvisoryRow, ...]
     cost: str
     folder: str
 
@@ -100,6 +102,7 @@ def view_of_check(checked: Checked) -> View:
         rows["undecided"],
         rows["holds"],
         rows["not applicable"],
+        tuple(map(match_row, checked.faults)),
         f"{launches} in {duration(checked.seconds)}",
         str(folder),
     )
@@ -174,6 +177,7 @@ def check_document(checked: Checked) -> dict[str, Any]:
         "seconds": checked.seconds,
         "record": str(checked.folder),
         "notes": list(checked.notes),
+        "known_faults": list(map(match_document, checked.faults)),
     }
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.advisories.advisory import advisories
+from canary.advisories.facts import known_of
+from canary.advisories.matching import Match, matches
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
@@ -87,6 +90,8 @@ class Checked:
     notes: tuple[str, ...] = ()
     described: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
     """The relations by id."""
+    faults: tuple[Match, ...] = ()
+    """Known faults of the packages that trained. They do not change the exit code."""
 
     def pairs(self) -> list[tuple[Relation, Outcome]]:
         """Return the relations and what they showed, in their order."""
@@ -186,7 +191,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
             answers.append(outcome(name, "not applicable", result.not_varied or ""))
         found.append(_worst(relation, answers, name not in varied))
     seconds = time.monotonic() - began
-    return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+    notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, faults=faults)
 
 
 def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
+from canary.cli.advisories import advisories
 from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
@@ -76,6 +77,7 @@ app.command(
     "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
 )(exec_)
 app.command()(check)
+app.command()(advisories)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)
@@ -109,10 +111,17 @@ def save_baseline(
 @app.command()
 def env() -> None:
     """Show this machine: its hardware, packages and variables."""
+    from canary.advisories.advisory import advisories as known_faults
+    from canary.advisories.condition import Known
+    from canary.advisories.matching import matches
     from canary.machine.environment import environment_lines, fingerprint
 
-    for name, value in environment_lines(fingerprint()):
+    found = fingerprint()
+    for name, value in environment_lines(found):
         typer.echo(f"{name:<18} {value}")
+    for match in matches(known_faults(), Known(found["packages"])):
+        under = "if ..., see" if match.unknown else "see"
+        typer.echo(f"{'known fault':<18} {match.advisory.id}: {under} canary advisories")
 
 
 @app.command("init-config")
