@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.check_corpus.case import Case
-
 from bench.check_corpus import preference_cases, scripts_cases
+from bench.check_corpus.case import Case
 from bench.checking import Asked, ask
 from bench.corpus.score import wilson
 

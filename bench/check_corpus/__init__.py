@@ -1,0 +1,1 @@
+"""A corpus of trainings with a fault from the first day, and of healthy trainings that look odd."""
