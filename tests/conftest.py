@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+# Tests run side by side, one per core. Threads of torch would wait for each other by spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
