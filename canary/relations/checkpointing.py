@@ -15,13 +15,14 @@ RELATION = Relation(
 
 def ask(look: Look) -> Outcome:
     """Run forward and backward again with checkpointing the other way."""
-    look.model.train()  # Checkpointing works in training mode alone.
+    # Checkpointing works in training mode alone; rounding is measured in the same mode.
+    look.model.train()
     try:
         before = look.gradients(look.call)
         with look.other_checkpointing():
             after = look.gradients(look.call)
+        if before is None or after is None:
+            raise CannotAsk("the gradient of the logits is too large to keep")
+        return look.compared_gradients(RELATION.id, before, after)
     finally:
         look.model.eval()
-    if before is None or after is None:
-        raise CannotAsk("the gradient of the logits is too large to keep")
-    return look.compared_gradients(RELATION.id, before, after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Call, CannotAsk, Look, is_packed, token_call
+from canary.relations.relation import Call, CannotAsk, Look, Tensor, is_packed
 
 
 def padded_row(look: Look) -> tuple[Call, str, int]:
@@ -11,9 +11,12 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
     Raises:
         CannotAsk: no row has padding.
     """
-    token_call(look)
+    if look.call.ids is None:
+        raise CannotAsk("the model gets no token ids")
+    if not look.call.scores_tokens and len(look.call.shape) > 2:
+        raise CannotAsk("the model scores no tokens")
     for call in look.calls:
-        if call.ids is None or not call.scores_tokens or is_packed(call):
+        if call.ids is None or is_packed(call):
             continue
         width = call.ids.shape[1]
         rows = [(first, width - end, row) for row, (first, end) in enumerate(look.spans(call))]
@@ -23,3 +26,12 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
         if right[1]:
             return call, "right", right[2]
     raise CannotAsk("no row of the first update has padding")
+
+
+def example_of(
+    look: Look, call: Call, scores: Tensor, row: int, span: tuple[int, int], width: int
+) -> Tensor:
+    """Return what is said of one example: of its tokens, or of its row."""
+    if not call.scores_tokens:
+        return scores[row : row + 1]
+    return look.example(scores, row, span, width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.padded import padded_row
+from canary.relations.padded import example_of, padded_row
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation
 
 RELATION = Relation(
@@ -23,8 +23,8 @@ def ask(look: Look) -> Outcome:
     assert call.ids is not None
     width, (first, end) = call.ids.shape[1], look.spans(call)[row]
     shift = COLUMNS if side == "left" else 0
-    before = look.example(look.scores(call), row, (first, end), width)
+    before = example_of(look, call, look.scores(call), row, (first, end), width)
     wider = look.scores(call, **look.widened(call, row, COLUMNS, side))
-    after = look.example(wider, 0, (first + shift, end + shift), width + COLUMNS)
+    after = example_of(look, call, wider, 0, (first + shift, end + shift), width + COLUMNS)
     both = min(before.shape[1], after.shape[1])
     return look.compared(RELATION.id, call, before[:, -both:], after[:, -both:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.padded import padded_row
+from canary.relations.padded import example_of, padded_row
 from canary.relations.relation import Look, Outcome, Relation
 
 RELATION = Relation(
@@ -19,9 +19,9 @@ def ask(look: Look) -> Outcome:
     call, side, row = padded_row(look)
     assert call.ids is not None
     first, end = look.spans(call)[row]
-    before = look.example(look.scores(call), row, (first, end), call.ids.shape[1])
+    before = example_of(look, call, look.scores(call), row, (first, end), call.ids.shape[1])
     alone = look.scores(call, **look.cut(call, row, first, end))
-    after = look.example(alone, 0, (0, end - first), end - first)
+    after = example_of(look, call, alone, 0, (0, end - first), end - first)
     both = min(before.shape[1], after.shape[1])
     made = look.compared(RELATION.id, call, before[:, -both:], after[:, -both:])
     if made["status"] == "broken":

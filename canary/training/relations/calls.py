@@ -7,12 +7,13 @@ import inspect
 import random
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from canary.training.relations.naming import own_names
 from canary.training.relations.temperature import of_gradient
 
 MOST_LOGITS = 1 << 26
@@ -38,9 +39,14 @@ class KeptCall:
 
     module: nn.Module
     arguments: dict[str, Any]
+    """By the names of transformers, as far as the model has such arguments."""
     shape: tuple[int, ...]
     training: bool
     says: Says
+    names: dict[str, str] = field(default_factory=dict)
+    """The model's own names of arguments, where they differ."""
+    head: nn.Module | None = None
+    """The part that says the logits, if the model returns only its loss."""
     weights: torch.Tensor | None = None
     labels: torch.Tensor | None = None
     certain: torch.Tensor | None = None
@@ -72,16 +78,29 @@ class KeptCall:
         )
 
 
+def kept_call(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], says: Says, said: Any
+) -> KeptCall:
+    """Return a call, with its arguments by the names of transformers."""
+    shape = shape_of(module, says, said)
+    arguments = bound(module, args, kwargs)
+    names = own_names(arguments, shape)
+    theirs = {own: name for name, own in names.items()}
+    arguments = {theirs.get(name, name): value for name, value in arguments.items()}
+    return KeptCall(module, arguments, shape, module.training, says, names)
+
+
 def bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by name, with copies of tensors."""
-    named: dict[str, Any] = dict(kwargs)
+    named: dict[str, Any] = {}
     if args:
         places = [
             one.name
             for one in inspect.signature(module.forward).parameters.values()
             if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
         ]
-        named |= dict(zip(places, args, strict=False))
+        named = dict(zip(places, args, strict=False))
+    named |= kwargs
     return {
         name: value.detach().clone() if torch.is_tensor(value) else value
         for name, value in named.items()
@@ -95,6 +114,22 @@ def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
         return "log_probs", known
     logits = _logits_of(output)
     return None if logits is None or logits.dim() < 2 else ("logits", logits)
+
+
+def is_loss(output: Any) -> bool:
+    """Whether a model returns only its loss."""
+    return torch.is_tensor(output) and output.dim() == 0 and output.requires_grad
+
+
+def are_logits(module: nn.Module, output: Any) -> bool:
+    """Whether a part of a model may say its logits."""
+    return (
+        isinstance(module, nn.Linear)
+        and torch.is_tensor(output)
+        and output.dim() == 3
+        and output.shape[-1] >= LEAST_VOCABULARY
+        and output.requires_grad
+    )
 
 
 def shape_of(module: nn.Module, says: Says, said: torch.Tensor) -> tuple[int, ...]:
@@ -120,16 +155,31 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
     """Call the model again and return what it says. `changed`: arguments; None leaves one out."""
     arguments = {**call.arguments, **changed}
     arguments = {
-        name: value
+        call.names.get(name, name): value
         for name, value in arguments.items()
         if not (name in changed and value is None)
         and not (name == "labels" and call.says == "logits")
     }
     # Not through the instance's own call: a plain loop is followed there.
+    if call.head is not None:
+        with _said_by(call.head) as heard:
+            nn.Module._call_impl(call.module, **arguments)
+        return heard[-1]
     said = said_of(nn.Module._call_impl(call.module, **arguments))
     if said is None or said[0] != call.says:
         raise ValueError("the model does not say the same without labels")
     return said[1]
+
+
+@contextlib.contextmanager
+def _said_by(head: nn.Module) -> Iterator[list[torch.Tensor]]:
+    """Keep what a part of the model says within a block."""
+    heard: list[torch.Tensor] = []
+    handle = head.register_forward_hook(lambda *call: heard.append(call[-1]))
+    try:
+        yield heard
+    finally:
+        handle.remove()
 
 
 def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Tensor:

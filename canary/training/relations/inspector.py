@@ -24,14 +24,16 @@ from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.relations.calls import (
     KeptCall,
-    bound,
+    are_logits,
+    is_loss,
+    kept_call,
     said_of,
-    shape_of,
     undisturbed,
     weigh,
 )
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
+from canary.training.relations.rows import pad_of
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
@@ -51,6 +53,8 @@ class Inspector:
         self._depth = 0
         self._asking = False
         self._calls: list[KeptCall] = []
+        self._part: tuple[nn.Module, torch.Tensor] | None = None
+        """The newest part of a call that may say the logits."""
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
@@ -85,14 +89,22 @@ class Inspector:
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
         self._depth = max(0, self._depth - 1)
-        if self._depth or self._asking:
+        if self._asking:
+            return
+        if self._depth:
+            if are_logits(module, output):
+                self._part = (module, output)
             return
         with uncounted():
             self._called(module, args, kwargs, output)
+        self._part = None
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Keep a call of a whole model."""
-        known = said_of(output)
+        known, head = said_of(output), None
+        if known is None and is_loss(output) and self._part is not None:
+            head, logits = self._part
+            known = ("logits", logits)
         if known is None:
             return
         says, said = known
@@ -104,8 +116,8 @@ class Inspector:
             return
         if not trains and id(module) in self._others:
             return
-        shape = shape_of(module, says, said)
-        call = KeptCall(module, bound(module, args, kwargs), shape, module.training, says)
+        call = kept_call(module, args, kwargs, says, said)
+        call.head = head
         if trains:
             self._calls.append(call)
             first = self._look is None
@@ -187,7 +199,7 @@ class Inspector:
             ],
             trainer=trainer,
             others=[one for one in self._others.values() if one[0] is not model],
-            pad_id=next((one for one in pads if isinstance(one, int)), None),
+            pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
             drawn=self._drawn,
             brought=self._brought,

@@ -7,9 +7,22 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
+from torch import nn
 
 from canary.relations.documents import Document
 from canary.training.relations.calls import KeptCall
+
+
+def pad_of(calls: Sequence[KeptCall]) -> int | None:
+    """Return the id of padding that the calls or the embedding show, if they do."""
+    masked: set[int] = set()
+    for call in calls:
+        if call.ids is not None and call.mask is not None and call.mask.shape == call.ids.shape:
+            masked |= set(call.ids[call.mask == 0].tolist())
+    if masked:
+        return masked.pop() if len(masked) == 1 else None
+    embeddings = (one for one in calls[0].module.modules() if isinstance(one, nn.Embedding))
+    return next((one.padding_idx for one in embeddings if one.padding_idx is not None), None)
 
 
 def spans(call: KeptCall, pad_id: int | None, eos_ids: Set[int]) -> list[tuple[int, int]]:
@@ -93,6 +106,8 @@ def widened(call: KeptCall, row: int, columns: int, side: str, pad_id: int) -> d
         more = one.new_zeros((1, columns))
         if name == "input_ids":
             more = one.new_full((1, columns), pad_id)
+        elif "pad" in name.lower():  # A mask of padding: 1 where a token is none.
+            more = one.new_ones((1, columns))
         elif name == "position_ids":
             more = (one[:, -1:] if side == "right" else one[:, :1]).expand(1, columns)
         found[name] = torch.cat([one, more] if side == "right" else [more, one], dim=1)

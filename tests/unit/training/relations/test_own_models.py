@@ -1,0 +1,150 @@
+"""Models that users wrote themselves are asked too, whatever their arguments are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from canary.relations.relation import Outcome
+from canary.training.relations.inspector import Inspector
+from tests.unit.training.relations.tiny import PAD, VOCABULARY, batch
+
+Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Own(nn.Module):
+    """Causal, as it reads from left to right; its arguments have names of their own."""
+
+    def __init__(self, *, keeps_random: bool = True, mixes: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(VOCABULARY, 24, padding_idx=PAD)
+        self.drop = nn.Dropout(0.3)
+        self.rnn = nn.GRU(24, 24, batch_first=True)
+        self.head = nn.Linear(24, VOCABULARY)
+        self.keeps_random, self.mixes = keeps_random, mixes
+
+    def forward(self, idx: torch.Tensor, attn_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Say the logits."""
+        hidden = self.rnn(self.embed(idx))[0]
+        if self.mixes:
+            hidden = hidden - hidden.mean(0, keepdim=True)
+        hidden = checkpoint(
+            self.drop, hidden, use_reentrant=False, preserve_rng_state=self.keeps_random
+        )
+        found: torch.Tensor = self.head(hidden)
+        return found
+
+
+class OnlyLoss(Own):
+    """Returns its loss alone."""
+
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Say the loss."""
+        return cross_entropy(super().forward(idx), targets)
+
+
+class Scored(nn.Module):
+    """Gives one score per row: the mean over tokens, with or without its padding."""
+
+    def __init__(self, *, masked: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head, self.masked = nn.Embedding(VOCABULARY, 24), nn.Linear(24, 1), masked
+
+    def forward(self, tokens: torch.Tensor, attn_mask: torch.Tensor) -> torch.Tensor:
+        """Score the rows."""
+        weight = (attn_mask if self.masked else torch.ones_like(attn_mask)).unsqueeze(-1).float()
+        hidden = (self.embed(tokens) * weight).sum(1) / weight.sum(1)
+        found: torch.Tensor = self.head(hidden)
+        return found
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean over labels that are no padding."""
+    return nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten().long(), ignore_index=PAD
+    )
+
+
+def shifted(by: int) -> Loss:
+    """Return a loss towards the token at a distance."""
+
+    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits = model(ids, mask)
+        return cross_entropy(logits[:, : logits.shape[1] - by], ids[:, by:])
+
+    return loss
+
+
+def asked(model: nn.Module, loss: Loss, *wanted: str) -> dict[str, Outcome]:
+    """Train for two updates and return the outcomes."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inspector = Inspector(object(), wanted)
+    for update in range(2):
+        made = batch(update)
+        loss(model, made["input_ids"], made["attention_mask"]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {one["relation"]: one for one in inspector.end()}
+
+
+ABOUT_TOKENS = ("order", "neighbour", "causality", "padding", "padding_side", "next_token")
+
+
+def test_a_model_with_names_of_its_own_is_asked() -> None:
+    found = asked(Own(), shifted(1), *ABOUT_TOKENS)
+    assert {name: one["status"] for name, one in found.items()} == dict.fromkeys(
+        ABOUT_TOKENS, "holds"
+    ), found
+    mixed = asked(Own(mixes=True), shifted(1), *ABOUT_TOKENS)
+    assert mixed["neighbour"]["status"] == "broken"
+
+
+def test_a_model_that_returns_only_its_loss_is_asked() -> None:
+    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = model(ids[:, :-1], ids[:, 1:])
+        return found
+
+    found = asked(OnlyLoss(), loss, *ABOUT_TOKENS, "replay")
+    statuses = {name: one["status"] for name, one in found.items()}
+    assert statuses == dict.fromkeys((*ABOUT_TOKENS, "replay"), "holds"), found
+    mixed = asked(OnlyLoss(mixes=True), loss, "neighbour")
+    assert mixed["neighbour"]["status"] == "broken"
+
+
+@pytest.mark.parametrize(("keeps_random", "status"), [(True, "holds"), (False, "broken")])
+def test_a_checkpoint_that_the_model_sets_itself_is_left_out(
+    keeps_random: bool, status: str
+) -> None:
+    found = asked(Own(keeps_random=keeps_random), shifted(1), "checkpointing")
+    assert found["checkpointing"]["status"] == status, found
+
+
+@pytest.mark.parametrize(
+    ("by", "status", "words"),
+    [
+        (0, "broken", "labels are its own token"),
+        (1, "holds", "labels are the next token"),
+        (2, "broken", "labels are the token after the next"),
+        (3, "not applicable", "none of the tokens around"),
+    ],
+)
+def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> None:
+    found = asked(Own(), shifted(by), "next_token")["next_token"]
+    assert found["status"] == status, found
+    assert words in found["message"]
+
+
+@pytest.mark.parametrize(("masked", "status"), [(True, "holds"), (False, "broken")])
+def test_a_score_of_a_row_does_not_depend_on_its_padding(masked: bool, status: str) -> None:
+    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = model(ids, mask)
+        return scores.square().mean()
+
+    found = asked(Scored(masked=masked), loss, "padding", "padding_side")
+    assert {one["status"] for one in found.values()} == {status}, found
