@@ -2,6 +2,7 @@
 
 Checks healthy trainings: each trainer with and without LoRA, in float32 and bfloat16, on three
 families of small models, padded on the right and, where the collator can be replaced, on the left.
+GPT-2 is not padded on the left: its positions would count the padding, which is a fault.
 By default it takes cells that cover each pair of these settings; `--all` takes all. `--quick` asks
 only what needs no further launch; `--only TRAINER` takes its cells alone.
 
@@ -65,7 +66,7 @@ def cells() -> list[Cell]:
     return [
         cell
         for cell in itertools.starmap(Cell, every)
-        if cell.side == "right" or cell.trainer in LEFT
+        if cell.side == "right" or (cell.trainer in LEFT and cell.family != "gpt2")
     ]
 
 

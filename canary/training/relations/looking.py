@@ -47,6 +47,8 @@ class TrainingLook:
     rates: list[float] = field(default_factory=list)
     brought: bool = False
     """Whether the training brings its own optimizer."""
+    autocast: torch.dtype | None = None
+    """The dtype of autocast inside the policy's calls."""
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
@@ -166,7 +168,7 @@ class TrainingLook:
     def _allowed(self, call: KeptCall) -> float:
         """Return how far rounding may move the scores of a call."""
         if id(call) not in self._rounding:
-            before, eps, moved = scored(call), epsilon(call.module), 0.0
+            before, eps, moved = scored(call), epsilon(call.module, self.autocast), 0.0
             for seed in range(DRAWS):
                 with perturbed(call.module, eps, seed):
                     apart = (scored(call) - before).abs().nan_to_num()
@@ -194,7 +196,7 @@ class TrainingLook:
         self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
     ) -> Outcome:
         """Compare gradients within what rounding may move."""
-        eps = epsilon(self.model)
+        eps = epsilon(self.model, self.autocast)
         moved: dict[str, float] = dict.fromkeys(before, 0.0)
         training = self.model.training
         for seed in range(DRAWS):

@@ -19,12 +19,17 @@ FLOOR = 16
 """Epsilons of the largest value: it is rounded too."""
 
 
-def epsilon(model: nn.Module) -> float:
-    """Return the relative rounding of the arithmetic that a model computes in."""
+def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
+    """Return the relative rounding of the arithmetic that a model computes in.
+
+    `autocast`: its dtype inside the model's calls. Accelerate switches it on in their forward.
+    """
     kinds = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
     device = next(model.parameters()).device.type
     if torch.is_autocast_enabled(device):
         kinds.add(torch.get_autocast_dtype(device))
+    if autocast is not None:
+        kinds.add(autocast)
     return max((float(torch.finfo(kind).eps) for kind in kinds), default=1.2e-7)
 
 

@@ -318,3 +318,23 @@ def test_only_adamw_is_fused(optim: str, why: str | None) -> None:
     found = vary(trainer, {"arguments": {"optim": "adamw_torch_fused"}}, Path())
     assert found is None if why is None else why in str(found)
     assert trainer.args.optim == ("adamw_torch_fused" if why is None else optim)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_rounding_is_that_of_autocast(inside: bool) -> None:
+    """Accelerate switches autocast on inside the model's forward, where no caller sees it."""
+
+    class Mixed16(Loop):
+        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+            if inside:
+                return super().loss(one, tokens)
+            with torch.autocast("cpu", torch.bfloat16):
+                return super().loss(one, tokens)
+
+    model = llama()
+    if inside:
+        model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
+    found = Mixed16(model).run()
+    assert broken(found) == set()
+    assert found["attention"]["tolerance"] is not None
+    assert found["attention"]["tolerance"] > 1e-3
