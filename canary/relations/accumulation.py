@@ -20,9 +20,12 @@ RELATION = Relation(
     "the loss is averaged per micro-batch, although these hold different numbers of tokens",
     "https://github.com/huggingface/transformers/issues/24725",
 )
-APART = 0.01
-"""Relative; weights are read from gradients, which are rounded."""
+FACTOR = 8.0
+"""Times the spread of weights within a micro-batch, which shows how exactly they can be read."""
+FLOOR = 16 * 1.2e-7
+"""Relative; sixteen roundings of float32."""
 EVEN = 0.02
+"""Relative; five roundings of a gradient in bfloat16. A larger spread is no rounding."""
 LEAST = 1e-3
 """Of the largest weight; below, a token is not trained on."""
 
@@ -33,14 +36,19 @@ def ask(look: Look) -> Outcome:
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
     used = [_used(call) for call in calls]
-    sizes = [size for one in used if (size := _even_weight(one)) is not None]
-    if len(sizes) < len(calls):
+    read = [one for weights in used if (one := _even_weight(weights)) is not None]
+    if len(read) < len(calls):
         raise CannotAsk("the tokens of a micro-batch do not weigh the same")
+    sizes = [size for size, _ in read]
     least, most = sizes.index(min(sizes)), sizes.index(max(sizes))
-    if sizes[most] / sizes[least] - 1 <= APART:
-        return holds(
-            RELATION, f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches"
+    allowed = max(FACTOR * max(spread for _, spread in read), FLOOR)
+    apart = sizes[most] / sizes[least] - 1
+    if apart <= allowed:
+        words = (
+            f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches, "
+            f"within {apart:.2g}; weights can be read to {allowed:.2g}"
         )
+        return holds(RELATION, words)
     return broken(
         RELATION,
         f"a token weighs {sizes[most]:.4g} in micro-batch {most} with {len(used[most])} tokens, "
@@ -57,9 +65,10 @@ def _used(call: Call) -> Tensor:
     return size[size > LEAST * size.max()]
 
 
-def _even_weight(used: Tensor) -> float | None:
-    """Return the weight of the trained tokens, if all have the same."""
+def _even_weight(used: Tensor) -> tuple[float, float] | None:
+    """Return the weight of the trained tokens and its relative spread, if all have the same."""
     if not len(used):
         return None
     middle = float(used.median())
-    return middle if float((used / middle - 1).abs().quantile(0.95)) <= EVEN else None
+    spread = float((used / middle - 1).abs().quantile(0.95))
+    return (middle, spread) if spread <= EVEN else None

@@ -19,6 +19,7 @@ from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
+from canary.training.relations.compiling import compiled_scores
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.rounding import DRAWS, epsilon, perturbed, tolerance
 from canary.training.relations.scheduled import rate_of, wanted_factors
@@ -88,6 +89,10 @@ class TrainingLook:
         down = call.gradient.float().flatten().tolist()
         texts = rows.texts(call, self.spans(call))
         return [(text, -amount) for text, amount in zip(texts, down, strict=True)]
+
+    def compiled(self, call: KeptCall) -> torch.Tensor | None:
+        """Return the scores of a traced call; see `Look`."""
+        return compiled_scores(call)
 
     def swapped(self) -> list[tuple[Document, float]] | None:
         """Return the same for a batch with swapped rows; see `Look`."""

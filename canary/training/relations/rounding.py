@@ -36,20 +36,28 @@ def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
 @contextlib.contextmanager
 def perturbed(model: nn.Module, eps: float, seed: int) -> Iterator[None]:
     """Put each parameter off by one rounding, and back after the block."""
-    generator = torch.Generator().manual_seed(seed)
-    # Integers of a quantised model are exact.
-    floats = [value for value in model.parameters() if value.dtype.is_floating_point]
-    kept = [(value, value.detach().clone()) for value in floats]
+    kept = [(value, value.detach().clone()) for value in _floats(model)]
     try:
-        with torch.no_grad():
-            for value, was in kept:
-                signs = torch.randint(0, 2, was.shape, generator=generator) * 2 - 1
-                value.copy_((was.double() * (1 + eps * signs.to(was.device))).to(was.dtype))
+        perturb(model, eps, seed)
         yield
     finally:
         with torch.no_grad():
             for value, was in kept:
                 value.copy_(was)
+
+
+def perturb(model: nn.Module, eps: float, seed: int) -> None:
+    """Put each parameter off by one rounding, up or down at random."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in _floats(model):
+            signs = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
+            value.copy_((value.double() * (1 + eps * signs.to(value.device))).to(value.dtype))
+
+
+def _floats(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that round; integers of a quantised model are exact."""
+    return [value for value in model.parameters() if value.dtype.is_floating_point]
 
 
 def tolerance(moved: float, largest: float, eps: float) -> float:
