@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canary.relations.relation import (
     Call,
     CannotAsk,
@@ -35,6 +37,7 @@ def ask(look: Look) -> Outcome:
     calls = [one for one in look.calls if one.labels is not None]
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
+    _refuse_advantages(look, calls)
     used = [_used(call) for call in calls]
     read = [one for weights in used if (one := _even_weight(weights)) is not None]
     if len(read) < len(calls):
@@ -56,6 +59,15 @@ def ask(look: Look) -> Outcome:
         f"micro-batch {most}",
         (sizes[most], sizes[least]),
     )
+
+
+def _refuse_advantages(look: Look, calls: Sequence[Call]) -> None:
+    """Raise CannotAsk if advantages weigh tokens: those of a micro-batch may be equal by chance."""
+    pairs = {"chosen", "label"} & set(next(iter(look.examples), {}))
+    lowers = any(bool((one.weights < 0).any()) for one in calls if one.weights is not None)
+    samples = hasattr(getattr(look.trainer, "args", None), "num_generations")
+    if samples or (lowers and not pairs):
+        raise CannotAsk("advantages weigh tokens on purpose")
 
 
 def _used(call: Call) -> Tensor:

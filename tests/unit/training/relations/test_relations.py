@@ -337,3 +337,19 @@ def test_rounding_is_that_of_autocast(inside: bool) -> None:
     assert broken(found) == set()
     assert found["attention"]["tolerance"] is not None
     assert found["attention"]["tolerance"] > 1e-3
+
+
+def test_advantages_are_no_weights_of_micro_batches() -> None:
+    """By chance, the tokens of each micro-batch can weigh the same."""
+
+    class Policy(Loop):
+        """Raises the first micro-batch of an update and lowers the second, half as much."""
+
+        calls = 0
+
+        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+            self.calls += 1
+            return super().loss(one, tokens) * (1.0 if self.calls % 2 else -0.5)
+
+    found = Policy(llama()).run()["accumulation"]
+    assert found["status"] == "not applicable", found
