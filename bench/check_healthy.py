@@ -2,6 +2,8 @@
 
 Checks healthy trainings: each trainer with and without LoRA, in float32 and bfloat16, on three
 families of small models, padded on the right and, where the collator can be replaced, on the left.
+GPT-2 is not padded on the left: its positions would count the padding, which is a fault. So it has
+no cells of GRPO and RLOO, for which trl pads prompts on the left and gives no positions.
 By default it takes cells that cover each pair of these settings; `--all` takes all. `--quick` asks
 only what needs no further launch; `--only TRAINER` takes its cells alone.
 
@@ -65,8 +67,14 @@ def cells() -> list[Cell]:
     return [
         cell
         for cell in itertools.starmap(Cell, every)
-        if cell.side == "right" or cell.trainer in LEFT
+        if (cell.side == "right" or cell.trainer in LEFT) and not _counts_padding(cell)
     ]
+
+
+def _counts_padding(cell: Cell) -> bool:
+    """Whether positions of the model count its padding."""
+    left = cell.side == "left" or cell.trainer in ("grpo", "rloo")
+    return cell.family == "gpt2" and left
 
 
 def covering(found: Sequence[Cell]) -> list[Cell]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
+from canary.check.ranks import on_ranks
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
@@ -135,16 +136,19 @@ class _Launches:
     count: int = 0
 
     def run(
-        self, relations: Sequence[str] = (), variation: Variation | None = None
+        self,
+        relations: Sequence[str] = (),
+        variation: Variation | None = None,
+        loaded: LoadedConfig | None = None,
     ) -> tuple[RunRecord, Path, Result]:
-        """Run one probe.
+        """Run one probe; `loaded`: of another config.
 
         Raises:
             RunFailed: it does not complete.
         """
         kept = _Kept(self.listener)
         record, folder, result = run_canary(
-            self.loaded,
+            loaded or self.loaded,
             kept,  # type: ignore[arg-type]
             self.folder,
             relations=relations,
@@ -177,7 +181,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether its loop could be varied.
-    record, run, result = launches.run(relations=wanted, variation={})
+    asked = [name for name in wanted if not (request.is_quick and RELATIONS[name].slow)]
+    record, run, result = launches.run(relations=asked, variation={})
     inside = {one["relation"]: one for one in result.relations}
     found = []
     for name in wanted:
@@ -186,10 +191,10 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         varies = relation.variations and result.not_varied is None
         if varies and name in varied and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
-            answers.append(_varied(relation, launches, record, run))
+            answers.append(_varied(relation, launches, (record, run, result)))
         elif relation.variations and not answers and name in varied:
             answers.append(outcome(name, "not applicable", result.not_varied or ""))
-        found.append(_worst(relation, answers, name not in varied))
+        found.append(_worst(relation, answers, name not in varied or name not in asked))
     seconds = time.monotonic() - began
     notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
     return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, faults=faults)
@@ -228,24 +233,43 @@ def _short(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, config=changed)
 
 
-def _varied(relation: Relation, launches: _Launches, base: RunRecord, base_folder: Path) -> Outcome:
+def _varied(
+    relation: Relation, launches: _Launches, base: tuple[RunRecord, Path, Result]
+) -> Outcome:
     """Run the launches of a relation and judge them."""
+    record, folder, result = base
     recorded: list[Exact] = []
-    folders = [base_folder]
+    folders = [folder]
     try:
-        for one in relation.variations:
-            record, folder, result = launches.run(variation={**one, "saved_in": str(folders[-1])})
+        planned = [_planned(launches.loaded, one, record, result) for one in relation.variations]
+        for plan in planned:
+            if isinstance(plan, str):
+                return outcome(relation.id, "not applicable", plan)
+        for plan in planned:
+            assert not isinstance(plan, str)
+            loaded, one = plan
+            varied: Variation = {**one, "saved_in": str(folders[-1])}
+            found, folder, ended = launches.run(variation=varied, loaded=loaded)
             folders.append(folder)
-            if result.not_varied is not None:
-                return outcome(relation.id, "not applicable", result.not_varied)
-            recorded.append(record.exact)
+            if ended.not_varied is not None:
+                return outcome(relation.id, "not applicable", ended.not_varied)
+            recorded.append(found.exact)
     except RunFailed as error:
         return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
     finally:
         for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
             shutil.rmtree(checkpoint, ignore_errors=True)
-    judged: Outcome = MODULES[relation.id].judge(base.exact, *recorded)
+    judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
     return judged
+
+
+def _planned(
+    loaded: LoadedConfig, one: Variation, record: RunRecord, result: Result
+) -> tuple[LoadedConfig, Variation] | str:
+    """Return the config and the variation of a launch, or why it is not possible."""
+    if "ranks" in one:
+        return on_ranks(loaded, one, record, result.device.get("type"))
+    return loaded, one
 
 
 ORDER = ("broken", "undecided", "holds", "not applicable")
@@ -257,7 +281,7 @@ def _is_broken(answers: Sequence[Outcome]) -> bool:
 
 def _worst(relation: Relation, answers: Sequence[Outcome], left_out: bool) -> Outcome:
     if not answers:
-        why = "a quick check leaves out its launches"
+        why = "a quick check leaves it out"
         if left_out:
             return outcome(relation.id, "not applicable", why)
         return outcome(relation.id, "undecided", "the training showed nothing about it")

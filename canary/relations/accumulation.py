@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canary.relations.relation import (
     Call,
     CannotAsk,
@@ -20,9 +22,12 @@ RELATION = Relation(
     "the loss is averaged per micro-batch, although these hold different numbers of tokens",
     "https://github.com/huggingface/transformers/issues/24725",
 )
-APART = 0.01
-"""Relative; weights are read from gradients, which are rounded."""
+FACTOR = 8.0
+"""Times the spread of weights within a micro-batch, which shows how exactly they can be read."""
+FLOOR = 16 * 1.2e-7
+"""Relative; sixteen roundings of float32."""
 EVEN = 0.02
+"""Relative; five roundings of a gradient in bfloat16. A larger spread is no rounding."""
 LEAST = 1e-3
 """Of the largest weight; below, a token is not trained on."""
 
@@ -32,15 +37,21 @@ def ask(look: Look) -> Outcome:
     calls = [one for one in look.calls if one.labels is not None]
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
+    _refuse_advantages(look, calls)
     used = [_used(call) for call in calls]
-    sizes = [size for one in used if (size := _even_weight(one)) is not None]
-    if len(sizes) < len(calls):
+    read = [one for weights in used if (one := _even_weight(weights)) is not None]
+    if len(read) < len(calls):
         raise CannotAsk("the tokens of a micro-batch do not weigh the same")
+    sizes = [size for size, _ in read]
     least, most = sizes.index(min(sizes)), sizes.index(max(sizes))
-    if sizes[most] / sizes[least] - 1 <= APART:
-        return holds(
-            RELATION, f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches"
+    allowed = max(FACTOR * max(spread for _, spread in read), FLOOR)
+    apart = sizes[most] / sizes[least] - 1
+    if apart <= allowed:
+        words = (
+            f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches, "
+            f"within {apart:.2g}; weights can be read to {allowed:.2g}"
         )
+        return holds(RELATION, words)
     return broken(
         RELATION,
         f"a token weighs {sizes[most]:.4g} in micro-batch {most} with {len(used[most])} tokens, "
@@ -50,6 +61,15 @@ def ask(look: Look) -> Outcome:
     )
 
 
+def _refuse_advantages(look: Look, calls: Sequence[Call]) -> None:
+    """Raise CannotAsk if advantages weigh tokens: those of a micro-batch may be equal by chance."""
+    pairs = {"chosen", "label"} & set(next(iter(look.examples), {}))
+    lowers = any(bool((one.weights < 0).any()) for one in calls if one.weights is not None)
+    samples = hasattr(getattr(look.trainer, "args", None), "num_generations")
+    if samples or (lowers and not pairs):
+        raise CannotAsk("advantages weigh tokens on purpose")
+
+
 def _used(call: Call) -> Tensor:
     """Return the weights of the trained tokens."""
     assert call.weights is not None
@@ -57,9 +77,10 @@ def _used(call: Call) -> Tensor:
     return size[size > LEAST * size.max()]
 
 
-def _even_weight(used: Tensor) -> float | None:
-    """Return the weight of the trained tokens, if all have the same."""
+def _even_weight(used: Tensor) -> tuple[float, float] | None:
+    """Return the weight of the trained tokens and its relative spread, if all have the same."""
     if not len(used):
         return None
     middle = float(used.median())
-    return middle if float((used / middle - 1).abs().quantile(0.95)) <= EVEN else None
+    spread = float((used / middle - 1).abs().quantile(0.95))
+    return (middle, spread) if spread <= EVEN else None

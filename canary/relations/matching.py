@@ -171,11 +171,13 @@ def _texts(messages: Any) -> list[tuple[Role, str]]:
 def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> list[Matched]:
     """Return the rows of the dataset that explain most of a document; several are equally good."""
     text = decoded(document.ids, tokenizer)
+    marks = _special_texts(tokenizer)
     best: list[Matched] = []
     most = 0
     for example in examples:
         for side, texts in variants(example):
-            found = _placed(text.plain, texts)
+            # Some trainers render rows before they tokenize them.
+            found = _placed(text.plain, [(role, _hidden(one, marks)) for role, one in texts])
             if found is None:
                 continue
             places, whole = found
@@ -192,12 +194,26 @@ def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> 
 Place = tuple[Role, int, int]
 
 
+def _special_texts(tokenizer: Any) -> list[str]:
+    """Return the texts of special tokens, long ones first."""
+    ids = sorted(special_ids(tokenizer))
+    return sorted((_plain([one], tokenizer) for one in ids), key=len, reverse=True)
+
+
+def _hidden(text: str, marks: Sequence[str]) -> str:
+    """Return a text whose special tokens are hidden, as those of a decoded row are."""
+    for one in marks:
+        if one and one in text:
+            text = text.replace(one, HIDDEN * len(one))
+    return text
+
+
 def _placed(plain: str, texts: Sequence[tuple[Role, str]]) -> tuple[list[Place], bool] | None:
     """Return where texts stand, in their order, and whether the last one is whole."""
     places: list[Place] = []
     begins, whole = 0, True
     for number, (role, text) in enumerate(texts):
-        wanted = text.strip()
+        wanted = text.strip(HIDDEN + " \n\t")
         if not wanted:
             continue
         last = number == len(texts) - 1

@@ -55,7 +55,7 @@ def _alone(call: Call, row: int, first: int, end: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: None
         for name, value in call.arguments.items()
-        if hasattr(value, "dim") or name.startswith(OF_PACKS)
+        if name != "labels" and (hasattr(value, "dim") or name.startswith(OF_PACKS))
     }
     found["input_ids"] = call.ids[row : row + 1, first:end]
     positions = _positions(call)
@@ -80,7 +80,10 @@ def _documents(look: Look, call: Call) -> tuple[int, int, int]:
             if starts:
                 edges = [*(one + 1 for one in starts), end]
                 return row, edges[0], edges[1]
-    packs = bool(getattr(getattr(look.trainer, "args", None), "packing", False))
+    arguments = getattr(look.trainer, "args", None)
+    packs = bool(getattr(arguments, "packing", False))
+    if packs and getattr(arguments, "packing_strategy", None) == "wrapped":
+        raise CannotAsk("packing_strategy wrapped joins documents on purpose")
     rows = [line.tolist() for line in call.ids]
     full = all(end - first == len(rows[0]) for first, end in look.spans(call))
     # Turns of a chat end like documents. Rows that are cut anywhere are no chats.

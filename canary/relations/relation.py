@@ -53,6 +53,12 @@ class Variation(TypedDict, total=False):
     """Save a checkpoint after this update, into the run's folder."""
     resume: bool
     """Begin at the checkpoint that the launch before saved."""
+    no_dropout: bool
+    """Switch dropout off: its masks differ between ways to do the same."""
+    perturbed: int
+    """Move each parameter by one rounding, with random signs of this seed."""
+    ranks: int
+    """Train on so many ranks, each with its share of an update's micro-batches."""
     saved_in: str
     """The run's folder of the launch before; `canary check` fills it in."""
 
@@ -71,6 +77,8 @@ class Relation:
     """Where the idea, or an incident of the kind, is described."""
     moment: Moment | None = "first"
     """None: `ask` does not exist."""
+    slow: bool = False
+    """Whether `ask` takes so long that `--quick` leaves it out."""
     invariants: tuple[str, ...] = ()
     """Checks of the record that judge it (`docs/verdict.md`)."""
     variations: tuple[Variation, ...] = ()
@@ -146,6 +154,13 @@ class Look(Protocol):
     def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
         """Return the texts of a call, and how much the loss raises each: its log-probability, or
         its score if the model gives one per row. Empty if that is not known."""
+
+    def compiled(self, call: Call) -> Tensor | None:
+        """Return the scores of a call that torch.compile has traced; None if it made no graph.
+
+        Raises:
+            CannotAsk: the model is compiled already, or there is no compiler.
+        """
 
     def swapped(self) -> Sequence[tuple[Document, float]] | None:
         """Return the same for the first batch with its chosen and rejected rows swapped; None if

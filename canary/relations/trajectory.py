@@ -54,6 +54,50 @@ def equal_steps(
     return holds(relation, f"losses and gradients of {steps} are {equal}")
 
 
+FACTOR = 8.0
+"""As in `canary.training.relations.rounding`: two ways to compute round more often than one
+perturbed parameter does."""
+FLOOR = 16 * 1.2e-7
+"""Relative; sixteen roundings of float32, in which losses are computed."""
+
+
+def near_steps(
+    relation: Relation, base: Recorded, moved: Recorded, other: Recorded, last: int | None = None
+) -> Outcome:
+    """Compare losses, gradient norms and learning rates within what rounding moves.
+
+    Args:
+        relation: what is judged.
+        base: the launch as it is.
+        moved: the same with parameters that are off by one rounding. An optimizer may amplify it
+            with each step, so it is measured up to each step.
+        other: the launch that does it in another way.
+        last: the last step to compare.
+    """
+    compared, most = set(), 0.0
+    for name, word in SERIES.items():
+        response = 0.0
+        lines = (series(one, name) for one in (base, moved, other))
+        for step, (was, perturbed, now) in enumerate(zip(*lines, strict=False), start=1):
+            if was is None or perturbed is None or now is None or (last and step > last):
+                continue
+            compared.add(step)
+            response = max(response, abs(perturbed - was))
+            allowed, apart = max(FACTOR * response, FLOOR * abs(was)), abs(now - was)
+            if not apart <= allowed and not (was != was and now != now):
+                words = (
+                    f"the {word} {was:.9g} becomes {now:.9g}; rounding may move it by {allowed:.2g}"
+                )
+                found = broken(relation, words, f"step {step}", (was, now))
+                found["tolerance"] = allowed
+                return found
+            most = max(most, apart / allowed if allowed else 0.0)
+    if not compared:
+        return outcome(relation.id, "undecided", "the launches recorded no losses")
+    words = f"losses of steps 1 to {max(compared)} differ by {most:.0%} of what rounding may move"
+    return holds(relation, words)
+
+
 def first_apart(base: Recorded, other: Recorded, name: str, first: int = 1) -> int | None:
     """Return the first step in which a series differs; `other` begins at step `first`."""
     pairs = zip(series(base, name)[first - 1 :], series(other, name), strict=False)

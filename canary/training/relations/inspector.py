@@ -39,6 +39,8 @@ from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
+INSIDE = 2
+"""Depth of the modules that a model calls: its own forward may switch autocast on."""
 SEVERAL_RANKS = "it is asked with one rank only"
 UNSEEN = "no call of a model was seen whose loss trained it"
 
@@ -64,6 +66,7 @@ class Inspector:
         if "swap" in self._wanted:
             self._wrapping.wrap(trained, "compute_loss", self._around_loss)
         self._brought = getattr(trained, "optimizer", None) is not None
+        self._autocast: torch.dtype | None = None
         self._training = True
         """The policy's mode in its last call."""
         self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
@@ -85,6 +88,10 @@ class Inspector:
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
+        if self._depth == INSIDE and self._autocast is None and torch.is_grad_enabled():
+            for kind in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(kind):
+                    self._autocast = torch.get_autocast_dtype(kind)
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
@@ -201,6 +208,7 @@ class Inspector:
             others=[one for one in self._others.values() if one[0] is not model],
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
+            autocast=self._autocast,
             drawn=self._drawn,
             brought=self._brought,
             inputs=self._inputs,

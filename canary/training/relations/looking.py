@@ -21,6 +21,7 @@ from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.checkpoints import left_out
+from canary.training.relations.compiling import compiled_scores
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.rounding import (
     DRAWS,
@@ -55,6 +56,8 @@ class TrainingLook:
     rates: list[float] = field(default_factory=list)
     brought: bool = False
     """Whether the training brings its own optimizer."""
+    autocast: torch.dtype | None = None
+    """The dtype of autocast inside the policy's calls."""
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
@@ -95,6 +98,10 @@ class TrainingLook:
         down = call.gradient.float().flatten().tolist()
         texts = rows.texts(call, self.spans(call))
         return [(text, -amount) for text, amount in zip(texts, down, strict=True)]
+
+    def compiled(self, call: KeptCall) -> torch.Tensor | None:
+        """Return the scores of a traced call; see `Look`."""
+        return compiled_scores(call)
 
     def swapped(self) -> list[tuple[Document, float]] | None:
         """Return the same for a batch with swapped rows; see `Look`."""
@@ -175,7 +182,8 @@ class TrainingLook:
     def _allowed(self, call: KeptCall) -> float:
         """Return how far rounding may move the scores of a call."""
         if id(call) not in self._rounding:
-            self._rounding[id(call)] = rounding_of(call)
+            eps = epsilon(call.module, self.autocast)
+            self._rounding[id(call)] = rounding_of(call, eps=eps)
         return self._rounding[id(call)]
 
     def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:
@@ -197,7 +205,7 @@ class TrainingLook:
         self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
     ) -> Outcome:
         """Compare gradients within what rounding may move."""
-        eps = epsilon(self.model)
+        eps = epsilon(self.model, self.autocast)
         moved: dict[str, float] = dict.fromkeys(before, 0.0)
         training = self.model.training
         for seed in range(DRAWS):

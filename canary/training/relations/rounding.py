@@ -21,32 +21,45 @@ FLOOR = 16
 """Epsilons of the largest value: it is rounded too."""
 
 
-def epsilon(model: nn.Module) -> float:
-    """Return the relative rounding of the arithmetic that a model computes in."""
+def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
+    """Return the relative rounding of the arithmetic that a model computes in.
+
+    `autocast`: its dtype inside the model's calls. Accelerate switches it on in their forward.
+    """
     kinds = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
     device = next(model.parameters()).device.type
     if torch.is_autocast_enabled(device):
         kinds.add(torch.get_autocast_dtype(device))
+    if autocast is not None:
+        kinds.add(autocast)
     return max((float(torch.finfo(kind).eps) for kind in kinds), default=1.2e-7)
 
 
 @contextlib.contextmanager
 def perturbed(model: nn.Module, eps: float, seed: int) -> Iterator[None]:
     """Put each parameter off by one rounding, and back after the block."""
-    generator = torch.Generator().manual_seed(seed)
-    # Integers of a quantised model are exact.
-    floats = [value for value in model.parameters() if value.dtype.is_floating_point]
-    kept = [(value, value.detach().clone()) for value in floats]
+    kept = [(value, value.detach().clone()) for value in _floats(model)]
     try:
-        with torch.no_grad():
-            for value, was in kept:
-                signs = torch.randint(0, 2, was.shape, generator=generator) * 2 - 1
-                value.copy_((was.double() * (1 + eps * signs.to(was.device))).to(was.dtype))
+        perturb(model, eps, seed)
         yield
     finally:
         with torch.no_grad():
             for value, was in kept:
                 value.copy_(was)
+
+
+def perturb(model: nn.Module, eps: float, seed: int) -> None:
+    """Put each parameter off by one rounding, up or down at random."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in _floats(model):
+            signs = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
+            value.copy_((value.double() * (1 + eps * signs.to(value.device))).to(value.dtype))
+
+
+def _floats(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that round; integers of a quantised model are exact."""
+    return [value for value in model.parameters() if value.dtype.is_floating_point]
 
 
 def tolerance(moved: float, largest: float, eps: float) -> float:

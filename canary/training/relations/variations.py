@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from canary.relations.relation import Variation
+from canary.training.relations.rounding import epsilon, perturb
 
 ROWS_TO_EVALUATE = 4
 ADAMW = ("adamw_torch", "adamw_torch_fused")
@@ -28,6 +31,13 @@ def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
         if name == "optim" and str(getattr(arguments.optim, "value", arguments.optim)) not in ADAMW:
             return "its optimizer is not AdamW of torch"
         setattr(arguments, name, value)
+    why = _on_ranks(trainer, variation["ranks"]) if "ranks" in variation else None
+    if why is not None:
+        return why
+    if variation.get("no_dropout"):
+        without_dropout(trainer.model)
+    if "perturbed" in variation:
+        _perturb(trainer, variation["perturbed"])
     every = variation.get("evaluate_every")
     if every is not None:
         why = _evaluates(trainer, every)
@@ -36,6 +46,41 @@ def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
     if "save_at" in variation:
         _saves(trainer, variation["save_at"], run)
     return None
+
+
+def _on_ranks(trainer: Any, ranks: int) -> str | None:
+    """Give each rank its share of the micro-batches of an update."""
+    arguments = trainer.args
+    if arguments.world_size != ranks:
+        return f"the command trains on {arguments.world_size} rank under torchrun"
+    if hasattr(arguments, "num_generations"):
+        return "each rank would sample completions of its own"
+    if not hasattr(trainer.train_dataset, "__len__"):
+        return "an iterable dataset is split in its own way"
+    micro, rest = divmod(arguments.gradient_accumulation_steps, ranks)
+    if rest:
+        return "an update has an odd number of micro-batches"
+    arguments.gradient_accumulation_steps = micro
+    return None
+
+
+def without_dropout(model: Any) -> None:
+    """Switch off all dropout: modules of torch, and rates that modules keep themselves."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            rate = name == "p" if type(module).__name__.startswith("Dropout") else "drop" in name
+            if rate and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _perturb(trainer: Any, seed: int) -> None:
+    """Move the parameters of the policy by one rounding, and those of its reference alike."""
+    arguments = trainer.args
+    low = torch.bfloat16 if getattr(arguments, "bf16", False) else None
+    low = torch.float16 if getattr(arguments, "fp16", False) else low
+    for model in (trainer.model, getattr(trainer, "ref_model", None)):
+        if model is not None:
+            perturb(model, epsilon(model, low), seed)
 
 
 def _evaluates(trainer: Any, every: int) -> str | None:

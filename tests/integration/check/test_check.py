@@ -77,7 +77,8 @@ def test_a_built_in_canary_holds_and_leaves_its_answer(tmp_path: Path) -> None:
 def test_every_relation_holds_in_a_healthy_script(tmp_path: Path) -> None:
     code, found = checked(tmp_path, *script(tmp_path))
     assert code == 0, found
-    for name in ("workers", "resume", "evaluation", "fused_optimizer", "accumulation"):
+    launched = ("workers", "ranks", "resume", "evaluation", "fused_optimizer")
+    for name in (*launched, "accumulation", "compile", "schedule"):
         assert found[name]["status"] == "holds", found[name]
     assert "steps 4 to 6" in found["resume"]["message"]
 
@@ -111,6 +112,14 @@ for layer in model.model.layers:
     layer.self_attn.attention_dropout = 0.3
 Drawing(model,""",
 )
+UNSHARED = (
+    "Trainer(model,",
+    """class Unshared(Trainer):
+    def get_train_dataloader(self):
+        return torch.utils.data.DataLoader(self.train_dataset, 2, collate_fn=collate)
+
+Unshared(model,""",
+)
 AVERAGED = (
     "Trainer(model,",
     """class Averaged(Trainer):
@@ -127,6 +136,7 @@ Averaged(model,""",
     ("relation", "edits"),
     [
         ("workers", (UNSHARDED, ("train_dataset=data", "train_dataset=Rows()"))),
+        ("ranks", (UNSHARED,)),
         ("resume", (FORGETFUL,)),
         ("evaluation", (DRAWING,)),
         ("accumulation", (AVERAGED,)),

@@ -232,6 +232,19 @@ def test_advantages_of_another_scale_are_broken() -> None:
     assert check.current == pytest.approx(9.0, rel=0.1)
 
 
+def test_advantages_of_almost_equal_rewards_are_not_judged() -> None:
+    """Trl adds 1e-4 to a group's deviation before it divides by it."""
+    whole = example("grpo")
+    halved = [
+        [m | {"advantages": [float(v) / 2 for v in m["advantages"]]} for m in step]
+        for step in plain(whole)["batches"]
+    ]
+    small = altered(whole, EXACT, "batches", to=halved)
+    assert invariant("advantages_scaled", small).status == "fail"
+    path = (*TRAJECTORY, "rl", "reward_std")
+    assert invariant("advantages_scaled", altered(small, *path, to=[0.0015] * 12)).status == "skip"
+
+
 def test_rewards_without_spread_are_broken() -> None:
     flat = Distribution.model_validate(step_time(0.0, 0.0).model_dump() | {"max": 0.0})
     check = invariant("reward_varies", made("grpo", (("rl", "reward_std"), flat)))

@@ -173,6 +173,40 @@ def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected:
     assert status(found)[expected] == "broken", found
 
 
+def test_rows_that_were_rendered_before_are_found() -> None:
+    """trl's CPO puts the rendered texts, with special tokens, into the columns."""
+
+    def text(messages: list[dict[str, str]], prompt: bool) -> str:
+        made = tokenizer().apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=prompt
+        )
+        return str(made)
+
+    rows = []
+    for row in completions():
+        prompt = text(row["prompt"], True)
+        whole = text(row["prompt"] + row["completion"], False)
+        rows.append({"prompt": prompt, "completion": whole[len(prompt) :]})
+
+    def collate(drawn: list[chats.Row]) -> chats.Row:
+        ids = [
+            tokenizer()(row["prompt"] + row["completion"], add_special_tokens=False)["input_ids"]
+            for row in drawn
+        ]
+        known = [
+            len(tokenizer()(row["prompt"], add_special_tokens=False)["input_ids"]) for row in drawn
+        ]
+        made = [answers_only(one, prompt) for one, prompt in zip(ids, known, strict=True)]
+        return {
+            "input_ids": chats.padded(ids, tokenizer().pad_token_id),
+            "attention_mask": chats.padded([[1] * len(one) for one in ids], 0),
+            "labels": chats.padded(made, IGNORE),
+        }
+
+    found = Chat(SFT(rows, **MASKING), collate).run()
+    assert status(found) == {**HOLDS, "chat_template": "not applicable"}, found
+
+
 def test_the_last_answer_may_be_trained_alone() -> None:
     found = Chat(Plain(conversations()), collate_with(last_turn)).run()
     assert status(found) == HOLDS, found

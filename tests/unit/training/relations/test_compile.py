@@ -1,0 +1,40 @@
+"""A compiled model says the same, unless its forward pass depends on more than its inputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.unit.training.relations.tiny import Loop, gpt2, llama
+
+ONLY = ("compile",)
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+"""The compiler takes seconds of a core."""
+
+
+@pytest.mark.parametrize("model", [llama, gpt2])
+def test_a_traced_model_says_the_same(model: object) -> None:
+    assert callable(model)
+    found = Loop(model(), wanted=ONLY).run()["compile"]
+    assert found["status"] == "holds", found
+
+
+class Tracing(nn.Module):
+    """Does something else while it is compiled."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden * 1.1 if torch.compiler.is_compiling() else hidden
+
+
+def test_another_path_in_the_compiler_is_broken() -> None:
+    model = llama()
+    model.model.norm = nn.Sequential(model.model.norm, Tracing())
+    found = Loop(model, wanted=ONLY).run()["compile"]
+    assert found["status"] == "broken", found
+
+
+def test_the_model_stays_uncompiled() -> None:
+    model = llama()
+    Loop(model, wanted=ONLY).run()
+    assert "forward" not in vars(model)
