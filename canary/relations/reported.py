@@ -38,7 +38,7 @@ _listener: Listener | None = None
 
 def listen(listener: Listener | None) -> None:
     """Set what gets the reports of this process."""
-    global _listener  # noqa: PLW0603 - one training per process
+    global _listener
     _listener = listener
 
 

@@ -45,6 +45,8 @@ class KeptCall:
     """Whether a gradient reached what it said."""
     temperature: float | None = None
     """Of the log-probabilities that the loss took; None if it was not measured."""
+    autocast: torch.dtype | None = None
+    """The dtype that the call computed in, if not that of the parameters."""
 
     @property
     def ids(self) -> torch.Tensor | None:
@@ -119,11 +121,28 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
         if not (name in changed and value is None)
         and not (name == "labels" and call.says == "logits")
     }
-    # Not through the instance's own call: a plain loop is followed there.
-    said = said_of(nn.Module._call_impl(call.module, **arguments))
+    with _autocast(call):
+        # Not through the instance's own call: a plain loop is followed there.
+        said = said_of(nn.Module._call_impl(call.module, **arguments))
     if said is None or said[0] != call.says:
         raise ValueError("the model does not say the same without labels")
     return said[1]
+
+
+def _autocast(call: KeptCall) -> contextlib.AbstractContextManager[Any]:
+    """Compute as the call did."""
+    if call.autocast is None:
+        return contextlib.nullcontext()
+    device = next(call.module.parameters()).device.type
+    return torch.autocast(device, dtype=call.autocast)
+
+
+def autocast_now() -> torch.dtype | None:
+    """Return the dtype of autocast, if it is on."""
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+    return None
 
 
 def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Tensor:
@@ -143,9 +162,7 @@ def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Te
     return found.gather(-1, following.unsqueeze(-1)).squeeze(-1)
 
 
-def weigh(
-    call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bool = True
-) -> None:
+def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bool = True) -> None:
     """Read from the gradient of the logits what each position was trained towards.
 
     The gradient of a cross-entropy with weight w is w (p - 1) at the label and w p elsewhere. So

@@ -23,6 +23,7 @@ from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.relations.calls import (
     KeptCall,
+    autocast_now,
     bound,
     said_of,
     shape_of,
@@ -47,6 +48,8 @@ class Inspector:
         self._wanted = [name for name in wanted if MODULES[name].RELATION.moment is not None]
         self._found: dict[str, Outcome] = {}
         self._depth = 0
+        self._autocast: torch.dtype | None = None
+        """That of the running call."""
         self._asking = False
         self._calls: list[KeptCall] = []
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
@@ -66,17 +69,27 @@ class Inspector:
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
+        self._autocast = self._autocast or autocast_now()
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
         self._depth = max(0, self._depth - 1)
-        if self._depth or self._asking:
+        if self._depth:
             return
-        with uncounted():
-            self._called(module, args, kwargs, output)
+        autocast, self._autocast = self._autocast, None
+        if not self._asking:
+            with uncounted():
+                self._called(module, args, kwargs, output, autocast)
 
-    def _called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Keep a call of a whole model."""
+    def _called(
+        self,
+        module: nn.Module,
+        args: Any,
+        kwargs: Any,
+        output: Any,
+        autocast: torch.dtype | None,
+    ) -> None:
+        """Keep a call of a whole model; `autocast`: the dtype that it computed in, if it is on."""
         known = said_of(output)
         if known is None:
             return
@@ -91,6 +104,7 @@ class Inspector:
             return
         shape = shape_of(module, says, said)
         call = KeptCall(module, bound(module, args, kwargs), shape, module.training, says)
+        call.autocast = autocast
         if trains:
             self._calls.append(call)
             first = self._look is None
@@ -124,7 +138,7 @@ class Inspector:
             return
         look.sampling = sampling.found
         with self._aside():
-            sampling.update_begins(look.updates, look.model, calls, None, _temperature(look))
+            sampling.update_begins(look.updates, look.model, calls, _temperature(look))
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 
     @contextlib.contextmanager

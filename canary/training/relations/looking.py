@@ -132,7 +132,7 @@ class TrainingLook:
         self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
     ) -> Outcome:
         """Compare gradients within what rounding may move."""
-        eps = epsilon(self.model)
+        eps = epsilon(self.model, self.call.autocast)
         moved: dict[str, float] = dict.fromkeys(before, 0.0)
         training = self.model.training
         for seed in range(DRAWS):

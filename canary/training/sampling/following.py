@@ -1,7 +1,7 @@
 """Follows sampling inside the process, without a change to it.
 
-A model that samples is called without gradients, and its rows grow by one token per call. It makes
-no difference who calls: `generate` of transformers, or a loop. Between two calls `torch.multinomial`
+A model that samples is called without gradients, and its rows grow by one token per call.
+`generate` of transformers and a user's loop look the same. Between two calls, `torch.multinomial`
 shows the probabilities that were drawn from.
 """
 
@@ -17,8 +17,8 @@ from torch import nn
 
 from canary.training.collectors.uncounted import uncounted
 from canary.training.relations.calls import LEAST_VOCABULARY
-from canary.training.sampling.samples import Sampled
 from canary.training.relations.temperature import nearest, of_probabilities
+from canary.training.sampling.samples import Sampled
 
 MOST_ROWS = 4096
 """Sequences that are kept until the next update."""
@@ -144,9 +144,7 @@ class Following:
             known = (logits.double() / temperature).log_softmax(-1)
         for row in stream.rows:
             row.temperature = temperature if row.temperature is None else row.temperature
-        stream.drawn = _Drawn(
-            drawn.squeeze(1).tolist(), known.gather(1, drawn).squeeze(1).tolist()
-        )
+        stream.drawn = _Drawn(drawn.squeeze(1).tolist(), known.gather(1, drawn).squeeze(1).tolist())
 
     def taken(self) -> list[Sampled]:
         """Return what was sampled since the last call of this method."""

@@ -1,4 +1,4 @@
-"""The sampler's log-probabilities beside the trainer's: rows of a training call that were sampled."""
+"""The sampler's log-probabilities beside the trainer's, for trained rows that were sampled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from canary.relations.sampling import Round
 from canary.training.relations.calls import KeptCall, scored
 from canary.training.relations.rounding import rounding_of
-from canary.training.sampling.samples import Sampled
 from canary.training.relations.temperature import nearest
+from canary.training.sampling.samples import Sampled
 
 LEAST_TOKENS = 3
 """Tokens of a completion that say whose it is, if the prompt does not."""
@@ -82,18 +82,17 @@ def compared(
     found: Sequence[Match],
     update: int,
     source: str,
-    eps: float | None = None,
     told: float | None = None,
 ) -> Round:
-    """Compare log-probabilities of matched sequences. `eps`: rounding of the arithmetic, if it is
-    not that of the parameters. `told`: the temperature that the trainer says."""
+    """Compare log-probabilities of matched sequences. `told`: the temperature that the trainer
+    says."""
     calls = {id(one.call): one.call for one in found}
     measured = [one.temperature for one in calls.values() if one.temperature is not None]
     known = next((one.sampled.temperature for one in found if one.sampled.temperature), None)
     trained = nearest(sorted(measured)[len(measured) // 2], known) if measured else told
     scores = {key: scored(call, temperature=trained or known or 1.0) for key, call in calls.items()}
     differences, first = [], None
-    allowed = rounding_of(found[0].call, trained or known or 1.0, eps)
+    allowed = rounding_of(found[0].call, trained or known or 1.0)
     for match in found:
         trainers = _at(scores[id(match.call)], match)
         for number, (mine, others) in enumerate(

@@ -50,6 +50,8 @@ def _ways(call: KeptCall) -> Iterator[tuple[str, str, list[int], dict[str, Any]]
         return
     wider = [widened(call, row, COLUMNS, "right", pad) for row in range(rows)]
     joined = {
-        key: torch.cat([one[key] for one in wider]) for key in wider[0] if torch.is_tensor(wider[0][key])
+        key: torch.cat([one[key] for one in wider])
+        for key in wider[0]
+        if torch.is_tensor(wider[0][key])
     }
     yield "with more padding", "it depends on the padding", list(range(rows)), joined

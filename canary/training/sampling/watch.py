@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from canary.relations import reported
 from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
-from canary.training.relations.calls import KeptCall, bound, said_of, undisturbed
+from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
 from canary.training.sampling.matching import compared, matches
@@ -41,6 +41,8 @@ class SamplingWatch:
         """Whether the canary itself calls models now."""
         self._following = Following()
         self._depth = 0
+        self._autocast: torch.dtype | None = None
+        """That of the running call."""
         self._handles: list[Any] = []
         self._told: list[Sampled] = []
         self._kept: list[Sampled] = []
@@ -76,15 +78,19 @@ class SamplingWatch:
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
+        self._autocast = self._autocast or autocast_now()
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         self._depth = max(0, self._depth - 1)
-        if self._depth or self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self._depth:
+            return
+        autocast, self._autocast = self._autocast, None
+        if self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return
         with uncounted(), torch.no_grad():
             known = said_of(output)
             if known is not None and self._rewards(module, known[1]):
-                self._reward_call(module, bound(module, args, kwargs), known[1])
+                self._reward_call(module, bound(module, args, kwargs), known[1], autocast)
             if known is None or known[0] != "logits" or known[1].dim() != 3:
                 return
             named = bound(module, args, kwargs)
@@ -98,12 +104,19 @@ class SamplingWatch:
         alone = said.dim() == 2 and said.shape[1] == 1 and not module.training
         return alone and (self._following.active or bool(self._told))
 
-    def _reward_call(self, module: nn.Module, named: dict[str, Any], said: torch.Tensor) -> None:
+    def _reward_call(
+        self,
+        module: nn.Module,
+        named: dict[str, Any],
+        said: torch.Tensor,
+        autocast: torch.dtype | None,
+    ) -> None:
         """Ask a reward model again, after its first call."""
         if id(module) in self._asked:
             return
         self._asked[id(module)] = module
         call = KeptCall(module, named, tuple(said.shape), module.training, "logits")
+        call.autocast = autocast
         with self.aside(), undisturbed(module):
             self.found.rewards.append(asked_model(call))
 
@@ -176,7 +189,6 @@ class SamplingWatch:
         update: int,
         model: nn.Module,
         calls: Sequence[KeptCall],
-        eps: float | None,
         temperature: float | None,
     ) -> None:
         """Compare what was sampled since the last update with what is trained now.
@@ -185,7 +197,6 @@ class SamplingWatch:
             update: number of the update, from 1.
             model: the policy, with the weights that it has before the update.
             calls: its calls of this update, whose loss trained it.
-            eps: relative rounding of the arithmetic, if it is not that of the parameters.
             temperature: of the trainer's log-probabilities, if the trainer says it.
         """
         drawn, reports, kept = self._following.taken(), self._told, self._kept
@@ -197,10 +208,10 @@ class SamplingWatch:
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
         for source, found in sources.items():
-            self.found.rounds.append(compared(found, update, source, eps, temperature))
+            self.found.rounds.append(compared(found, update, source, temperature))
         pairs = paired([*reports, *drawn], kept)
         if pairs and calls:
-            self.found.rounds.append(compared_kept(pairs, calls[0], update, eps, temperature))
+            self.found.rounds.append(compared_kept(pairs, calls[0], update, temperature))
         self._weights(update, model, [one.sampled.engine for one in trained])
         self._versions.keep(model)
 
@@ -209,9 +220,7 @@ class SamplingWatch:
             return REPORTED
         return ITSELF if shares(sampled.engine, model) else OTHER
 
-    def _weights(
-        self, update: int, model: nn.Module, engines: Sequence[nn.Module | None]
-    ) -> None:
+    def _weights(self, update: int, model: nn.Module, engines: Sequence[nn.Module | None]) -> None:
         prints: list[tuple[Prints, str]] = []
         if self._engine is not None:
             prints.append((self._engine, REPORTED))

@@ -1,4 +1,4 @@
-"""An engine's weights beside the trainer's, by hash, and which of the trainer's versions they are."""
+"""An engine's weights beside the trainer's, by hash, and of which update they are."""
 
 from __future__ import annotations
 
