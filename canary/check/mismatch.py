@@ -1,7 +1,7 @@
 """Judges the mismatch of sampler and trainer that a framework logs itself.
 
-A framework's metric has no measured rounding beside it. So only two things are broken: a first value
-that no arithmetic explains, and a growth that stays.
+A framework's metric has no measured rounding beside it. So only two things are broken: a first
+value that no arithmetic explains, and a growth that stays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from canary.record.types import RunRecord
 from canary.relations import RELATIONS
-from canary.relations.relation import Outcome, broken, holds
+from canary.relations.relation import Outcome, broken, holds, outcome
 
 RELATION = RELATIONS["sampler_logprobs"]
 
@@ -51,6 +51,8 @@ PROBABILITY_ERRORS = ("token_mult_prob_error",)
 STALE = "staleness"
 """A metric of frameworks that sample with older weights on purpose."""
 
+LATE = "the framework samples with older weights on purpose, as its staleness says"
+
 Points = Sequence[tuple[int, float]]
 """Step and value."""
 
@@ -63,8 +65,10 @@ def judged(record: RunRecord) -> Outcome | None:
         for name, points in _points(record, metric)
         if points
     ]
-    if not found or _samples_late(record):
+    if not found:
         return None
+    if _samples_late(record):
+        return outcome(RELATION.id, "not applicable", LATE)
     outcomes = [_judge(*one) for one in found]
     return next((one for one in outcomes if one["status"] == "broken"), outcomes[0])
 

@@ -171,7 +171,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         relation = RELATIONS[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         if name == "sampler_logprobs" and (logged := judged(record)) is not None:
-            answers.append(logged)
+            answers = [*(one for one in answers if one["status"] != "undecided"), logged]
         varies = relation.variations and result.not_varied is None
         if varies and not request.quick and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")

@@ -12,6 +12,7 @@ RELATION = Relation(
     "the engine has old weights, another dtype, temperature or prompt, or samples in training mode",
     "https://github.com/huggingface/trl/issues/5312",
     moment="last",
+    invariants=("sampled_ids_trained",),
 )
 
 
@@ -68,6 +69,8 @@ def _why(one: Round) -> str:
     if one.temperatures is not None and one.temperatures[0] != one.temperatures[1]:
         sampler, trainer = one.temperatures
         found.append(f"the sampler's temperature is {sampler:g}, and the trainer's {trainer:g}")
+    if one.penalised:
+        found.append("the sampler changes its logits, as a repetition penalty does")
     if one.in_training_mode:
         found.append("the sampler is in training mode")
     return "".join(f"; {words}" for words in found)
@@ -79,6 +82,8 @@ def unseen(relation: Relation, found: Sampling) -> Outcome:
     Raises:
         CannotAsk: the training samples nothing.
     """
+    if found.failed:
+        return outcome(relation.id, "undecided", found.failed)
     if found.sampled and found.expected:
         words = f"none of {found.sampled} sampled sequences was found in the trained rows"
         return outcome(relation.id, "undecided", words)

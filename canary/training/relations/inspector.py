@@ -60,7 +60,7 @@ class Inspector:
         self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
         if self._sampling is not None:
             self._sampling.begin()
-            self._sampling.trainer_begins(trained)
+            self._sampling.belongs_to(self, trained)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -134,10 +134,10 @@ class Inspector:
         """Compare what was sampled for this update with what it trains on."""
         look, sampling = self._look, self._sampling
         assert look is not None
-        if sampling is None or _several_ranks():
+        if sampling is None or sampling.owner is not self or _several_ranks():
             return
         look.sampling = sampling.found
-        with self._aside():
+        with self._aside(), sampling.safely():
             sampling.update_begins(look.updates, look.model, calls, _temperature(look))
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 

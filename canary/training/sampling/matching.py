@@ -70,12 +70,21 @@ def _whole(samples: Sequence[Sampled], tokens: Sequence[int]) -> Place | None:
 
 def _completion(samples: Sequence[Sampled], tokens: Sequence[int]) -> Place | None:
     """Find the sequence whose tokens end the row, after another prompt."""
+    found = []
     for one in samples:
         # The trainer may leave out what follows the end of the text.
         for count in range(len(one.tokens), LEAST_TOKENS - 1, -1):
             if list(tokens[-count:]) == one.tokens[:count]:
-                return one, len(tokens) - count, count
-    return None
+                found.append((one, len(tokens) - count, count))
+                break
+    # Of equal completions, that whose prompt ends most like the row's.
+    return max(found, key=lambda it: _common(it[0].prompt, tokens[: it[1]]), default=None)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens at the end are equal."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def compared(
@@ -116,6 +125,7 @@ def compared(
         _temperatures(found, known, trained),
         next((words for one in found if (words := _prompts(one))), ""),
         any(one.sampled.training for one in found),
+        any(one.sampled.penalised for one in found),
     )
 
 

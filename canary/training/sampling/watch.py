@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from canary.protocol.failure import one_line
 from canary.relations import reported
 from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
@@ -37,6 +38,8 @@ class SamplingWatch:
 
     def __init__(self) -> None:
         self.found = Sampling()
+        self.owner: object = None
+        """What takes the findings."""
         self.paused = False
         """Whether the canary itself calls models now."""
         self._following = Following()
@@ -59,7 +62,7 @@ class SamplingWatch:
         """Watch this process; twice is once."""
         if self._handles:
             return
-        self._following.begin()
+        self._following.begin(self.safely)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -87,7 +90,7 @@ class SamplingWatch:
         autocast, self._autocast = self._autocast, None
         if self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return
-        with uncounted(), torch.no_grad():
+        with uncounted(), torch.no_grad(), self.safely():
             known = said_of(output)
             if known is not None and self._rewards(module, known[1]):
                 self._reward_call(module, bound(module, args, kwargs), known[1], autocast)
@@ -143,8 +146,7 @@ class SamplingWatch:
         self._asked[id(function)] = function
         states = random_states()
         result = function(*args, **kwargs)
-        with self.aside():
-            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        self._ask(function, args, kwargs, result, states)
         return result
 
     async def awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -154,12 +156,21 @@ class SamplingWatch:
         self._asked[id(function)] = function
         states = random_states()
         result = await function(*args, **kwargs)
-        with self.aside():
-            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        self._ask(function, args, kwargs, result, states)
         return result
 
-    def trainer_begins(self, trainer: Any) -> None:
-        """Watch what a trainer of trl or of the canary samples, takes and rewards."""
+    def _ask(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any, states: Any
+    ) -> None:
+        with self.aside(), self.safely():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+
+    def belongs_to(self, owner: object, trainer: Any) -> None:
+        """Watch for this owner, and forget what an earlier loop showed. `trainer`: what a trainer
+        of trl or of the canary samples, takes and rewards is watched too."""
+        self.owner, self._versions = owner, Versions()
+        reported_before = bool(self._told) or self._engine is not None
+        self.found = Sampling(rewards=self.found.rewards, expected=reported_before)
         self.found.expected |= samples(trainer)
         self._reward_models |= {id(one): one for one in reward_models(trainer)}
         watch_rewards(trainer, self)
@@ -168,9 +179,17 @@ class SamplingWatch:
     def _rollout(self, tensors: Mapping[str, Any]) -> None:
         """Take completions with the log-probabilities that a trainer keeps of them."""
         if self._handles and torch.is_tensor(tensors.get("completion_ids")):
-            with uncounted():
+            with uncounted(), self.safely():
                 self._told += of_engine(tensors)
                 self._kept += of_policy(tensors)
+
+    @contextlib.contextmanager
+    def safely(self) -> Iterator[None]:
+        """Note what goes wrong inside: it must not reach the training."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+            self.found.failed = f"sampling cannot be followed: {one_line(error)}"
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -231,7 +250,7 @@ class SamplingWatch:
         for found, source in prints:
             one = self._versions.compare(found, model, update, source)
             if one is None:
-                self.found.notes = ("engine and trainer have no tensor of one name and shape",)
+                self.found.failed = "engine and trainer have no tensor of one name and shape"
             else:
                 self.found.weights.append(one)
 
