@@ -73,6 +73,7 @@ class Grpo:
     report: Callable[[torch.Tensor], None] = lambda ids: None
     reward: Callable[[torch.Tensor], torch.Tensor] = lambda ids: (ids % 5).float().mean(1)
     updates: int = 3
+    trainer: Any = None
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
@@ -83,7 +84,7 @@ class Grpo:
         """Train inside a watch."""
         torch.manual_seed(5)
         optimizer = torch.optim.AdamW(self.policy.parameters(), lr=1e-2)
-        looking = inspector.Inspector(object(), self.wanted)
+        looking = inspector.Inspector(self.trainer or object(), self.wanted)
         for update in range(self.updates):
             prompts = torch.randint(3, VOCABULARY, (1, PROMPT)).expand(GROUP, PROMPT)
             if self.engine is not None:
