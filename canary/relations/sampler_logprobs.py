@@ -21,7 +21,7 @@ def ask(look: Look) -> Outcome:
     found: Sampling = look.sampling
     if not found.rounds:
         return unseen(RELATION, found)
-    first, worst = found.rounds[0], max(found.rounds, key=lambda one: one.largest / one.allowed)
+    worst = max(found.rounds, key=lambda one: one.largest / one.allowed)
     parted = next((one for one in found.rounds if not one.largest <= one.allowed), None)
     if parted is None:
         updates = len({one.update for one in found.rounds})
@@ -31,7 +31,9 @@ def ask(look: Look) -> Outcome:
             f"{tokens} tokens of {updates} updates differ by at most {worst.largest:.2g}; rounding "
             f"may move {worst.allowed:.2g}",
         )
-    last = max(found.rounds, key=lambda one: one.mean)
+    kind = parted.source, parted.trainer
+    alike = [one for one in found.rounds if (one.source, one.trainer) == kind]
+    first, last = alike[0], max(alike, key=lambda one: one.mean)
     at_once = parted is first and (_why(first) or last.mean < 2 * first.mean)
     dtypes = {one.update: one.dtype for one in found.weights if one.dtype}
     words = _apart(parted) if at_once or last is first else _grown(first, last)
