@@ -12,6 +12,7 @@ from pathlib import Path
 from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
+from canary.check.mismatch import judged
 from canary.check.ranks import on_ranks
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
@@ -178,6 +179,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     wanted = request.relations()
     varied = affordable(wanted, QUICK_LAUNCHES) if request.is_quick else frozenset(wanted)
     loaded = _short(request.loaded)
+    if loaded.config.imports is not None:
+        return _imported(request, loaded, listener)
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether its loop could be varied.
@@ -188,6 +191,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     for name in wanted:
         relation = RELATIONS[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
+        if name == "sampler_logprobs" and (logged := judged(record)) is not None:
+            answers = [*(one for one in answers if one["status"] != "undecided"), logged]
         varies = relation.variations and result.not_varied is None
         if varies and name in varied and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
@@ -211,6 +216,31 @@ def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
     return frozenset(chosen)
 
 
+def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -> Checked:
+    """Run a command that another program records, and judge what that logged.
+
+    Raises:
+        RunFailed: the command fails, or leaves no record.
+    """
+    began = time.monotonic()
+    folder = request.output_dir or _folder(loaded)
+    launches = _Launches(loaded, listener, folder.absolute())
+    record, _, _ = launches.run()
+    found = [_of_import(name, record) for name in request.relations()]
+    seconds = time.monotonic() - began
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+
+
+NOT_WATCHED = "another program records the training: nothing is asked inside"
+NOT_LOGGED = "the source has no metric of the mismatch of sampler and trainer"
+
+
+def _of_import(name: str, record: RunRecord) -> Outcome:
+    if name != "sampler_logprobs":
+        return outcome(name, "not applicable", NOT_WATCHED)
+    return judged(record) or outcome(name, "undecided", NOT_LOGGED)
+
+
 def _folder(loaded: LoadedConfig) -> Path:
     """Return a new folder for the launches."""
     name = new_run_id(f"check-{loaded.config.name}", datetime.now(UTC))
@@ -218,13 +248,10 @@ def _folder(loaded: LoadedConfig) -> Path:
 
 
 def _short(loaded: LoadedConfig) -> LoadedConfig:
-    """Return the config with one short probe."""
+    """Return the config with one short probe; of an import, with one launch."""
     config = loaded.config
     if config.imports is not None:
-        raise UsageError(
-            "a training that another program records cannot be checked",
-            "check the command itself: canary check -- COMMAND",
-        )
+        return replace(loaded, config=config.model_copy(update={"repeats": 1}))
     steps = min(STEPS, config.max_steps or BUILT_IN_STEPS)
     profiler = config.profiler.model_copy(update={"enabled": False})
     changed = config.model_copy(

@@ -25,7 +25,8 @@ def ask(look: Look) -> Outcome:
         before, after = changed.values or (float("nan"), float("nan"))
         return broken(
             RELATION,
-            f"{changed.name} gives {before:.6g}, and {after:.6g} {changed.changed}: {changed.cause}",
+            f"{changed.name} gives {before:.6g}, and {after:.6g} {changed.changed}: "
+            f"{changed.cause}",
             f"{changed.name}, {changed.place}",
             (before, after),
         )

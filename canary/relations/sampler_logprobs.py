@@ -12,6 +12,7 @@ RELATION = Relation(
     "the engine has old weights, another dtype, temperature or prompt, or samples in training mode",
     "https://github.com/huggingface/trl/issues/5312",
     moment="last",
+    invariants=("sampled_ids_trained",),
 )
 
 
@@ -20,7 +21,7 @@ def ask(look: Look) -> Outcome:
     found: Sampling = look.sampling
     if not found.rounds:
         return unseen(RELATION, found)
-    first, worst = found.rounds[0], max(found.rounds, key=lambda one: one.largest / one.allowed)
+    worst = max(found.rounds, key=lambda one: one.largest / one.allowed)
     parted = next((one for one in found.rounds if not one.largest <= one.allowed), None)
     if parted is None:
         updates = len({one.update for one in found.rounds})
@@ -30,7 +31,9 @@ def ask(look: Look) -> Outcome:
             f"{tokens} tokens of {updates} updates differ by at most {worst.largest:.2g}; rounding "
             f"may move {worst.allowed:.2g}",
         )
-    last = max(found.rounds, key=lambda one: one.mean)
+    kind = parted.source, parted.trainer
+    alike = [one for one in found.rounds if (one.source, one.trainer) == kind]
+    first, last = alike[0], max(alike, key=lambda one: one.mean)
     at_once = parted is first and (_why(first) or last.mean < 2 * first.mean)
     dtypes = {one.update: one.dtype for one in found.weights if one.dtype}
     words = _apart(parted) if at_once or last is first else _grown(first, last)
@@ -68,6 +71,8 @@ def _why(one: Round) -> str:
     if one.temperatures is not None and one.temperatures[0] != one.temperatures[1]:
         sampler, trainer = one.temperatures
         found.append(f"the sampler's temperature is {sampler:g}, and the trainer's {trainer:g}")
+    if one.penalised:
+        found.append("the sampler changes its logits, as a repetition penalty does")
     if one.in_training_mode:
         found.append("the sampler is in training mode")
     return "".join(f"; {words}" for words in found)
@@ -79,6 +84,8 @@ def unseen(relation: Relation, found: Sampling) -> Outcome:
     Raises:
         CannotAsk: the training samples nothing.
     """
+    if found.failed:
+        return outcome(relation.id, "undecided", found.failed)
     if found.sampled and found.expected:
         words = f"none of {found.sampled} sampled sequences was found in the trained rows"
         return outcome(relation.id, "undecided", words)

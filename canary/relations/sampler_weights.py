@@ -19,8 +19,8 @@ def ask(look: Look) -> Outcome:
     """Compare the hashes of all tensors that both have, for each update."""
     found: Sampling = look.sampling
     if not found.weights:
-        if found.notes:
-            return outcome(RELATION.id, "undecided", found.notes[0])
+        if found.failed:
+            return outcome(RELATION.id, "undecided", found.failed)
         if found.expected and not found.rounds:
             words = "no engine was seen; see canary.engine_weights"
             return outcome(RELATION.id, "undecided", words)

@@ -5,7 +5,6 @@ A *round* is what was sampled between two updates. Numbers stand for one round e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -35,6 +34,8 @@ class Round:
     """How the sampler's prompt differs from the trainer's; empty if equal."""
     in_training_mode: bool = False
     """Whether the sampler was in training mode."""
+    penalised: bool = False
+    """Whether the sampler's probabilities are no softmax of its logits."""
     trainer: str = "the trainer"
     """What the sampler is compared with, for people."""
 
@@ -87,5 +88,5 @@ class Sampling:
     """Sequences that were seen as they were sampled."""
     expected: bool = False
     """Whether the trainer samples, or the loop reports that it does."""
-    notes: Sequence[str] = ()
-    """Why a comparison was not possible."""
+    failed: str = ""
+    """Why a comparison was not possible; empty if all were."""

@@ -57,6 +57,8 @@ class KeptCall:
     """Whether a gradient reached what it said."""
     temperature: float | None = None
     """Of the log-probabilities that the loss took; None if it was not measured."""
+    autocast: torch.dtype | None = None
+    """The dtype that the call computed in, if not that of the parameters."""
 
     @property
     def ids(self) -> torch.Tensor | None:
@@ -161,25 +163,43 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
         and not (name == "labels" and call.says == "logits")
     }
     # Not through the instance's own call: a plain loop is followed there.
+    with _autocast(call), _said_by(call.head) as heard:
+        said = said_of(nn.Module._call_impl(call.module, **arguments))
     if call.head is not None:
-        with _said_by(call.head) as heard:
-            nn.Module._call_impl(call.module, **arguments)
         return heard[-1]
-    said = said_of(nn.Module._call_impl(call.module, **arguments))
     if said is None or said[0] != call.says:
         raise ValueError("the model does not say the same without labels")
     return said[1]
 
 
 @contextlib.contextmanager
-def _said_by(head: nn.Module) -> Iterator[list[torch.Tensor]]:
+def _said_by(head: nn.Module | None) -> Iterator[list[torch.Tensor]]:
     """Keep what a part of the model says within a block."""
     heard: list[torch.Tensor] = []
+    if head is None:
+        yield heard
+        return
     handle = head.register_forward_hook(lambda *call: heard.append(call[-1]))
     try:
         yield heard
     finally:
         handle.remove()
+
+
+def _autocast(call: KeptCall) -> contextlib.AbstractContextManager[Any]:
+    """Compute as the call did."""
+    if call.autocast is None:
+        return contextlib.nullcontext()
+    device = next(call.module.parameters()).device.type
+    return torch.autocast(device, dtype=call.autocast)
+
+
+def autocast_now() -> torch.dtype | None:
+    """Return the dtype of autocast, if it is on."""
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+    return None
 
 
 def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Tensor:

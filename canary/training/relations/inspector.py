@@ -25,6 +25,7 @@ from canary.training.collectors.wrapping import Wrapping
 from canary.training.relations.calls import (
     KeptCall,
     are_logits,
+    autocast_now,
     is_loss,
     kept_call,
     said_of,
@@ -39,8 +40,6 @@ from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
-INSIDE = 2
-"""Depth of the modules that a model calls: its own forward may switch autocast on."""
 SEVERAL_RANKS = "it is asked with one rank only"
 UNSEEN = "no call of a model was seen whose loss trained it"
 
@@ -53,6 +52,8 @@ class Inspector:
         self._wanted = [name for name in wanted if MODULES[name].RELATION.moment is not None]
         self._found: dict[str, Outcome] = {}
         self._depth = 0
+        self._autocast: torch.dtype | None = None
+        """That of the running call."""
         self._asking = False
         self._calls: list[KeptCall] = []
         self._part: tuple[nn.Module, torch.Tensor] | None = None
@@ -66,13 +67,12 @@ class Inspector:
         if "swap" in self._wanted:
             self._wrapping.wrap(trained, "compute_loss", self._around_loss)
         self._brought = getattr(trained, "optimizer", None) is not None
-        self._autocast: torch.dtype | None = None
         self._training = True
         """The policy's mode in its last call."""
         self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
         if self._sampling is not None:
             self._sampling.begin()
-            self._sampling.trainer_begins(trained)
+            self._sampling.belongs_to(self, trained)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -88,26 +88,30 @@ class Inspector:
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
-        if self._depth == INSIDE and self._autocast is None and torch.is_grad_enabled():
-            for kind in ("cpu", "cuda"):
-                if torch.is_autocast_enabled(kind):
-                    self._autocast = torch.get_autocast_dtype(kind)
+        self._autocast = self._autocast or autocast_now()
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
         self._depth = max(0, self._depth - 1)
-        if self._asking:
-            return
         if self._depth:
-            if are_logits(module, output):
+            if not self._asking and are_logits(module, output):
                 self._part = (module, output)
             return
-        with uncounted():
-            self._called(module, args, kwargs, output)
-        self._part = None
+        autocast, self._autocast = self._autocast, None
+        if not self._asking:
+            with uncounted():
+                self._called(module, args, kwargs, output, autocast)
+            self._part = None
 
-    def _called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Keep a call of a whole model."""
+    def _called(
+        self,
+        module: nn.Module,
+        args: Any,
+        kwargs: Any,
+        output: Any,
+        autocast: torch.dtype | None,
+    ) -> None:
+        """Keep a call of a whole model; `autocast`: the dtype that it computed in, if it is on."""
         known, head = said_of(output), None
         if known is None and is_loss(output) and self._part is not None:
             head, logits = self._part
@@ -124,7 +128,7 @@ class Inspector:
         if not trains and id(module) in self._others:
             return
         call = kept_call(module, args, kwargs, says, said)
-        call.head = head
+        call.head, call.autocast = head, autocast
         if trains:
             self._calls.append(call)
             first = self._look is None
@@ -154,11 +158,11 @@ class Inspector:
         """Compare what was sampled for this update with what it trains on."""
         look, sampling = self._look, self._sampling
         assert look is not None
-        if sampling is None or _several_ranks():
+        if sampling is None or sampling.owner is not self or _several_ranks():
             return
         look.sampling = sampling.found
-        with self._aside():
-            sampling.update_begins(look.updates, look.model, calls, None, _temperature(look))
+        with self._aside(), sampling.safely():
+            sampling.update_begins(look.updates, look.model, calls, _temperature(look))
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 
     @contextlib.contextmanager
@@ -208,7 +212,6 @@ class Inspector:
             others=[one for one in self._others.values() if one[0] is not model],
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
-            autocast=self._autocast,
             drawn=self._drawn,
             brought=self._brought,
             inputs=self._inputs,

@@ -56,8 +56,6 @@ class TrainingLook:
     rates: list[float] = field(default_factory=list)
     brought: bool = False
     """Whether the training brings its own optimizer."""
-    autocast: torch.dtype | None = None
-    """The dtype of autocast inside the policy's calls."""
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
@@ -182,8 +180,7 @@ class TrainingLook:
     def _allowed(self, call: KeptCall) -> float:
         """Return how far rounding may move the scores of a call."""
         if id(call) not in self._rounding:
-            eps = epsilon(call.module, self.autocast)
-            self._rounding[id(call)] = rounding_of(call, eps=eps)
+            self._rounding[id(call)] = rounding_of(call)
         return self._rounding[id(call)]
 
     def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:
@@ -205,7 +202,7 @@ class TrainingLook:
         self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
     ) -> Outcome:
         """Compare gradients within what rounding may move."""
-        eps = epsilon(self.model, self.autocast)
+        eps = epsilon(self.model, self.call.autocast)
         moved: dict[str, float] = dict.fromkeys(before, 0.0)
         training = self.model.training
         for seed in range(DRAWS):

@@ -22,10 +22,8 @@ FLOOR = 16
 
 
 def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
-    """Return the relative rounding of the arithmetic that a model computes in.
-
-    `autocast`: its dtype inside the model's calls. Accelerate switches it on in their forward.
-    """
+    """Return the relative rounding of the arithmetic that a model computes in. `autocast`: that of
+    the call."""
     kinds = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
     device = next(model.parameters()).device.type
     if torch.is_autocast_enabled(device):
@@ -73,11 +71,10 @@ def tolerance(moved: float, largest: float, eps: float) -> float:
     return max(FACTOR * moved, FLOOR * eps * largest)
 
 
-def rounding_of(call: KeptCall, temperature: float = 1.0, eps: float | None = None) -> float:
-    """Return how far rounding may move the scores of a call. `eps`: relative rounding, if it is not
-    that of the parameters."""
+def rounding_of(call: KeptCall, temperature: float = 1.0) -> float:
+    """Return how far rounding may move the scores of a call."""
     before, moved = scored(call, temperature), 0.0
-    eps = epsilon(call.module) if eps is None else eps
+    eps = epsilon(call.module, call.autocast)
     for seed in range(DRAWS):
         with perturbed(call.module, eps, seed):
             apart = (scored(call, temperature) - before).abs().nan_to_num()

@@ -69,6 +69,6 @@ def _date(clock: Callable[[], float]) -> type[datetime.date]:
 
 def _globals(function: Callable[..., Any]) -> list[dict[str, Any]]:
     inner = unwrapped(function)
-    call = getattr(type(inner), "__call__", None)
+    call = type(inner).__call__
     found = [getattr(one, "__globals__", None) for one in (inner, call)]
     return [names for names in found if isinstance(names, dict)]

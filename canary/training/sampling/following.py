@@ -1,15 +1,17 @@
 """Follows sampling inside the process, without a change to it.
 
-A model that samples is called without gradients, and its rows grow by one token per call. It makes
-no difference who calls: `generate` of transformers, or a loop. Between two calls `torch.multinomial`
+A model that samples is called without gradients, and its rows grow by one token per call.
+`generate` of transformers and a user's loop look the same. Between two calls, `torch.multinomial`
 shows the probabilities that were drawn from.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import eq
 from typing import Any
 
 import torch
@@ -44,13 +46,18 @@ class _Stream:
     """Of the last position, (rows, vocabulary)."""
     drawn: _Drawn | None = None
     ended: set[int] = field(default_factory=set)
+    draws: bool = False
+    """Whether a draw was seen."""
 
     def goes_on(self, ids: torch.Tensor) -> bool:
         """Whether a call with these ids extends the rows: by one token, in a cache or not."""
         if len(ids) != len(self.ids):
             return False
         if ids.shape[1] == 1:
-            return True
+            # Other tokens than the drawn ones begin new rows, unless some rows go on.
+            drawn = self.drawn.tokens if self.drawn is not None else None
+            tokens = ids[:, 0].tolist()
+            return not self.draws if drawn is None else any(map(eq, drawn, tokens))
         return ids.shape[1] == self.ids.shape[1] + 1 and bool((ids[:, :-1] == self.ids).all())
 
     def chosen(self, tokens: list[int]) -> None:
@@ -82,8 +89,8 @@ class Following:
         self._last: _Stream | None = None
         self._multinomial: Callable[..., Any] | None = None
 
-    def begin(self) -> None:
-        """Follow draws from here on."""
+    def begin(self, safely: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+        """Follow draws from here on. `safely` keeps errors from the loop."""
         if self._multinomial is None:
             self._multinomial = original = torch.multinomial
 
@@ -91,7 +98,7 @@ class Following:
             def multinomial(*args: Any, **kwargs: Any) -> Any:
                 drawn = original(*args, **kwargs)
                 if self._last is not None and not torch.compiler.is_compiling():
-                    with uncounted(), torch.no_grad():
+                    with uncounted(), torch.no_grad(), safely():
                         self._drew(args[0] if args else kwargs.get("input"), drawn)
                 return drawn
 
@@ -144,6 +151,8 @@ class Following:
             known = (logits.double() / temperature).log_softmax(-1)
         for row in stream.rows:
             row.temperature = temperature if row.temperature is None else row.temperature
+            row.penalised |= temperature is None and bool(logits.isfinite().all())
+        stream.draws = True
         stream.drawn = _Drawn(drawn.squeeze(1).tolist(), known.gather(1, drawn).squeeze(1).tolist())
 
     def taken(self) -> list[Sampled]:

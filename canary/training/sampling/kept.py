@@ -1,4 +1,4 @@
-"""Log-probabilities that a trainer keeps of a rollout: its engine's, and the old ones of the loss."""
+"""Log-probabilities that a trainer keeps of a rollout: the engine's, and the policy's."""
 
 from __future__ import annotations
 
@@ -75,12 +75,10 @@ def paired(samples: Sequence[Sampled], kept: Sequence[Sampled]) -> list[Pair]:
     return found
 
 
-def compared_kept(
-    pairs: Sequence[Pair], call: KeptCall, update: int, eps: float | None, told: float | None
-) -> Round:
+def compared_kept(pairs: Sequence[Pair], call: KeptCall, update: int, told: float | None) -> Round:
     """Compare the sampler's with the old log-probabilities. `call` measures what rounding moves;
     `told`: the trainer's temperature."""
-    allowed = rounding_of(call, told or 1.0, eps)
+    allowed = rounding_of(call, told or 1.0)
     differences, first = [], None
     for row, (sampled, old) in enumerate(pairs):
         both = zip(sampled.log_probs, old.log_probs, strict=False)

@@ -1,4 +1,4 @@
-"""The sampler's log-probabilities beside the trainer's: rows of a training call that were sampled."""
+"""The sampler's log-probabilities beside the trainer's, for trained rows that were sampled."""
 
 from __future__ import annotations
 
@@ -70,30 +70,38 @@ def _whole(samples: Sequence[Sampled], tokens: Sequence[int]) -> Place | None:
 
 def _completion(samples: Sequence[Sampled], tokens: Sequence[int]) -> Place | None:
     """Find the sequence whose tokens end the row, after another prompt."""
+    found = []
     for one in samples:
         # The trainer may leave out what follows the end of the text.
         for count in range(len(one.tokens), LEAST_TOKENS - 1, -1):
             if list(tokens[-count:]) == one.tokens[:count]:
-                return one, len(tokens) - count, count
-    return None
+                found.append((one, len(tokens) - count, count))
+                break
+    # Of equal completions, that whose prompt ends most like the row's.
+    return max(found, key=lambda it: _common(it[0].prompt, tokens[: it[1]]), default=None)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens at the end are equal."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def compared(
     found: Sequence[Match],
     update: int,
     source: str,
-    eps: float | None = None,
     told: float | None = None,
 ) -> Round:
-    """Compare log-probabilities of matched sequences. `eps`: rounding of the arithmetic, if it is
-    not that of the parameters. `told`: the temperature that the trainer says."""
+    """Compare log-probabilities of matched sequences. `told`: the temperature that the trainer
+    says."""
     calls = {id(one.call): one.call for one in found}
     measured = [one.temperature for one in calls.values() if one.temperature is not None]
     known = next((one.sampled.temperature for one in found if one.sampled.temperature), None)
     trained = nearest(sorted(measured)[len(measured) // 2], known) if measured else told
     scores = {key: scored(call, temperature=trained or known or 1.0) for key, call in calls.items()}
     differences, first = [], None
-    allowed = rounding_of(found[0].call, trained or known or 1.0, eps)
+    allowed = rounding_of(found[0].call, trained or known or 1.0)
     for match in found:
         trainers = _at(scores[id(match.call)], match)
         for number, (mine, others) in enumerate(
@@ -117,6 +125,7 @@ def compared(
         _temperatures(found, known, trained),
         next((words for one in found if (words := _prompts(one))), ""),
         any(one.sampled.training for one in found),
+        any(one.sampled.penalised for one in found),
     )
 
 

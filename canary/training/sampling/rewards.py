@@ -1,13 +1,14 @@
 """Asks a reward function again about the completions of its first call.
 
-It is asked in a fork of the process, which ends afterwards. So whatever state the function keeps, the
-training goes on as without the questions.
+It is asked in a fork of the process, which ends afterwards. So the training goes on as without the
+questions, whatever state the function keeps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import math
 import os
@@ -140,10 +141,10 @@ class _Questions:
         order = "it depends on the order of the rows"
         back = every[::-1]
         if len(every) > 1:
-            yield "in the reverse order", order, back, lambda: self._call(back)
+            yield "in the reverse order", order, back, functools.partial(self._call, back)
             for row in every[:ALONE]:
                 alone = "it depends on the other rows"
-                yield "if its row is alone", alone, [row], lambda row=row: self._call([row])
+                yield "if its row is alone", alone, [row], functools.partial(self._call, [row])
         yield "a day later", "it reads the clock", every, self._later
 
     def _call(self, rows: Sequence[int] | None = None) -> list[float]:
@@ -220,8 +221,11 @@ def _in_fork(answers: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
         os.waitpid(child, 0)
     if text is None:
         return f"it did not answer within {TIMEOUT_S:.0f} s in a forked process"
-    found = jsonio.loads(text) if text else {"error": "the forked process ended early"}
-    return str(found["error"]) if "error" in found else dict(found["changed"])
+    found: dict[str, Any] = (
+        jsonio.loads(text) if text else {"error": "the forked process ended early"}
+    )
+    changed: dict[str, Any] = found.get("changed", {})
+    return str(found["error"]) if "error" in found else changed
 
 
 def _answer_and_end(answers: Callable[[], dict[str, Any]], reading: int, writing: int) -> None:

@@ -28,8 +28,10 @@ class Sampled:
     """The model that sampled, if it is one of this process."""
     training: bool = False
     """Whether that model was in training mode."""
+    penalised: bool = False
+    """Whether the probabilities are no softmax of the logits, as with a repetition penalty."""
     at_one: bool = False
-    """Whether the log-probabilities are those at temperature 1, whatever the sampling used."""
+    """Whether the log-probabilities are those at temperature 1: the sampling's is not known."""
 
 
 def rows_of(values: Any) -> list[list[Any]]:

@@ -56,7 +56,7 @@ def watch_rewards(trainer: Any, asks: Rewarded) -> None:
 
 def _watched(function: Callable[..., Any], asks: Rewarded) -> Callable[..., Any]:
     """Return the function, asked again after its first call. Trainers look whether it is async."""
-    call = getattr(type(function), "__call__", None)
+    call = type(function).__call__
     watched: Any
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
 
@@ -86,7 +86,7 @@ def watch_rollouts(trainer: Any, take: Callable[[Mapping[str, Any]], None]) -> N
 
         def around(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
             result = _original(*args, **kwargs)
-            rollout = getattr(result, "rollout", None)
+            rollout: Any = getattr(result, "rollout", None)
             if isinstance(result, Mapping):
                 take(result)
             elif hasattr(rollout, "tensors"):

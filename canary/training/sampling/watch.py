@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from canary.protocol.failure import one_line
 from canary.relations import reported
 from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
-from canary.training.relations.calls import KeptCall, bound, said_of, undisturbed
+from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
 from canary.training.sampling.matching import compared, matches
@@ -37,10 +38,14 @@ class SamplingWatch:
 
     def __init__(self) -> None:
         self.found = Sampling()
+        self.owner: object = None
+        """What takes the findings."""
         self.paused = False
         """Whether the canary itself calls models now."""
         self._following = Following()
         self._depth = 0
+        self._autocast: torch.dtype | None = None
+        """That of the running call."""
         self._handles: list[Any] = []
         self._told: list[Sampled] = []
         self._kept: list[Sampled] = []
@@ -57,7 +62,7 @@ class SamplingWatch:
         """Watch this process; twice is once."""
         if self._handles:
             return
-        self._following.begin()
+        self._following.begin(self.safely)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -76,15 +81,19 @@ class SamplingWatch:
 
     def _enters(self, module: nn.Module, args: Any) -> None:
         self._depth += 1
+        self._autocast = self._autocast or autocast_now()
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         self._depth = max(0, self._depth - 1)
-        if self._depth or self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self._depth:
             return
-        with uncounted(), torch.no_grad():
+        autocast, self._autocast = self._autocast, None
+        if self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        with uncounted(), torch.no_grad(), self.safely():
             known = said_of(output)
             if known is not None and self._rewards(module, known[1]):
-                self._reward_call(module, bound(module, args, kwargs), known[1])
+                self._reward_call(module, bound(module, args, kwargs), known[1], autocast)
             if known is None or known[0] != "logits" or known[1].dim() != 3:
                 return
             named = bound(module, args, kwargs)
@@ -98,12 +107,19 @@ class SamplingWatch:
         alone = said.dim() == 2 and said.shape[1] == 1 and not module.training
         return alone and (self._following.active or bool(self._told))
 
-    def _reward_call(self, module: nn.Module, named: dict[str, Any], said: torch.Tensor) -> None:
+    def _reward_call(
+        self,
+        module: nn.Module,
+        named: dict[str, Any],
+        said: torch.Tensor,
+        autocast: torch.dtype | None,
+    ) -> None:
         """Ask a reward model again, after its first call."""
         if id(module) in self._asked:
             return
         self._asked[id(module)] = module
         call = KeptCall(module, named, tuple(said.shape), module.training, "logits")
+        call.autocast = autocast
         with self.aside(), undisturbed(module):
             self.found.rewards.append(asked_model(call))
 
@@ -130,8 +146,7 @@ class SamplingWatch:
         self._asked[id(function)] = function
         states = random_states()
         result = function(*args, **kwargs)
-        with self.aside():
-            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        self._ask(function, args, kwargs, result, states)
         return result
 
     async def awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -141,12 +156,21 @@ class SamplingWatch:
         self._asked[id(function)] = function
         states = random_states()
         result = await function(*args, **kwargs)
-        with self.aside():
-            self.found.rewards.append(asked(function, args, kwargs, result, states))
+        self._ask(function, args, kwargs, result, states)
         return result
 
-    def trainer_begins(self, trainer: Any) -> None:
-        """Watch what a trainer of trl or of the canary samples, takes and rewards."""
+    def _ask(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any, states: Any
+    ) -> None:
+        with self.aside(), self.safely():
+            self.found.rewards.append(asked(function, args, kwargs, result, states))
+
+    def belongs_to(self, owner: object, trainer: Any) -> None:
+        """Watch for this owner, and forget what an earlier loop showed. `trainer`: what a trainer
+        of trl or of the canary samples, takes and rewards is watched too."""
+        self.owner, self._versions = owner, Versions()
+        reported_before = bool(self._told) or self._engine is not None
+        self.found = Sampling(rewards=self.found.rewards, expected=reported_before)
         self.found.expected |= samples(trainer)
         self._reward_models |= {id(one): one for one in reward_models(trainer)}
         watch_rewards(trainer, self)
@@ -155,9 +179,17 @@ class SamplingWatch:
     def _rollout(self, tensors: Mapping[str, Any]) -> None:
         """Take completions with the log-probabilities that a trainer keeps of them."""
         if self._handles and torch.is_tensor(tensors.get("completion_ids")):
-            with uncounted():
+            with uncounted(), self.safely():
                 self._told += of_engine(tensors)
                 self._kept += of_policy(tensors)
+
+    @contextlib.contextmanager
+    def safely(self) -> Iterator[None]:
+        """Note what goes wrong inside: it must not reach the training."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+            self.found.failed = f"sampling cannot be followed: {one_line(error)}"
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -176,7 +208,6 @@ class SamplingWatch:
         update: int,
         model: nn.Module,
         calls: Sequence[KeptCall],
-        eps: float | None,
         temperature: float | None,
     ) -> None:
         """Compare what was sampled since the last update with what is trained now.
@@ -185,7 +216,6 @@ class SamplingWatch:
             update: number of the update, from 1.
             model: the policy, with the weights that it has before the update.
             calls: its calls of this update, whose loss trained it.
-            eps: relative rounding of the arithmetic, if it is not that of the parameters.
             temperature: of the trainer's log-probabilities, if the trainer says it.
         """
         drawn, reports, kept = self._following.taken(), self._told, self._kept
@@ -197,10 +227,10 @@ class SamplingWatch:
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
         for source, found in sources.items():
-            self.found.rounds.append(compared(found, update, source, eps, temperature))
+            self.found.rounds.append(compared(found, update, source, temperature))
         pairs = paired([*reports, *drawn], kept)
         if pairs and calls:
-            self.found.rounds.append(compared_kept(pairs, calls[0], update, eps, temperature))
+            self.found.rounds.append(compared_kept(pairs, calls[0], update, temperature))
         self._weights(update, model, [one.sampled.engine for one in trained])
         self._versions.keep(model)
 
@@ -220,7 +250,7 @@ class SamplingWatch:
         for found, source in prints:
             one = self._versions.compare(found, model, update, source)
             if one is None:
-                self.found.notes = ("engine and trainer have no tensor of one name and shape",)
+                self.found.failed = "engine and trainer have no tensor of one name and shape"
             else:
                 self.found.weights.append(one)
 

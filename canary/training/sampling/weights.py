@@ -1,7 +1,8 @@
-"""An engine's weights beside the trainer's, by hash, and which of the trainer's versions they are."""
+"""An engine's weights beside the trainer's, by hash, and of which update they are."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,10 +81,27 @@ def printed(weights: Iterable[tuple[str, Any]]) -> dict[str, Print]:
 
 
 def floats_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a model's weights by plain name, without its adapters."""
+    """Yield a model's weights by plain name."""
     for name, value in model.state_dict().items():
-        if torch.is_tensor(value) and value.is_floating_point() and ".lora_" not in name:
+        if torch.is_tensor(value) and value.is_floating_point():
             yield plain_name(name), value
+
+
+@contextlib.contextmanager
+def merged(model: Any) -> Iterator[None]:
+    """Merge the adapters of peft inside, if there are some."""
+    if not hasattr(model, "peft_config") or not hasattr(model, "merge_adapter"):
+        yield
+        return
+    kept = [(value, value.detach().clone()) for value in model.parameters()]
+    model.merge_adapter()
+    try:
+        yield
+    finally:
+        model.unmerge_adapter()
+        with torch.no_grad():
+            for value, was in kept:
+                value.copy_(was)
 
 
 def shares(model: nn.Module, other: nn.Module) -> bool:
@@ -98,12 +116,18 @@ class Versions:
 
     dtypes: list[torch.dtype] = field(default_factory=list)
     """Those of the engines."""
+    adapters_merged: bool = False
+    """Whether the engines hold merged adapters."""
     past: list[dict[str, set[str]]] = field(default_factory=list)
     """Hashes of each tensor in these dtypes, one per update."""
 
     def keep(self, model: nn.Module) -> None:
         """Keep the hashes before an update."""
-        self.past.append({name: self._hashes(value) for name, value in floats_of(model)})
+        with self._as_engines(model):
+            self.past.append({name: self._hashes(value) for name, value in floats_of(model)})
+
+    def _as_engines(self, model: nn.Module) -> contextlib.AbstractContextManager[None]:
+        return merged(model) if self.adapters_merged else contextlib.nullcontext()
 
     def _hashes(self, value: torch.Tensor) -> set[str]:
         kinds = {value.dtype, *self.dtypes}
@@ -111,6 +135,13 @@ class Versions:
 
     def compare(self, engine: Prints, model: nn.Module, update: int, source: str) -> Weights | None:
         """Compare an engine's weights with the trainer's; None if no name is common."""
+        self.adapters_merged = not any("lora_" in name for name in engine)
+        with self._as_engines(model):
+            return self._compared(engine, model, update, source)
+
+    def _compared(
+        self, engine: Prints, model: nn.Module, update: int, source: str
+    ) -> Weights | None:
         own = {
             name: value
             for name, value in floats_of(model)

@@ -3,21 +3,25 @@
 The faults: whole (none), stale, dtype, template, partial.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import sys
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import canary
 
-FAULT = sys.argv[1]
+FAULT = sys.argv[-1]
 PROMPT, COMPLETION, GROUP, EOS = 4, 6, 4, 2
 TEMPLATE = [7, 8]
 """Tokens that the engine's template puts before each prompt."""
 
 
-def new_model():
+def new_model() -> Any:
+    """Return the model that policy and engine begin with."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=40,
@@ -35,7 +39,7 @@ def new_model():
     return model
 
 
-def engine(pipe, dtype, template):
+def engine(pipe: Any, dtype: torch.dtype, template: list[int]) -> None:
     """Answer `weights` with what is held then, and `prompts` with ids and log-probabilities."""
     torch.set_num_threads(1)
     model = new_model().to(dtype).eval()
@@ -61,11 +65,13 @@ def engine(pipe, dtype, template):
 
 
 @canary.reward_function
-def reward(completions):
+def reward(completions: list[list[int]]) -> list[float]:
+    """Return one number per completion."""
     return [sum(token % 5 for token in one) / len(one) for one in completions]
 
 
-def main():
+def main() -> None:
+    """Train four updates."""
     torch.set_num_threads(1)
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -76,6 +82,7 @@ def main():
     policy = new_model()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     torch.manual_seed(5)
+    earlier: dict[str, Any] = {}
     for update in range(4):
         weights = {name: one.detach().numpy() for name, one in policy.state_dict().items()}
         if FAULT == "stale" and update:
@@ -88,7 +95,7 @@ def main():
         prompts = torch.randint(3, 40, (1, PROMPT)).tolist() * GROUP
         here.send(("prompts", prompts))
         completions, log_probs = here.recv()
-        rows = [prompt + one for prompt, one in zip(prompts, completions)]
+        rows = [prompt + one for prompt, one in zip(prompts, completions, strict=True)]
         canary.sampled([template + row for row in rows], log_probs, len(template) + PROMPT)
         rewards = torch.tensor(reward(completions))
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
@@ -100,7 +107,7 @@ def main():
         known = scores.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
         ratio = (known - known.detach()).exp()
         loss = -(ratio * advantages.unsqueeze(1) * kept).sum() / kept.sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         print("loss", loss.item(), known.sum().item())

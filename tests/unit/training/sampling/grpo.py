@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 
 from canary.relations.relation import Outcome
-from canary.training.relations.inspector import Inspector
+from canary.training.relations import inspector
 from canary.training.sampling import watch
 from tests.unit.training.relations.tiny import EOS, VOCABULARY, llama
 
@@ -22,16 +23,12 @@ NAMES = ("sampler_logprobs", "sampler_weights", "reward_function")
 @contextmanager
 def watched() -> Iterator[watch.SamplingWatch]:
     """Replace the watch of the process by a new one."""
-    from canary.training.relations import inspector
-
-    before, fresh = watch.SAMPLING, watch.SamplingWatch()
-    inspector.SAMPLING = fresh
+    fresh = watch.SamplingWatch()
     fresh.begin()
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspector, "SAMPLING", fresh)
         yield fresh
-    finally:
-        fresh.end()
-        inspector.SAMPLING = before
+    fresh.end()
 
 
 def sample(engine: Any, prompts: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -76,6 +73,7 @@ class Grpo:
     report: Callable[[torch.Tensor], None] = lambda ids: None
     reward: Callable[[torch.Tensor], torch.Tensor] = lambda ids: (ids % 5).float().mean(1)
     updates: int = 3
+    trainer: Any = None
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
@@ -86,7 +84,7 @@ class Grpo:
         """Train inside a watch."""
         torch.manual_seed(5)
         optimizer = torch.optim.AdamW(self.policy.parameters(), lr=1e-2)
-        inspector = Inspector(object(), self.wanted)
+        looking = inspector.Inspector(self.trainer or object(), self.wanted)
         for update in range(self.updates):
             prompts = torch.randint(3, VOCABULARY, (1, PROMPT)).expand(GROUP, PROMPT)
             if self.engine is not None:
@@ -100,7 +98,7 @@ class Grpo:
             self.loss(ids, advantages).backward()
             optimizer.step()
             optimizer.zero_grad()
-        return {one["relation"]: one for one in inspector.end()}
+        return {one["relation"]: one for one in looking.end()}
 
     def loss(self, ids: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
         """Return the policy gradient's loss, with the ratio of the first update."""
