@@ -13,6 +13,7 @@ from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
 from canary.config.load import LoadedConfig
+from canary.config.sections import CheckConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import (
     EXIT_INCONCLUSIVE,
@@ -34,6 +35,15 @@ STEPS = 6
 """Updates of each launch."""
 QUICK_LAUNCHES = 2
 """Launches that `--quick` may add to the first one."""
+
+
+def wanted_relations(section: CheckConfig) -> tuple[str, ...]:
+    """Return the ids of the relations that a section `check` of a config wants."""
+    return tuple(
+        name
+        for name in known_relations(section)
+        if (not section.only or name in section.only) and name not in section.skip
+    )
 
 
 @dataclass(frozen=True)
@@ -62,16 +72,16 @@ class CheckRequest:
         """
         section = self.loaded.config.check
         known = known_relations(section)
+        only = self.only or section.only
+        skip = self.skip or (() if self.only else section.skip)
         for option, names in (("--only", self.only), ("--skip", self.skip)):
             wrong = unknown_relation(names, known)
             if wrong is not None:
                 raise UsageError(f"{option} {wrong[0]}: there is no such relation", wrong[1])
-        only = self.only or section.only
-        skip = self.skip or (() if self.only else section.skip)
-        wanted = [name for name in known if (not only or name in only) and name not in skip]
+        wanted = wanted_relations(section.model_copy(update={"only": only, "skip": skip}))
         if not wanted:
             raise UsageError("no relation is left to check", "name fewer with --skip")
-        return tuple(wanted)
+        return wanted
 
 
 @dataclass(frozen=True)

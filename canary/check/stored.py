@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from canary.baseline.entry import MOST_RELATIONS, RelationId
 from canary.check.run import Checked
 from canary.errors import InputError, RecordError
 from canary.record import jsonio
@@ -17,13 +18,11 @@ FILE = "check.json"
 VERSION = 1
 LARGEST = 1 << 20
 """Bytes of the file; ours have some 20,000."""
-MOST_RELATIONS = 200
 LONGEST = 2_000
 """Characters of one text; longer ones are cut when they are written."""
 
 Number = Annotated[float, BeforeValidator(jsonio.number)]
 Text = Annotated[str, Field(max_length=LONGEST)]
-RelationId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 
 class _Strict(BaseModel):
