@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.check.own import own_files, told_outcome, told_relation
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
@@ -140,7 +141,10 @@ class _Launches:
     count: int = 0
 
     def run(
-        self, relations: Sequence[str] = (), variation: Variation | None = None
+        self,
+        relations: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+        variation: Variation | None = None,
     ) -> tuple[RunRecord, Path, Result]:
         """Run one probe.
 
@@ -153,6 +157,7 @@ class _Launches:
             kept,  # type: ignore[arg-type]
             self.folder,
             relations=relations,
+            relation_files=files,
             variation=variation,
         )
         self.count += 1
@@ -182,11 +187,16 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether its loop could be varied.
-    record, run, result = launches.run(relations=wanted, variation={})
+    files = own_files(loaded, wanted)
+    record, run, result = launches.run(relations=wanted, files=files, variation={})
     inside = {one["relation"]: one for one in result.relations}
+    described = RELATIONS | {
+        name: told_relation(name, file, result.own_relations) for name, file in files.items()
+    }
+    inside |= {name: told_outcome(name, inside[name]) for name in files if name in inside}
     found = []
     for name in wanted:
-        relation = RELATIONS[name]
+        relation = described[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         varies = relation.variations and result.not_varied is None
         if varies and name in varied and not _is_broken(answers):
@@ -196,14 +206,17 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
             answers.append(outcome(name, "not applicable", result.not_varied or ""))
         found.append(_worst(relation, answers, name not in varied))
     seconds = time.monotonic() - began
-    return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
+    notes = tuple(record.notes)
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, described)
 
 
 def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
     """Return the relations that so many launches can ask: those that need the fewest first."""
     chosen, left = set(), launches
-    for name in sorted(wanted, key=lambda name: len(RELATIONS[name].variations)):
-        needed = len(RELATIONS[name].variations)
+    launches_of = {
+        name: len(RELATIONS[name].variations) if name in RELATIONS else 0 for name in wanted
+    }
+    for name, needed in sorted(launches_of.items(), key=lambda pair: pair[1]):
         if needed <= left:
             chosen.add(name)
             left -= needed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from canary.campaign.environments import existing_environment
 from canary.campaign.side import start_child, stop_child
-from canary.check.stored import FILE, LARGEST
+from canary.check.schema import FILE, LARGEST
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_ERROR, EXIT_USAGE, CanaryError
 from canary.gate.base_config import git_reader, load_base_config, repository_path

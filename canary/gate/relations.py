@@ -13,7 +13,8 @@ from canary.baseline.ancestry import Ancestry
 from canary.baseline.history import is_history
 from canary.baseline.relations import stored_relations
 from canary.check.run import Checked, wanted_relations
-from canary.check.stored import FILE, read_check
+from canary.check.schema import FILE
+from canary.check.stored import read_check
 from canary.compare.relations import Before, relation_checks, with_relations
 from canary.compare.report import Comparison
 from canary.config.check_keys import known_relations

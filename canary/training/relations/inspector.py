@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -29,6 +30,7 @@ from canary.training.relations.calls import (
     weigh,
 )
 from canary.training.relations.looking import TrainingLook
+from canary.training.relations.own import OwnRelations, checked_outcome
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
@@ -39,9 +41,18 @@ UNSEEN = "no call of a model was seen whose loss trained it"
 class Inspector:
     """Asks the `wanted` relations of one training."""
 
-    def __init__(self, trained: Any, wanted: Sequence[str]) -> None:
+    def __init__(
+        self, trained: Any, wanted: Sequence[str], files: Mapping[str, str] | None = None
+    ) -> None:
         self._trained = trained
-        self._wanted = [name for name in wanted if MODULES[name].RELATION.moment is not None]
+        self.own = OwnRelations(files or {})
+        """The user's own relations."""
+        self._modules = MODULES | self.own.modules
+        self._wanted = [
+            name
+            for name in wanted
+            if name in self._modules and self._modules[name].RELATION.moment is not None
+        ]
         self._found: dict[str, Outcome] = {}
         self._depth = 0
         self._asking = False
@@ -146,11 +157,15 @@ class Inspector:
         try:
             with uncounted(), undisturbed(look.model):
                 for name in self._wanted:
-                    if MODULES[name].RELATION.moment == moment:
-                        self._found[name] = _answer(name, look)
+                    if self._modules[name].RELATION.moment == moment:
+                        self._found[name] = self._answer(name, look)
                         look.model.eval()
         finally:
             self._asking = False
+
+    def _answer(self, name: str, look: TrainingLook) -> Outcome:
+        found = _asked(name, self._modules[name], look)
+        return checked_outcome(name, found) if name in self.own.modules else found
 
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
@@ -168,12 +183,12 @@ def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor) -> None
         weigh(call, said, gradient)
 
 
-def _answer(name: str, look: TrainingLook) -> Outcome:
+def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     if several and torch.distributed.get_world_size() > 1:
         return outcome(name, "not applicable", SEVERAL_RANKS)
     try:
-        found: Outcome = MODULES[name].ask(look)
+        found: Outcome = module.ask(look)
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
     except Exception as error:  # noqa: BLE001 - a user's model may refuse any other input
