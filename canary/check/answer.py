@@ -9,7 +9,7 @@ from typing import Any
 
 from canary.campaign.pairs import duration
 from canary.check.run import Checked
-from canary.check.stored import FILE, LONGEST, VERSION
+from canary.check.schema import FILE, LONGEST, VERSION
 from canary.record.jsonio import shown
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, Relation

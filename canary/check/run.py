@@ -13,11 +13,13 @@ from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
 from canary.check.mismatch import judged
+from canary.check.own import own_files, told_outcome, told_relation
 from canary.check.ranks import on_ranks
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
 from canary.config.load import LoadedConfig
+from canary.config.sections import CheckConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import (
     EXIT_INCONCLUSIVE,
@@ -39,6 +41,15 @@ STEPS = 6
 """Updates of each launch."""
 QUICK_LAUNCHES = 2
 """Launches that `--quick` may add to the first one."""
+
+
+def wanted_relations(section: CheckConfig) -> tuple[str, ...]:
+    """Return the ids of the relations that a section `check` of a config wants."""
+    return tuple(
+        name
+        for name in known_relations(section)
+        if (not section.only or name in section.only) and name not in section.skip
+    )
 
 
 @dataclass(frozen=True)
@@ -67,16 +78,16 @@ class CheckRequest:
         """
         section = self.loaded.config.check
         known = known_relations(section)
+        only = self.only or section.only
+        skip = self.skip or (() if self.only else section.skip)
         for option, names in (("--only", self.only), ("--skip", self.skip)):
             wrong = unknown_relation(names, known)
             if wrong is not None:
                 raise UsageError(f"{option} {wrong[0]}: there is no such relation", wrong[1])
-        only = self.only or section.only
-        skip = self.skip or (() if self.only else section.skip)
-        wanted = [name for name in known if (not only or name in only) and name not in skip]
+        wanted = wanted_relations(section.model_copy(update={"only": only, "skip": skip}))
         if not wanted:
             raise UsageError("no relation is left to check", "name fewer with --skip")
-        return tuple(wanted)
+        return wanted
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,7 @@ class _Launches:
     def run(
         self,
         relations: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
         variation: Variation | None = None,
         loaded: LoadedConfig | None = None,
     ) -> tuple[RunRecord, Path, Result]:
@@ -153,6 +165,7 @@ class _Launches:
             kept,  # type: ignore[arg-type]
             self.folder,
             relations=relations,
+            relation_files=files,
             variation=variation,
         )
         self.count += 1
@@ -184,12 +197,18 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     folder = request.output_dir or _folder(loaded)
     launches = _Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether its loop could be varied.
-    asked = [name for name in wanted if not (request.is_quick and RELATIONS[name].slow)]
-    record, run, result = launches.run(relations=asked, variation={})
+    files = own_files(loaded, wanted)
+    slow = {name for name in wanted if name in RELATIONS and RELATIONS[name].slow}
+    asked = [name for name in wanted if not (request.is_quick and name in slow)]
+    record, run, result = launches.run(relations=asked, files=files, variation={})
     inside = {one["relation"]: one for one in result.relations}
+    described = RELATIONS | {
+        name: told_relation(name, file, result.own_relations) for name, file in files.items()
+    }
+    inside |= {name: told_outcome(name, inside[name]) for name in files if name in inside}
     found = []
     for name in wanted:
-        relation = RELATIONS[name]
+        relation = described[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         if name == "sampler_logprobs" and (logged := judged(record)) is not None:
             answers = [*(one for one in answers if one["status"] != "undecided"), logged]
@@ -202,14 +221,18 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         found.append(_worst(relation, answers, name not in varied or name not in asked))
     seconds = time.monotonic() - began
     notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
-    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, faults=faults)
+    return Checked(
+        record.name, tuple(found), folder, launches.count, seconds, notes, described, faults
+    )
 
 
 def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
     """Return the relations that so many launches can ask: those that need the fewest first."""
     chosen, left = set(), launches
-    for name in sorted(wanted, key=lambda name: len(RELATIONS[name].variations)):
-        needed = len(RELATIONS[name].variations)
+    launches_of = {
+        name: len(RELATIONS[name].variations) if name in RELATIONS else 0 for name in wanted
+    }
+    for name, needed in sorted(launches_of.items(), key=lambda pair: pair[1]):
         if needed <= left:
             chosen.add(name)
             left -= needed

@@ -29,6 +29,12 @@ def check(
         bool | None,
         typer.Option("--quick/--no-quick", help="Only what needs at most two more launches."),
     ] = None,
+    relations: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--relations", metavar="FILE", help="A relation of your own; may be repeated."
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
@@ -43,6 +49,7 @@ def check(
     from functools import partial
 
     from canary.check.answer import check_text, left_behind, listing, write_check
+    from canary.check.own import with_files
     from canary.check.run import CheckRequest, run_check
     from canary.config.load import load_config
     from canary.errors import UsageError
@@ -67,6 +74,7 @@ def check(
         loaded = load_config(Path(given[0]) if given else None, set_ or [])
     else:
         loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
+    loaded = with_files(loaded, relations or [])
     request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), quick, output_dir)
     checked = run_check(request, listener_for(sys.stderr, quiet), sayer(quiet))
     left_behind(checked)

@@ -51,6 +51,10 @@ TrendIssue = Annotated[
         help="Open an issue when the history of the default branch gets worse [no].",
     ),
 ]
+Check = Annotated[
+    bool | None,
+    typer.Option("--check/--no-check", help="Ask canary check every night too [no]."),
+]
 Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
@@ -69,6 +73,7 @@ def init(
     image: Image = None,
     branch: Branch = None,
     trend_issue: TrendIssue = None,
+    check: Check = None,
     output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
@@ -94,6 +99,7 @@ def init(
         "image": image,
         "branch": known,
         "trend_issue": trend_issue,
+        "check": check,
     }
     checked(_answers(given))
     if not yes and can_ask():

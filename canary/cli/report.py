@@ -26,7 +26,7 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with; the folder of a comparison or check; a history.",
+            help="A run and what to compare it with; a folder of a comparison or check; a history.",
             parser=run_path,
         ),
     ] = None,

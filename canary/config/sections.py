@@ -153,3 +153,8 @@ class CheckConfig(Strict):
     quick: bool = Field(
         False, description="Only what needs at most two more launches, as `--quick`."
     )
+    relations: tuple[str, ...] = Field(
+        (),
+        strict=False,
+        description="Python files with relations of your own, relative to the working folder.",
+    )

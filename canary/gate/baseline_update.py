@@ -8,7 +8,6 @@ from pathlib import Path
 
 from canary.baseline import branch
 from canary.baseline.history import Accepted, Context, save
-from canary.compare.report import Comparison
 from canary.errors import CanaryError
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
@@ -26,18 +25,15 @@ def remember(
 ) -> bool:
     """Add the completed runs to the baseline, each with its verdict; False if that failed."""
     entries = [
-        (record, one.answer.comparison)
-        for one in judged
-        for record in one.records
-        if record.status == "completed"
+        (record, one) for one in judged for record in one.records if record.status == "completed"
     ]
     if not entries:
         world.job.say("notice", "no completed run to add to the baseline")
         return True
 
     def add(folder: Path) -> None:
-        for record, found in entries:
-            context = _context(settings, world, intent, found, acceptance)
+        for record, one in entries:
+            context = _context(settings, world, intent, one, acceptance)
             reason = context.accepted.reason if context.accepted else None
             save(folder, record, accepted=reason, context=context)
 
@@ -55,12 +51,13 @@ def _context(
     settings: ReportSettings,
     world: World,
     intent: Intent,
-    found: Comparison,
+    judged: Judged,
     acceptance: Acceptance | None,
 ) -> Context:
     """Return what is stored beside the record. A label accepts only a change; the accept workflow
     begins a new period with any verdict."""
-    accepted = None
+    accepted, found = None, judged.answer.comparison
+    checked = judged.checked
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(
             by=acceptance.by,
@@ -75,5 +72,8 @@ def _context(
         run_url=settings.run_url,
         pull_request=(acceptance.pull_request or None) if acceptance else None,
         accepted=accepted,
+        relations=None
+        if checked is None
+        else {one["relation"]: one["status"] for one in checked.outcomes},
         stored=world.now().astimezone(UTC).isoformat(timespec="seconds"),
     )

@@ -123,6 +123,8 @@ class TrainSettings:
     timeout_minutes: float
     base_sha: str
     wants_gpu: bool
+    check: bool
+    """Whether `canary check` is asked too."""
     checkout: Path
     records: Path
     scratch: Path
@@ -147,6 +149,7 @@ class TrainSettings:
             budget_minutes=number(environ, "CANARY_BUDGET_MINUTES", 30.0),
             timeout_minutes=number(environ, "CANARY_TIMEOUT_MINUTES", 60.0),
             base_sha=environ.get("CANARY_BASE_SHA", "").strip(),
+            check=flag(environ, "CANARY_CHECK"),
             wants_gpu=(environ.get("CANARY_GPUS", "").strip() or "all") != "none",
             checkout=Path(environ.get("CANARY_CHECKOUT") or "/workspace"),
             records=Path(environ.get("CANARY_RECORDS") or "/records"),
@@ -175,6 +178,8 @@ class ReportSettings:
     """Whether the comment shows the picture of the stored runs."""
     trend_issue: bool
     """Whether a change for the worse in the history gets an issue."""
+    check: bool
+    """Whether the training job asked `canary check`."""
     baseline_branch: str
     keep: int
     artifact: str
@@ -226,6 +231,7 @@ class ReportSettings:
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
             chart=inputs.take(flag, False, "CANARY_CHART"),
+            check=inputs.take(flag, False, "CANARY_CHECK"),
             trend_issue=inputs.take(flag, False, "CANARY_TREND_ISSUE"),
             baseline_branch=inputs.take(branch_of, BRANCH),
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),

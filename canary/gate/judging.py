@@ -11,6 +11,7 @@ from canary.baseline.ancestry import SHA, Ancestry
 from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import PICTURES, Selection, drawer, is_history, rows, select
 from canary.campaign.pairs import Plan
+from canary.check.run import Checked
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import Compared, require_same_machine
 from canary.compare.report import Comparison
@@ -30,6 +31,7 @@ from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
+from canary.gate.relations import answer_of, before_of, with_answer, without_answer
 from canary.github.status import Answer
 from canary.record.types import RunRecord
 from canary.report.bisect_hint import Known, hint_of
@@ -65,6 +67,8 @@ class Grounds:
     """Commits of the head that its merge base lacks; None if unknown."""
     recording: bool = False
     """Whether the run is the default branch's and enters the baseline."""
+    check: bool = False
+    """Whether the training job asked `canary check`."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class Judged:
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Where the training job's runs are, by run id."""
     source: SourceChanges | None = None
+    checked: Checked | None = None
+    """The answer of `canary check`."""
 
     @property
     def compared(self) -> Compared:
@@ -114,6 +120,7 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     try:
         judged = _pairs(grounds, records, part) if part.compare == "ab" else None
         judged = judged or _alone(grounds, records, part)
+        judged = _asked(grounds, records, part, judged)
     except CanaryError as problem:
         return error(name, _one_line(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
@@ -128,6 +135,26 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     answer = replace(judged.answer, comparison=said)
     folders = records.folders(part)
     return replace(judged, answer=answer, folders=folders, source=grounds.source)
+
+
+def _asked(grounds: Grounds, records: Records, part: Part, judged: Judged) -> Judged:
+    """Add what `canary check` showed, if it was asked and the training completed."""
+    found = judged.answer.comparison
+    if not grounds.check or found.verdict == "error" or not judged.records:
+        return judged
+    newest = judged.records[-1]
+    if newest.status != "completed":
+        return judged
+    checked = None
+    try:
+        checked = answer_of(records, part, grounds.base)
+        without = grounds.head_sha if grounds.recording else ""
+        keyed = _keyed(newest, grounds.base)
+        before = before_of(grounds.history, keyed, grounds.ancestry, without)
+        found = with_answer(found, checked, before)
+    except CanaryError as problem:
+        found = without_answer(found, _one_line(str(problem)))
+    return replace(judged, answer=replace(judged.answer, comparison=found), checked=checked)
 
 
 def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:

@@ -3,6 +3,7 @@
     gate.json
     <folder>/current/<run id>/metrics.json ...                 compare: baseline
     <folder>/base/<run id>/..., <folder>/head/<run id>/...     compare: ab
+    <folder>/check.json                                        check: true
 
 The pull request's code could have written it, so it is trusted only to locate records.
 """
@@ -37,6 +38,8 @@ class Part(BaseModel):
     compare: Mode = "baseline"
     error: Text = ""
     """Why records are missing."""
+    check: Text = ""
+    """Why the answer of `canary check` is missing, if it was asked."""
     notes: list[Text] = Field(default_factory=list, max_length=20)
 
 

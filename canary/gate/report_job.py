@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from github.PullRequest import PullRequest
 
 from canary.baseline.comparability import own_slug, slug
+from canary.check.answer import left_behind
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -263,6 +264,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             path=repository_path(settings.folder, config),
             ahead=ahead,
             recording=recording,
+            check=settings.check,
         )
         found.append(judge(grounds, records))
     return found
@@ -322,7 +324,10 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
     """
     for one in judged:
         try:
-            written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
+            folder = target.settings.report / own_slug(one.answer.canary)
+            written(one.answer.comparison, folder)
+            if one.checked is not None:
+                left_behind(replace(one.checked, folder=folder))
         except MachineError as problem:
             if not isinstance(problem.__cause__, OSError):
                 raise

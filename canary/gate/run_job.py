@@ -27,6 +27,7 @@ from canary.gate.base_config import (
     load_base_config,
     repository_path,
 )
+from canary.gate.check_job import ask_relations
 from canary.gate.inputs import TrainSettings
 from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.preflight import gpu_problem
@@ -92,7 +93,7 @@ def train(
     for number in range(len(settings.configs)):
         # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
-        part, code = _part(settings, place, number, ends - clock(), say)
+        part, code = _part(settings, place, number, lambda: ends - clock(), say)
         parts.append(part)
         codes.append(code)
     write_manifest(settings.records, Manifest(parts=parts))
@@ -100,13 +101,15 @@ def train(
 
 
 def _part(
-    settings: TrainSettings, place: Place, number: int, left_s: float, say: Say
+    settings: TrainSettings, place: Place, number: int, left: Callable[[], float], say: Say
 ) -> tuple[Part, int]:
-    """Run one config and return its part, with the reason if it could not run, and exit code."""
+    """Run one config and return its part, with the reason if it could not run, and exit code.
+    `left`: returns the seconds that are left."""
     config = settings.configs[number]
     folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
     name = ""
     in_pairs = settings.compare == "ab" and bool(settings.base_sha)
+    left_s, unasked = left(), ""
     try:
         if left_s <= 0:
             spent = f"all {settings.timeout_minutes:g} minutes are used up"
@@ -123,13 +126,25 @@ def _part(
             _run_ab(settings, place, config, overrides, folder, left_s, say)
         else:
             _run_alone(settings, place, config, overrides, folder, say)
+        if settings.check:
+            unasked = ask_relations(settings, place, config, overrides, folder, left(), say)
+            if unasked:
+                say(f"{config}: check: {unasked}")
     except CanaryError as error:
         said = str(error).replace(f"{place.folder}/", "").replace(f"{place.checkout}/", "")
         say(f"error: {config}: {said}")
         part = Part(config=config, name=name, folder=folder, error=said[:LONGEST_ERROR])
         return part, error.exit_code
     mode: Mode = "ab" if in_pairs else "baseline"
-    return Part(config=config, name=name, folder=folder, compare=mode, notes=notes), EXIT_OK
+    part = Part(
+        config=config,
+        name=name,
+        folder=folder,
+        compare=mode,
+        notes=notes,
+        check=unasked[:LONGEST_ERROR],
+    )
+    return part, EXIT_OK
 
 
 def _base_settings(

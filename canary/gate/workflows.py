@@ -49,6 +49,8 @@ class Answers:
     """The default branch."""
     trend_issue: bool = False
     """Whether a change for the worse in the history gets an issue."""
+    check: bool = False
+    """Whether the nightly workflow also asks `canary check`."""
 
     @property
     def runs_on(self) -> str:
@@ -91,6 +93,8 @@ def checked(answers: Answers) -> Answers:
         raise UsageError("you need a config and a label", "--config canary.yaml --labels gpu")
     if answers.model_cache:
         _matches("--model-cache", answers.model_cache, FOLDER, "an absolute path on the runner")
+    if answers.check and not answers.nightly:
+        raise UsageError("--check needs the nightly workflow", "leave out --no-nightly")
     if answers.image:
         _matches("--image", answers.image, BY_DIGEST, "an image with digest, NAME@sha256:...")
         if answers.runner == "none":

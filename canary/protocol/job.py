@@ -81,6 +81,8 @@ class Job:
     (see `canary.golden.replay`)."""
     relations: Sequence[str] = ()
     """Relations that a probe asks beside its first update (see `canary.relations`)."""
+    relation_files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the user's own relations, by id."""
     variation: Variation | None = None
     """What this launch does in another way."""
 
@@ -130,6 +132,8 @@ class Result:
     """Why they could not."""
     relations: list[Outcome] = field(default_factory=list)
     """What the relations of the job showed."""
+    own_relations: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What the job's `relation_files` hold (see `canary.training.relations.own`)."""
     not_varied: str | None = None
     """Why the job's variation is not possible."""
 

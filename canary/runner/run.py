@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,13 +60,15 @@ def run_canary(
     rendezvous: Rendezvous | None = None,
     twice: tuple[int, int] | None = None,
     relations: Sequence[str] = (),
+    relation_files: Mapping[str, str] | None = None,
     variation: Variation | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
     `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
     last step that the probe runs twice on the same state. `relations`: what the probe asks
-    beside its first update. `variation`: what it does in another way.
+    beside its first update; `relation_files`: the user's own of them, by id. `variation`: what it
+    does in another way.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -97,6 +99,7 @@ def run_canary(
         rendezvous=rendezvous,
         twice=twice,
         relations=relations,
+        relation_files=relation_files,
         variation=variation,
     )
     ended: Result | None = None
@@ -341,5 +344,6 @@ def _job(
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
         twice=session.twice if kind == "probe" else None,
         relations=list(session.relations) if kind == "probe" else [],
+        relation_files=dict(session.relation_files) if kind == "probe" else {},
         variation=session.variation if kind == "probe" else None,
     )

@@ -46,6 +46,7 @@ class Session(RecordWriter):
         rendezvous: Rendezvous | None = None,
         twice: tuple[int, int] | None = None,
         relations: Sequence[str] = (),
+        relation_files: Mapping[str, str] | None = None,
         variation: Variation | None = None,
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
@@ -59,6 +60,8 @@ class Session(RecordWriter):
         """First and last step that the probe runs twice."""
         self.variation = variation
         """What the probe does in another way."""
+        self.relation_files = relation_files or {}
+        """Files of the user's own of the relations."""
         self.relations = relations
         """What the probe asks beside its first update."""
         self._listener = listener

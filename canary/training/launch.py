@@ -211,7 +211,7 @@ class TrainingLaunch:
         if self.job.relations:
             from canary.training.relations.inspector import Inspector
 
-            self._inspector = Inspector(trained, self.job.relations)
+            self._inspector = Inspector(trained, self.job.relations, self.job.relation_files)
         self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
         self._files.begin()
         if self.job.kind == "measured" and self.rank == 0:
@@ -344,6 +344,7 @@ class TrainingLaunch:
             twice=[] if self._twice is None else self._twice.found,
             not_twice=self._not_twice,
             relations=[] if self._inspector is None else self._inspector.end(),
+            own_relations={} if self._inspector is None else self._inspector.own.told,
             not_varied=self._not_varied,
         )
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -34,6 +35,7 @@ from canary.training.relations.calls import (
 )
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
+from canary.training.relations.own import OwnRelations, checked_outcome
 from canary.training.relations.rows import pad_of
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
@@ -47,9 +49,18 @@ UNSEEN = "no call of a model was seen whose loss trained it"
 class Inspector:
     """Asks the `wanted` relations of one training."""
 
-    def __init__(self, trained: Any, wanted: Sequence[str]) -> None:
+    def __init__(
+        self, trained: Any, wanted: Sequence[str], files: Mapping[str, str] | None = None
+    ) -> None:
         self._trained = trained
-        self._wanted = [name for name in wanted if MODULES[name].RELATION.moment is not None]
+        self.own = OwnRelations(files or {})
+        """The user's own relations."""
+        self._modules = MODULES | self.own.modules
+        self._wanted = [
+            name
+            for name in wanted
+            if name in self._modules and self._modules[name].RELATION.moment is not None
+        ]
         self._found: dict[str, Outcome] = {}
         self._depth = 0
         self._autocast: torch.dtype | None = None
@@ -222,9 +233,13 @@ class Inspector:
         assert look is not None
         with self._aside():
             for name in self._wanted:
-                if MODULES[name].RELATION.moment == moment:
-                    self._found[name] = _answer(name, look)
+                if self._modules[name].RELATION.moment == moment:
+                    self._found[name] = self._answer(name, look)
                     look.model.eval()
+
+    def _answer(self, name: str, look: TrainingLook) -> Outcome:
+        found = _asked(name, self._modules[name], look)
+        return checked_outcome(name, found) if name in self.own.modules else found
 
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
@@ -257,11 +272,11 @@ def _several_ranks() -> bool:
     return several and torch.distributed.get_world_size() > 1
 
 
-def _answer(name: str, look: TrainingLook) -> Outcome:
+def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
     if _several_ranks():
         return outcome(name, "not applicable", SEVERAL_RANKS)
     try:
-        found: Outcome = MODULES[name].ask(look)
+        found: Outcome = module.ask(look)
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
     except Exception as error:  # noqa: BLE001 - a user's model may refuse any other input

@@ -207,6 +207,57 @@ def test_an_own_loop_is_asked_in_one_launch(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "here" / "check.json").read_text())["launches"] == 1
 
 
+OWN = """
+import torch
+from canary.relations.relation import Relation, broken, holds
+
+RELATION = Relation("mine", "same work", "weights are even", "they are odd", "https://example.org/x")
+
+
+def ask(look):
+    total = sum(float(one.abs().sum()) for _, one in look.named_parameters())
+    return VERDICT
+"""
+
+
+@pytest.mark.train
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["config", "script"])
+def test_a_relation_of_the_user_holds_or_breaks(tmp_path: Path, kind: str) -> None:
+    for verdict, status, code in (
+        ("holds(RELATION, f'they sum to {total:.3g}')", "holds", 0),
+        ("broken(RELATION, 'they are odd', 'here', (1, 2))", "broken", 1),
+    ):
+        (tmp_path / "mine.py").write_text(OWN.replace("VERDICT", verdict))
+        own = ("--only", "mine", "--relations", "mine.py")
+        given, found = checked(tmp_path, *own, *(script(tmp_path) if kind == "script" else ()))
+        assert (given, list(found)) == (code, ["mine"])
+        assert found["mine"]["status"] == status, found
+        assert found["mine"]["holds_if"] == "weights are even"
+        assert found["mine"]["source"] == "https://example.org/x"
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_file_without_a_relation_ends_the_check_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("x = 1")
+    command = [
+        PYTHON,
+        "-m",
+        "canary.cli",
+        "check",
+        "-q",
+        "--only",
+        "mine",
+        "--relations",
+        "mine.py",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "mine.py: it has no RELATION" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--only", "--skip"])
 def test_an_unknown_relation_is_refused(tmp_path: Path, option: str) -> None:
     command = [PYTHON, "-m", "canary.cli", "check", option, "ordr"]

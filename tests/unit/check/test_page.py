@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from canary.check.answer import check_document, check_text, left_behind, write_check
 from canary.check.page import check_page
 from canary.check.run import Checked
-from canary.check.stored import LARGEST, read_check
+from canary.check.schema import LARGEST
+from canary.check.stored import read_check
 from canary.cli import app
 from canary.errors import CanaryError, InputError, RecordError
 from canary.relations import RELATIONS

@@ -14,7 +14,7 @@ from canary.cli import app
 from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
-from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
+from canary.gate.workflows import Answers, checked, permissions, rendered, wanted, workflow
 
 ZERO = "0" * 64
 OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
@@ -343,6 +343,20 @@ def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -
     (here / "canary.yaml").write_text("name: own\ntraining_type: exec\nmax_steps: 50\n")
     run()
     assert "extends: canary.yaml" in (here / "canary-nightly.yaml").read_text()
+
+
+def test_the_nightly_workflow_asks_the_check_only_where_asked_for(here: Path) -> None:
+    run()
+    nightly = here / ".github" / "workflows" / "canary-nightly.yml"
+    assert "check:" not in nightly.read_text()
+    run("--force", "--check")
+    for job in yaml.safe_load(nightly.read_text())["jobs"].values():
+        assert job["steps"][-1]["with"]["check"] is True
+    others = [path for path in nightly.parent.iterdir() if path != nightly]
+    assert others
+    assert not [path for path in others if "check: true" in path.read_text()]
+    with pytest.raises(UsageError, match="--check needs the nightly workflow"):
+        checked(Answers(nightly=False, check=True))
 
 
 RECORDING = ("canary-accept.yml", "canary-baseline.yml", "canary-nightly.yml")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -88,13 +88,18 @@ class Loop:
     reference: nn.Module | None = None
     micro_batches: int = 2
     wanted: Sequence[str] = QUICK
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of own relations."""
+    told: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What the inspector tells about them, after `run`."""
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
         self.model.train()
         optimizer = self.optimizer or torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
-        inspector = Inspector(object(), self.wanted)
+        inspector = Inspector(object(), self.wanted, self.files)
+        self.told = inspector.own.told
         for update in range(3):
             made = self.batches or (lambda seed: batch(seed, side=self.side))
             micro = [made(2 * update + number) for number in range(self.micro_batches)]
