@@ -97,7 +97,9 @@ def advisories_text(view: AdvisoriesView, form: str, width: int | None = None) -
     """
     check_format(form)
     template = f"advisories.{'md' if form == 'markdown' else 'txt'}.jinja"
-    text = tidy(environment().get_template(template).render(view=on_lines(view))).rstrip("\n") + "\n"
+    text = (
+        tidy(environment().get_template(template).render(view=on_lines(view))).rstrip("\n") + "\n"
+    )
     return text if form == "markdown" else wrapped(text, width)
 
 
