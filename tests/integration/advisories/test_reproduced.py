@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from canary.advisories.keys import PACKAGE
 from canary.advisories.matching import matches
 from canary.inputs import embedded
 from canary.machine.packages import package_versions
+from canary.record.folder import load_record
 from tests.integration.advisories.reproductions import REPRODUCTIONS
-from tests.integration.conftest import run_config, settings
+from tests.integration.conftest import canary
 
 BY_ID = {one.id: one for one in advisories()}
 
@@ -39,15 +41,33 @@ def test_a_fault_shows_if_and_only_if_the_version_is_affected(name: str, tmp_pat
     assert REPRODUCTIONS[name](tmp_path) is is_affected(BY_ID[name])
 
 
+SCRIPT = """
+import json
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import DPOConfig, DPOTrainer
+
+rows = [json.loads(line) for line in open("preference.jsonl")][:16]
+args = DPOConfig("out", max_steps=2, per_device_train_batch_size=2, report_to=[], use_cpu=True,
+                 bf16=False, gradient_checkpointing=False, save_strategy="no", logging_steps=1,
+                 logging_nan_inf_filter=False, disable_tqdm=True, max_length=128)
+DPOTrainer("model", args=args, train_dataset=Dataset.from_list(rows),
+           processing_class=AutoTokenizer.from_pretrained("model")).train()
+"""
+
+
 @pytest.mark.train
 def test_dpo_with_dropout_in_the_model_does_not_begin_at_ln_2(tmp_path: Path) -> None:
-    """`trl-dropout-functional`, and the record tells that it applies for sure."""
-    model = tmp_path / "model"
-    shutil.copytree(Path(embedded.__file__).parent / "tiny", model)
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "attention_dropout": 0.3}))
-    values = settings("dpo", model_name=str(model), max_steps=1, probe_steps=1, repeats=0)
-    record = run_config(tmp_path, values).record()
+    """`trl-dropout-functional`, and the record of a script tells that it applies for sure."""
+    data = Path(embedded.__file__).parent
+    shutil.copytree(data / "tiny", tmp_path / "model")
+    shutil.copy(data / "data" / "preference.jsonl", tmp_path)
+    file = tmp_path / "model" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "attention_dropout": 0.3}))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = canary("exec", "--set", "repeats=0", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.code == 0, done.err
+    record = load_record(tmp_path / done.folder)
     loss = record.exact["first_loss"]["loss"]
     assert loss is not None
     assert abs(loss - math.log(2)) > 1e-4
