@@ -1,4 +1,4 @@
-"""What a record tells of its training, under the keys that conditions name. Pure."""
+"""What a record says of its training, under the keys that conditions name. Pure."""
 
 from __future__ import annotations
 

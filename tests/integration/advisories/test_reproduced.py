@@ -18,6 +18,7 @@ from canary.advisories.matching import matches
 from canary.inputs import embedded
 from canary.machine.packages import package_versions
 from canary.record.folder import load_record
+from canary.record.runs import run_folders
 from tests.integration.advisories.reproductions import REPRODUCTIONS
 from tests.integration.conftest import canary
 
@@ -56,6 +57,9 @@ DPOTrainer("model", args=args, train_dataset=Dataset.from_list(rows),
 """
 
 
+OPTIONS = ("-o", "runs", "--set", "repeats=0")
+
+
 @pytest.mark.train
 def test_dpo_with_dropout_in_the_model_does_not_begin_at_ln_2(tmp_path: Path) -> None:
     """`trl-dropout-functional`, and the record of a script tells that it applies for sure."""
@@ -65,9 +69,9 @@ def test_dpo_with_dropout_in_the_model_does_not_begin_at_ln_2(tmp_path: Path) ->
     file = tmp_path / "model" / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "attention_dropout": 0.3}))
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = canary("exec", "--set", "repeats=0", "--", sys.executable, "train.py", cwd=tmp_path)
+    done = canary("exec", *OPTIONS, "--", sys.executable, "train.py", cwd=tmp_path)
     assert done.code == 0, done.err
-    record = load_record(tmp_path / done.folder)
+    record = load_record(run_folders(tmp_path / "runs")[-1])
     loss = record.exact["first_loss"]["loss"]
     assert loss is not None
     assert abs(loss - math.log(2)) > 1e-4
