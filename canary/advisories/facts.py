@@ -1,4 +1,4 @@
-"""What a record tells of its training, under the keys that conditions name. Pure."""
+"""What a record says of its training, under the keys that conditions name. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canary.advisories.condition import Fact, Known
-from canary.advisories.keys import ADAPTER, ANY_TRAINER, ARGUMENTS, MODEL, TRAINER, TRAINER_NAMES
+from canary.advisories.keys import (
+    ADAPTER,
+    ANY_TRAINER,
+    ARGUMENTS,
+    MODEL,
+    TRAINER,
+    TRAINER_NAMES,
+    Scalar,
+)
 from canary.config.trainers import OWN_KEYS, TRAINERS
 from canary.record.types import RunRecord
 
 QUANTIZED = {"torch.uint8": "4bit", "torch.int8": "8bit"}
 """How bitsandbytes stores weights."""
 OWN_NAMES = {name: key for name, key in OWN_KEYS.items() if key not in ("dtype", "device")}
-MISSING = object()
 
 
 def known_of(record: RunRecord) -> Known:
@@ -45,7 +52,7 @@ def _facts(
 
 def _trainers(config: Mapping[str, Any]) -> Sequence[str] | None:
     """Return the names of a trainer and of those that it is built upon; None if not known."""
-    kind, path = config.get("training_type"), str(config.get("trainer", ""))
+    kind, path = str(config.get("training_type", "")), str(config.get("trainer", ""))
     own_class = path.rpartition(".")[2].lower().removesuffix("trainer")
     found = {name for name in (kind, own_class) if name in TRAINER_NAMES}
     built_upon = path.startswith((f"{ANY_TRAINER}.", "trl."))
@@ -93,15 +100,14 @@ def _adapters(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterato
     if used is None:
         return
     yield "adapters", used
+    found: dict[str, list[Scalar]] = {}
+    for key, value in settings.items():
+        name = key.rpartition(".")[2]
+        if name in ADAPTER and key.startswith("peft."):
+            found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
     for name in ADAPTER:
-        found = [
-            one
-            for key, value in settings.items()
-            if key.startswith("peft.") and key.rpartition(".")[2] == name
-            for one in (value if isinstance(value, list) else [value])
-        ]
-        if found or not used:
-            yield f"adapter.{name}", found
+        if name in found or not used:
+            yield f"adapter.{name}", found.get(name, [])
 
 
 def _machine(config: Mapping[str, Any], env: Mapping[str, Any]) -> Iterator[tuple[str, Fact]]:

@@ -39,7 +39,9 @@ def advisories(
     from canary.report.lines import terminal_width
 
     if run is not None and all_:
-        raise UsageError("--all lists every fault, whatever the run has", "leave out one of them")
+        raise UsageError(
+            "--all lists every fault, so a run has no part in it", "leave out one of them"
+        )
     listed = chosen(package or [])
     if all_:
         view = report.all_view(listed)

@@ -119,9 +119,13 @@ def env() -> None:
     found = fingerprint()
     for name, value in environment_lines(found):
         typer.echo(f"{name:<18} {value}")
-    for match in matches(known_faults(), Known(found["packages"])):
-        under = "if ..., see" if match.unknown else "see"
-        typer.echo(f"{'known fault':<18} {match.advisory.id}: {under} canary advisories")
+    faults = matches(known_faults(), Known(found["packages"]))
+    for match in faults:
+        if not match.unknown:
+            typer.echo(f"{'known fault':<18} {match.advisory.id}, {match.advisory.link}")
+    if conditional := sum(bool(match.unknown) for match in faults):
+        words = f"{conditional} under a condition; canary advisories lists them"
+        typer.echo(f"{'known faults':<18} {words}")
 
 
 @app.command("init-config")

@@ -14,10 +14,12 @@ from pathlib import Path
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
+from canary.advisories.advisory import advisories
 from canary.cli import app
 from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.config.render import gates_table, markdown_table, trainers_table
 from canary.imports.view import preset_table
+from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.golden_examples import check_example, refresh_example, schemas_table
@@ -102,6 +104,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def known_faults() -> str:
+    """Every advisory that ships."""
+    return advisories_table(advisories())
+
+
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
     "golden check": (DOCS / "golden.md", check_example),
@@ -112,6 +119,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "trainers": (DOCS / "trainers.md", trainers_table),
     "gates table": (DOCS / "metrics.md", gates_table),
     "verbs": (DOCS / "cli.md", verbs),
+    "known faults": (DOCS / "advisories.md", known_faults),
     "presets": (DOCS / "import.md", preset_table),
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))

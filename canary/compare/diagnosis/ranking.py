@@ -18,6 +18,7 @@ from canary.compare.diagnosis.effects import (
 )
 from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.known_faults import known_faults
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 from canary.compare.exact.stages import STAGE_OF
 
@@ -172,7 +173,7 @@ def _sentence(text: str) -> str:
 def _other_changes(facts: Facts) -> list[Evidence]:
     """Return what else differs; it is listed with every suspect and makes none likelier."""
     changes = [c for c in facts.report.environment_changes if not c.cosmetic]
-    found = list(environment_evidence(changes))
+    found = [*environment_evidence(changes), *known_faults(facts)]
     found += [change.evidence() for change in facts.settings if change.in_config][:4]
     found += _changed_code(facts)
     found += list(_alerts(facts))[:3]
@@ -204,13 +205,13 @@ def _alerts(facts: Facts) -> Iterator[Evidence]:
 
 
 def _unknown(facts: Facts, confidence: float, words: str) -> Suspect:
-    """Return the suspect of no mechanism, with the user's changed functions: the cause may be in
-    one."""
+    """Return the suspect of no mechanism, with known faults of changed packages and the user's
+    changed functions: the cause may be in one."""
     return Suspect(
         UNKNOWN,
         round(min(1.0, confidence), 3),
         _sentence(words),
-        tuple(_changed_code(facts)),
+        (*known_faults(facts), *_changed_code(facts)),
         OF_LEARNING if facts.entry else OF_SPEED,
     )
 
