@@ -12,6 +12,8 @@ from canary.training.exact.effective import unwrapped
 Read = Callable[[float], float]
 """Gets the seconds of a clock, and returns what is to be read."""
 CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
+CALENDARS = ("localtime", "gmtime", "ctime")
+"""Functions that read the clock without an argument."""
 
 
 def set_clock(function: Callable[..., Any], read: Read) -> None:
@@ -24,6 +26,12 @@ def set_clock(function: Callable[..., Any], read: Read) -> None:
         replaced[id(nanos)] = other_ns = _nanos(nanos, read)
         setattr(time, name, other)
         setattr(time, f"{name}_ns", other_ns)
+    for name in CALENDARS:
+        original = getattr(time, name)
+        replaced[id(original)] = calendar = _calendar(original, time.time)
+        setattr(time, name, calendar)
+    replaced[id(time.strftime)] = formatted = _formatted(time.strftime, time.localtime)
+    time.strftime = formatted
     replaced[id(datetime.date)] = date = _date(time.time)
     replaced[id(datetime.datetime)] = moment = _moment(time.time)
     datetime.date, datetime.datetime = date, moment  # type: ignore[misc]
@@ -39,6 +47,14 @@ def _seconds(original: Callable[[], float], read: Read) -> Callable[[], float]:
 
 def _nanos(original: Callable[[], int], read: Read) -> Callable[[], int]:
     return lambda: int(read(original() / 1e9) * 1e9)
+
+
+def _calendar(original: Callable[[float], Any], clock: Callable[[], float]) -> Callable[..., Any]:
+    return lambda seconds=None: original(clock() if seconds is None else seconds)
+
+
+def _formatted(original: Callable[..., str], now: Callable[[], Any]) -> Callable[..., str]:
+    return lambda form, moment=None: original(form, now() if moment is None else moment)
 
 
 def _moment(clock: Callable[[], float]) -> type[datetime.datetime]:
