@@ -9,7 +9,7 @@ RELATION = Relation(
     "evaluation",
     "start and end",
     "an evaluation in between moves nothing",
-    "the loop calls eval() and never train() again, or an evaluation draws random numbers",
+    "the loop calls eval() and never train() again, or an evaluation changes weights or buffers",
     "https://arxiv.org/abs/2506.14813",
     moment="last",
     variations=({"name": "with evaluations", "evaluate_every": 2},),

@@ -10,8 +10,6 @@ deterministic.
 from __future__ import annotations
 
 import copy
-import random
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +19,7 @@ from transformers import TrainerCallback
 from canary.protocol.job import Twice
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.parameters import local, tensor_digest
+from canary.training.random_states import random_states
 
 Call = Callable[[], Any]
 MOST_NAMED = 5
@@ -176,7 +175,7 @@ class _State:
         self._scaler = getattr(trainer.accelerator, "scaler", None)
         self._scale = None if self._scaler is None else copy.deepcopy(self._scaler.state_dict())
         self._fields = {name: _shallow(value) for name, value in vars(trainer).items()}
-        self._random = _random_states()
+        self._restore_random = random_states()
 
     def put_back(self) -> None:
         """Restore the state."""
@@ -191,30 +190,12 @@ class _State:
         if self._scale is not None and self._scaler is not None:
             self._scaler.load_state_dict(self._scale)
         vars(self._trainer).update(self._fields)
-        for restore in self._random:
-            restore()
+        self._restore_random()
 
 
 def _shallow(value: Any) -> Any:
     """Return a copy of a plain container; the step may fill it."""
     return copy.copy(value) if type(value) in (list, dict, set) else value
-
-
-def _random_states() -> list[Call]:
-    """Return what restores every random stream that the process shares."""
-    python, cpu = random.getstate(), torch.get_rng_state()
-    found: list[Call] = [
-        lambda: random.setstate(python),
-        lambda: torch.set_rng_state(cpu),
-    ]
-    if "numpy" in sys.modules:
-        numpy = sys.modules["numpy"].random
-        kept = numpy.get_state()
-        found.append(lambda: numpy.set_state(kept))
-    if torch.cuda.is_initialized():
-        devices = torch.cuda.get_rng_state_all()
-        found.append(lambda: torch.cuda.set_rng_state_all(devices))
-    return found
 
 
 def _copied(value: Any) -> Any:

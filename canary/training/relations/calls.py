@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import random
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from canary.training.random_states import kept_random
 from canary.training.relations.naming import own_names
 from canary.training.relations.temperature import of_gradient
 
@@ -266,22 +265,13 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """Run a block in evaluation mode; restore modes, buffers and random states after it."""
     modes = [(one, one.training) for one in model.modules()]
     buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    python, cpu = random.getstate(), torch.get_rng_state()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    numbers = numpy.get_state() if numpy is not None else None
     model.eval()
     try:
-        yield
+        with kept_random():
+            yield
     finally:
         for one, training in modes:
             one.training = training
         with torch.no_grad():
             for buffer, kept in buffers:
                 buffer.copy_(kept)
-        random.setstate(python)
-        torch.set_rng_state(cpu)
-        if devices:
-            torch.cuda.set_rng_state_all(devices)
-        if numpy is not None:
-            numpy.set_state(numbers)

@@ -53,29 +53,12 @@ def numbers_of(result: Any) -> list[float] | None:
         return None
 
 
-def random_states() -> tuple[Any, ...]:
-    """Return the states of the process's random numbers on the host."""
-    numpy: Any = sys.modules.get("numpy")
-    return (
-        random.getstate(),
-        torch.get_rng_state(),
-        None if numpy is None else numpy.random.get_state(),
-    )
-
-
-def _set_random(states: tuple[Any, ...]) -> None:
-    random.setstate(states[0])
-    torch.set_rng_state(states[1])
-    if states[2] is not None:
-        sys.modules["numpy"].random.set_state(states[2])
-
-
 def asked(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     result: Any,
-    states: tuple[Any, ...],
+    restore_random: Callable[[], None],
 ) -> Reward:
     """Ask again, and return what changed.
 
@@ -84,7 +67,7 @@ def asked(
         args: those of its first call.
         kwargs: those too.
         result: what it returned.
-        states: `random_states()` before that call.
+        restore_random: `random_states(devices=False)` of before that call.
     """
     name = str(getattr(function, "__name__", type(function).__name__))
     known = numbers_of(result)
@@ -92,7 +75,7 @@ def asked(
         return Reward(name, 0, "", unasked="it returns no list of numbers")
     if not hasattr(os, "fork"):
         return Reward(name, len(known), "", unasked="this system cannot fork a process")
-    found = _in_fork(lambda: _Questions(function, args, kwargs, known, states).answers())
+    found = _in_fork(lambda: _Questions(function, args, kwargs, known, restore_random).answers())
     if isinstance(found, str):
         return Reward(name, len(known), "", unasked=found)
     if not found:
@@ -116,10 +99,10 @@ class _Questions:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         known: Sequence[float],
-        states: tuple[Any, ...],
+        restore_random: Callable[[], None],
     ) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
-        self._known, self._states = known, states
+        self._known, self._restore_random = known, restore_random
 
     def answers(self) -> dict[str, Any]:
         """Return how a reward first changed; empty if none did."""
@@ -148,7 +131,7 @@ class _Questions:
         yield "a day later", "it reads the clock", every, self._later
 
     def _call(self, rows: Sequence[int] | None = None) -> list[float]:
-        _set_random(self._states)
+        self._restore_random()
         return self._called(rows)
 
     def _called(self, rows: Sequence[int] | None = None) -> list[float]:
@@ -161,7 +144,7 @@ class _Questions:
         return numbers_of(result) or []
 
     def _by_chance(self) -> list[float]:
-        _set_random(self._states)
+        self._restore_random()
         random.seed(20_011)
         torch.manual_seed(20_011)
         if "numpy" in sys.modules:

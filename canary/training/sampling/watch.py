@@ -14,12 +14,13 @@ from canary.protocol.failure import one_line
 from canary.relations import reported
 from canary.relations.sampling import Sampling
 from canary.training.collectors.uncounted import uncounted
+from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
 from canary.training.sampling.matching import compared, matches
 from canary.training.sampling.reward_models import asked_model
-from canary.training.sampling.rewards import asked, random_states
+from canary.training.sampling.rewards import asked
 from canary.training.sampling.samples import Sampled, told
 from canary.training.sampling.trainers import (
     reward_models,
@@ -144,9 +145,9 @@ class SamplingWatch:
         if id(function) in self._asked:
             return function(*args, **kwargs)
         self._asked[id(function)] = function
-        states = random_states()
+        restore = random_states(devices=False)
         result = function(*args, **kwargs)
-        self._ask(function, args, kwargs, result, states)
+        self._ask(function, args, kwargs, result, restore)
         return result
 
     async def awaited(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -154,16 +155,16 @@ class SamplingWatch:
         if id(function) in self._asked:
             return await function(*args, **kwargs)
         self._asked[id(function)] = function
-        states = random_states()
+        restore = random_states(devices=False)
         result = await function(*args, **kwargs)
-        self._ask(function, args, kwargs, result, states)
+        self._ask(function, args, kwargs, result, restore)
         return result
 
     def _ask(
-        self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any, states: Any
+        self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any, restore: Any
     ) -> None:
         with self.aside(), self.safely():
-            self.found.rewards.append(asked(function, args, kwargs, result, states))
+            self.found.rewards.append(asked(function, args, kwargs, result, restore))
 
     def belongs_to(self, owner: object, trainer: Any) -> None:
         """Watch for this owner, and forget what an earlier loop showed. `trainer`: what a trainer

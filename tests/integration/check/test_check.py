@@ -100,17 +100,21 @@ FORGETFUL = (
 
 Forgetful(model,""",
 )
-DRAWING = (
+FORGOTTEN = (
     "Trainer(model,",
-    """class Drawing(Trainer):
-    def get_eval_dataloader(self, rows=None):
-        torch.rand(1)
-        return super().get_eval_dataloader(rows)
+    """class Forgotten(Trainer):
+    def evaluate(self, *args, **kwargs):
+        found = super().evaluate(*args, **kwargs)
+        next(self.model.parameters()).data.mul_(1.01)
+        return found
 
-model.config.attention_dropout = 0.3
-for layer in model.model.layers:
+Forgotten(model,""",
+)
+DROPPING = (
+    "Trainer(model,",
+    """for layer in model.model.layers:
     layer.self_attn.attention_dropout = 0.3
-Drawing(model,""",
+Trainer(model,""",
 )
 UNSHARED = (
     "Trainer(model,",
@@ -138,7 +142,7 @@ Averaged(model,""",
         ("workers", (UNSHARDED, ("train_dataset=data", "train_dataset=Rows()"))),
         ("ranks", (UNSHARED,)),
         ("resume", (FORGETFUL,)),
-        ("evaluation", (DRAWING,)),
+        ("evaluation", (FORGOTTEN,)),
         ("accumulation", (AVERAGED,)),
     ],
 )
@@ -148,6 +152,13 @@ def test_a_planted_fault_breaks_its_relation(
     code, found = checked(tmp_path, "--only", relation, *script(tmp_path, *edits))
     assert found[relation]["status"] == "broken", found[relation]
     assert code == 1
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_dropout_is_not_moved_by_the_random_numbers_of_an_evaluation(tmp_path: Path) -> None:
+    _, found = checked(tmp_path, "--only", "evaluation", *script(tmp_path, DROPPING))
+    assert found["evaluation"]["status"] == "holds", found
 
 
 @pytest.mark.train

@@ -99,7 +99,8 @@ def test_help_reads_no_advisory() -> None:
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
 def test_a_check_names_known_faults_and_keeps_its_exit_code(form: str) -> None:
     found = matches(advisories(), known_of(noisy()))
-    made = Checked("mine", (outcome("order", "holds", "equal"),), Path("out"), 1, 9.0, (), found)
+    held = (outcome("order", "holds", "equal"),)
+    made = Checked("mine", held, Path("out"), 1, 9.0, faults=found)
     assert made.exit_code == 0
     text = check_text(made, form)
     assert DROPOUT in text

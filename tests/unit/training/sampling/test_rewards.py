@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from canary.relations.sampling import Reward
+from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall
 from canary.training.sampling import rewards
 from canary.training.sampling.reward_models import asked_model
-from canary.training.sampling.rewards import asked, random_states
+from canary.training.sampling.rewards import asked
 
 COMPLETIONS = ["ab", "c", "dddd", "ee"]
 STATE = {"calls": 0}
@@ -79,7 +80,7 @@ def by_calls(completions: list[str], **_: Any) -> list[float]:
 
 def ask(function: Callable[..., Any]) -> Reward:
     columns = {"answers": ["a", "c", "x", "e"], "name": "abc"}
-    states = random_states()
+    states = random_states(devices=False)
     result = function(COMPLETIONS, **columns)
     return asked(function, (COMPLETIONS,), columns, result, states)
 
@@ -130,7 +131,7 @@ def test_an_async_reward_is_asked() -> None:
         return by_order(completions)
 
     async def first() -> Reward:
-        states = random_states()
+        states = random_states(devices=False)
         result = await reward(COMPLETIONS)
         return asked(reward, (COMPLETIONS,), {}, result, states)
 
