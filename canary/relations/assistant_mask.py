@@ -22,6 +22,8 @@ def ask(look: Look) -> Outcome:
     arguments = getattr(look.trainer, "args", None)
     if getattr(arguments, "ld_alpha", None) is not None:
         raise CannotAsk("ld_alpha weighs the end of an answer less on purpose")
+    if hasattr(arguments, "num_generations"):
+        raise CannotAsk("completions are sampled, and a loss may choose among their tokens")
     found = [one for one in asked(look) if one.of("answer")]
     if not found:
         raise CannotAsk("the data does not say what is prompt and what is answer")
