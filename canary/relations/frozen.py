@@ -10,12 +10,13 @@ RELATION = Relation(
     "what is frozen stays as it is, and the optimizer has all that is trainable",
     "the optimizer was built before parameters were frozen, thawed or added",
     "https://arxiv.org/abs/2506.14813",
+    moment="last",
     invariants=("frozen_unchanged",),
 )
 
 
 def ask(look: Look) -> Outcome:
-    """Compare the parameters that have a gradient with those of the optimizers."""
+    """Compare the parameters that had a gradient in some update with those of the optimizers."""
     held = {
         id(value)
         for optimizer in look.optimizers
@@ -23,11 +24,13 @@ def ask(look: Look) -> Outcome:
         for value in group["params"]
     }
     named = [(name, value) for name, value in look.named_parameters() if value.requires_grad]
-    lost = [name for name, value in named if id(value) not in held and value.grad is not None]
+    lost = [name for name, value in named if id(value) not in held and name in look.first_gradients]
     if lost and len(lost) < len(named):
+        first = min(look.first_gradients[name] for name in lost)
         return broken(
             RELATION,
-            f"{len(lost)} trainable tensors have a gradient, but no optimizer has them",
+            f"from update {first} on, {len(lost)} trainable tensors have a gradient, "
+            "but no optimizer has them",
             lost[0],
         )
     return holds(RELATION, f"the optimizer has all {len(named)} trainable tensors")

@@ -86,12 +86,12 @@ def _documents(look: Look, call: Call) -> tuple[int, int, int]:
         raise CannotAsk("packing_strategy wrapped joins documents on purpose")
     rows = [line.tolist() for line in call.ids]
     full = all(end - first == len(rows[0]) for first, end in look.spans(call))
-    # Turns of a chat end like documents. Rows that are cut anywhere are no chats.
-    cut_anywhere = any(line[-1] not in look.eos_ids for line in rows)
-    if full and (packs or cut_anywhere):
-        for row, line in enumerate(rows):
-            ends = [place + 1 for place, one in enumerate(line[:-3]) if one in look.eos_ids]
-            inside = [place for place in ends if place > 1]
-            if len(inside) > (0 if packs else 1):
-                return row, inside[0], [*inside, len(line)][1]
+    for row, line in enumerate(rows if full else []):
+        ends = [place + 1 for place, one in enumerate(line[:-3]) if one in look.eos_ids]
+        inside = [place for place in ends if place > 1]
+        if inside and packs:
+            return row, inside[0], [*inside, len(line)][1]
+        if inside:
+            # Turns of a chat end like documents, and texts may be joined on purpose.
+            raise CannotAsk("texts are joined without a mark between them, as in pretraining")
     raise CannotAsk("no row holds several documents")

@@ -127,6 +127,8 @@ class Look(Protocol):
     modes: Sequence[bool]
     """Whether the policy was in training mode, one per update so far."""
     updates: int
+    first_gradients: Mapping[str, int]
+    """The first update in which each parameter had a gradient, from 1."""
     schedulers: Sequence[tuple[Any, int]]
     """Schedulers of torch, and how often each stepped after its start."""
     rates: Sequence[float]

@@ -207,7 +207,7 @@ def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Te
     ids: Any = changed.get("input_ids", call.ids)
     if call.says == "log_probs":
         with torch.no_grad():
-            return called(call, **changed, labels=ids).float()
+            return called(call, **{**changed, "labels": ids}).float()
     with torch.no_grad():
         logits = called(call, **changed)
     if not call.scores_tokens or not torch.is_tensor(ids):

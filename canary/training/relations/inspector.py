@@ -195,6 +195,9 @@ class Inspector:
             return False
         look.updates += 1
         look.modes.append(self._training)
+        for name, value in look.model.named_parameters():
+            if value.grad is not None:
+                look.first_gradients.setdefault(name, look.updates)
         look.rates.append(float(optimizer.param_groups[0]["lr"]))
         return True
 
@@ -209,16 +212,10 @@ class Inspector:
         for one in (tokenizer, config, generation):
             found = getattr(one, "eos_token_id", None)
             ends |= {found} if isinstance(found, int) else set(found or ())
-        held = {id(value) for value in model.parameters()}
         return TrainingLook(
             model=model,
             calls=calls,
-            optimizers=[
-                one
-                for known in self._optimizers
-                if (one := known()) is not None
-                and any(id(v) in held for group in one.param_groups for v in group["params"])
-            ],
+            optimizers=self._optimizers_of(model),
             trainer=trainer,
             others=[one for one in self._others.values() if one[0] is not model],
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
@@ -227,6 +224,16 @@ class Inspector:
             brought=self._brought,
             inputs=self._inputs,
         )
+
+    def _optimizers_of(self, model: nn.Module) -> list[torch.optim.Optimizer]:
+        """Return the optimizers seen so far that have parameters of the model."""
+        own = {id(value) for value in model.parameters()}
+        alive = [one for known in self._optimizers if (one := known()) is not None]
+        return [
+            one
+            for one in alive
+            if any(id(value) in own for group in one.param_groups for value in group["params"])
+        ]
 
     def _ask(self, moment: Literal["first", "last"]) -> None:
         look = self._look
@@ -248,6 +255,7 @@ class Inspector:
         self._drawn.end()
         self._wrapping.undo()
         if self._look is not None:
+            self._look.optimizers = self._optimizers_of(self._look.model)
             self._ask("last")
         if self._sampling is not None:
             self._sampling.end()

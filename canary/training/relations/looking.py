@@ -53,6 +53,7 @@ class TrainingLook:
     eos_ids: frozenset[int] = frozenset()
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
+    first_gradients: dict[str, int] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
     brought: bool = False
     """Whether the training brings its own optimizer."""

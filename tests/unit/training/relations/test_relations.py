@@ -126,6 +126,16 @@ def built_too_early() -> Loop:
     return Loop(model, optimizer=optimizer)
 
 
+def thawed_later() -> Loop:
+    """The head is thawed after the first update; the optimizer does not have it."""
+    model = llama()
+    model.lm_head.requires_grad_(False)
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-3)
+    loop = Loop(model, optimizer=optimizer)
+    loop.after_update = lambda update: model.lm_head.requires_grad_(True) and None
+    return loop
+
+
 def left_in_evaluation() -> Loop:
     loop = Loop(llama())
     loop.after_update = lambda update: loop.model.eval() if update == 0 else None
@@ -198,6 +208,7 @@ class Packing(Loop):
         (shared_reference, "reference_start"),
         (other_reference, "reference_start"),
         (built_too_early, "frozen"),
+        (thawed_later, "frozen"),
         (left_in_evaluation, "evaluation"),
         (counting, "replay"),
         (lambda: Packing(llama(), batches=packed), "packing"),
@@ -216,6 +227,27 @@ def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> Non
     found = Packing(model(), batches=in_blocks).run()["packing"]
     assert found["status"] == "holds", found
     assert found["message"].startswith("alone and packed")
+
+
+def test_two_optimizers_of_one_model_have_all_between_them() -> None:
+    model = llama()
+    inner = torch.optim.SGD([p for p in model.parameters() if p.dim() == 1], lr=1e-3)
+    outer = torch.optim.AdamW([p for p in model.parameters() if p.dim() > 1], lr=1e-3)
+    loop = Loop(model, optimizer=outer)
+    loop.after_update = lambda update: inner.step()
+    found = loop.run()["frozen"]
+    assert found["status"] == "holds", found
+
+
+def test_blocks_of_joined_texts_are_plain_language_modelling() -> None:
+    def joined(seed: int) -> dict[str, torch.Tensor]:
+        ids = torch.randint(3, 40, (2, 12), generator=torch.Generator().manual_seed(seed))
+        ids[:, 3] = ids[:, 8] = EOS
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    found = Loop(llama(), batches=joined).run()["packing"]
+    assert found["status"] == "not applicable", found
+    assert "as in pretraining" in found["message"]
 
 
 def test_positions_of_padding_are_no_documents() -> None:
