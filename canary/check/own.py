@@ -52,9 +52,10 @@ def own_files(loaded: LoadedConfig, wanted: Sequence[str]) -> dict[str, str]:
             continue
         try:
             jsonio.open_regular(Path(file), LARGEST).close()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             place = loaded.origins.get("check.relations", "--relations")
-            message = f"check.relations in {place}: cannot read {file}: {error.strerror}"
+            why = getattr(error, "strerror", None) or str(error)
+            message = f"check.relations in {place}: cannot read {file!r}: {why}"
             raise UsageError(message, HELP) from error
         found[name] = str(Path(file).absolute())
     return found
@@ -84,8 +85,18 @@ def told_relation(name: str, file: str, told: Mapping[str, Any]) -> Relation:
         raise UsageError(f"{file}: RELATION is no relation", HELP) from error
 
 
-def told_outcome(name: str, found: Outcome) -> Outcome:
-    """Return what the training process told about an own relation, if it is an outcome."""
+def told_outcomes(found: Sequence[object], wanted: Sequence[str]) -> dict[str, Outcome]:
+    """Return what the training process told about the wanted relations, by id."""
+    named = {
+        str(one["relation"]): one
+        for one in found
+        if isinstance(one, Mapping) and str(one.get("relation")) in wanted
+    }
+    return {name: told_outcome(name, one) for name, one in named.items()}
+
+
+def told_outcome(name: str, found: Mapping[str, Any]) -> Outcome:
+    """Return what the training process told about a relation, if it is an outcome."""
     try:
         one = StoredRelation.model_validate(found)
     except ValidationError:

@@ -13,7 +13,7 @@ from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
 from canary.check.mismatch import judged
-from canary.check.own import own_files, told_outcome, told_relation
+from canary.check.own import own_files, told_outcomes, told_relation
 from canary.check.ranks import on_ranks
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
@@ -201,11 +201,10 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     slow = {name for name in wanted if name in RELATIONS and RELATIONS[name].slow}
     asked = [name for name in wanted if not (request.is_quick and name in slow)]
     record, run, result = launches.run(relations=asked, files=files, variation={})
-    inside = {one["relation"]: one for one in result.relations}
+    inside = told_outcomes(result.relations, wanted)
     described = RELATIONS | {
         name: told_relation(name, file, result.own_relations) for name, file in files.items()
     }
-    inside |= {name: told_outcome(name, inside[name]) for name in files if name in inside}
     found = []
     for name in wanted:
         relation = described[name]

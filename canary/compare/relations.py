@@ -16,6 +16,9 @@ from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.verdict import first_line
 from canary.relations.relation import Outcome, Relation, RelationStatus
 
+MOST_LOST = 3
+"""Relations that no longer hold, each with a line of its own."""
+
 
 @dataclass(frozen=True)
 class Before:
@@ -62,11 +65,19 @@ def _broken(found: Sequence[tuple[Relation, Outcome]], before: Before | None) ->
 def _held(found: Sequence[tuple[Relation, Outcome]], before: Before | None) -> Iterator[Check]:
     statuses = [one["status"] for _, one in found]
     held, broken = statuses.count("holds"), statuses.count("broken")
-    for relation, one in found:
-        was = before.statuses.get(relation.id) if before is not None else None
-        if before is not None and was == "holds" and one["status"] == "undecided":
-            words = f"relation {relation.id} held at {before.commit} and is undecided now"
+    if before is not None:
+        lost = [
+            (relation, one)
+            for relation, one in found
+            if before.statuses.get(relation.id) == "holds"
+            and one["status"] not in ("holds", "broken")
+        ]
+        for relation, one in lost[:MOST_LOST]:
+            words = f"relation {relation.id} held at {before.commit} and is {one['status']} now"
             yield relation_check(relation.id, "warn", f"{words}: {one['message']}")
+        if rest := [relation.id for relation, _ in lost[MOST_LOST:]]:
+            words = f"{len(rest)} more relations held at {before.commit} and do not now"
+            yield check_of(NAME, "warn", f"{words}: {', '.join(rest)}")
     if held:
         yield check_of(NAME, "pass", f"{held} relation{'s hold' if held != 1 else ' holds'}")
     elif not broken:

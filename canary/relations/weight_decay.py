@@ -21,7 +21,7 @@ def ask(look: Look) -> Outcome:
     if not any(decays):
         raise CannotAsk("no parameter has weight decay")
     if all(decays):
-        raise CannotAsk("all parameters have weight decay on purpose")
+        raise CannotAsk("all parameters have weight decay")
     lost = [
         names.get(id(value), "a tensor")
         for group, decay in zip(groups, decays, strict=True)

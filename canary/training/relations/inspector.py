@@ -287,6 +287,6 @@ def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
         found: Outcome = module.ask(look)
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
-    except Exception as error:  # noqa: BLE001 - a user's model may refuse any other input
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
         return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")
     return found

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import inspect
+import io
 import math
 import os
 import random
 import select
 import signal
+import stat
 import sys
 import time
 import warnings
@@ -35,6 +38,8 @@ ALONE = 4
 APART = 1e-4
 """Of the largest reward: a model inside the function rounds."""
 MOST_BYTES = 1 << 24
+END = b"\n"
+"""Of an answer."""
 
 AGAIN = "when it is called again"
 Ask = Callable[[], list[float]]
@@ -49,7 +54,7 @@ def numbers_of(result: Any) -> list[float] | None:
         return None
     try:
         return [math.nan if one is None else float(one) for one in found]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 
@@ -187,6 +192,7 @@ async def _awaited(result: Any) -> Any:
 
 def _in_fork(answers: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
     """Return the answers of a forked process, or why there are none."""
+    _flush_files()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # The threads of this process have no part in what the fork does.
@@ -199,9 +205,11 @@ def _in_fork(answers: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
         text = _read(reading)
     finally:
         os.close(reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        for end in (os.killpg, os.kill):  # With all that it started, if it leads a group yet.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                end(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # A process may ignore its children's end.
+            os.waitpid(child, 0)
     if text is None:
         return f"it did not answer within {TIMEOUT_S:.0f} s in a forked process"
     found: dict[str, Any] = (
@@ -213,10 +221,14 @@ def _in_fork(answers: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
 
 def _answer_and_end(answers: Callable[[], dict[str, Any]], reading: int, writing: int) -> None:
     try:
+        os.setsid()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(TIMEOUT_S) + 5)  # If the training is killed, nobody ends this process.
         os.close(reading)
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
+        _leave_connections(nothing)
         for name in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(ValueError):  # not the main thread
                 signal.signal(name, signal.SIG_DFL)
@@ -227,13 +239,31 @@ def _answer_and_end(answers: Callable[[], dict[str, Any]], reading: int, writing
             found = {"changed": answers()}
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
             found = {"error": f"it raises when it is asked again: {one_line(error)}"}
-        os.write(writing, jsonio.dumps(found).encode())
+        with open(writing, "wb", closefd=False) as answer:
+            answer.write(jsonio.dumps(found).encode() + END)
     finally:
         os._exit(0)
 
 
+def _flush_files() -> None:
+    """Write what the training's open files hold back, or the fork would write it too."""
+    for one in gc.get_objects():
+        if io.IOBase in type(one).__mro__:
+            with contextlib.suppress(Exception):
+                if not one.closed and one.writable():
+                    one.flush()
+
+
+def _leave_connections(nothing: int) -> None:
+    """Put nothing in place of sockets: what is read from them would be missing in the training."""
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():  # noqa: PTH208, PTH112
+        with contextlib.suppress(OSError, ValueError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                os.dup2(nothing, int(name))
+
+
 def _read(reading: int) -> str | None:
-    """Return all that comes, or None after the timeout."""
+    """Return the answer, or None after the timeout."""
     text, end = b"", time.monotonic() + TIMEOUT_S
     while len(text) < MOST_BYTES:
         ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
@@ -243,4 +273,6 @@ def _read(reading: int) -> str | None:
         if not more:
             break
         text += more
-    return text.decode()
+        if text.endswith(END):  # What the function started may hold the pipe open.
+            break
+    return text.decode(errors="replace").strip()

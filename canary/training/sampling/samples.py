@@ -75,9 +75,12 @@ def told(
 
 
 def _lengths(given: Any, rows: int) -> Sequence[int | None]:
-    if given is None or isinstance(given, int):
-        return [given] * rows
-    found = [int(one) for one in (given.tolist() if hasattr(given, "tolist") else given)]
+    given = given.tolist() if hasattr(given, "tolist") else given
+    if given is None:
+        return [None] * rows
+    if isinstance(given, int | float):
+        return [int(given)] * rows
+    found = [int(one) for one in given]
     if len(found) != rows:
         raise UsageError(
             f"canary.sampled got {len(found)} prompt_lengths for {rows} rows",

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from canary.errors import UsageError
 from canary.protocol.failure import one_line
 from canary.relations import reported
-from canary.relations.sampling import Sampling
+from canary.relations.sampling import Reward, Sampling
 from canary.training.collectors.uncounted import uncounted
 from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
@@ -130,13 +131,13 @@ class SamplingWatch:
         self, ids: Any, log_probs: Any, prompt_lengths: Any, mask: Any, temperature: float | None
     ) -> None:
         """Take sequences that an engine sampled."""
-        with uncounted():
+        with uncounted(), readable("canary.sampled", "rows of numbers"):
             self._told += told(ids, log_probs, prompt_lengths, mask, temperature)
         self.found.expected = True
 
     def engine_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
         """Take the engine's weights; the last ones before an update count."""
-        with uncounted(), torch.no_grad():
+        with uncounted(), torch.no_grad(), readable("canary.engine_weights", "names and tensors"):
             self._engine = printed(weights)
         self.found.expected = True
 
@@ -163,8 +164,13 @@ class SamplingWatch:
     def _ask(
         self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any, restore: Any
     ) -> None:
-        with self.aside(), self.safely():
-            self.found.rewards.append(asked(function, args, kwargs, result, restore))
+        name = str(getattr(function, "__name__", type(function).__name__))
+        with self.aside():
+            try:
+                found = asked(function, args, kwargs, result, restore)
+            except Exception as error:  # noqa: BLE001 - it must not reach the training
+                found = Reward(name, 0, "", unasked=f"it cannot be asked: {one_line(error)}")
+            self.found.rewards.append(found)
 
     def belongs_to(self, owner: object, trainer: Any) -> None:
         """Watch for this owner, and forget what an earlier loop showed. `trainer`: what a trainer
@@ -254,6 +260,24 @@ class SamplingWatch:
                 self.found.failed = "engine and trainer have no tensor of one name and shape"
             else:
                 self.found.weights.append(one)
+
+
+@contextlib.contextmanager
+def readable(function: str, what: str) -> Iterator[None]:
+    """Say in one line what a report of a user's loop lacks.
+
+    Raises:
+        UsageError: what was given cannot be read.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{function} cannot read what it is given: {one_line(error)}",
+            f"pass {what}: docs/check.md has the arguments",
+        ) from error
 
 
 SAMPLING = SamplingWatch()

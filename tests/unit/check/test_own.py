@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.check.own import own_files, told_outcome, told_relation, with_files
+from canary.check.own import own_files, told_outcome, told_outcomes, told_relation, with_files
 from canary.check.run import CheckRequest
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError, UsageError
@@ -57,6 +57,8 @@ def test_only_wanted_files_are_looked_at_and_they_must_be_files(tmp_path: Path) 
     assert own_files(found, ("order",)) == {}
     with pytest.raises(UsageError, match=r"check\.relations in .*: cannot read .*shift\.py"):
         own_files(found, ("shift",))
+    with pytest.raises(UsageError, match="cannot read"):
+        own_files(loaded(tmp_path, '"a\\0b/shift.py"'), ("shift",))
     os.mkfifo(file)
     with pytest.raises(UsageError, match="not a regular file"):
         own_files(found, ("shift",))
@@ -80,3 +82,21 @@ def test_what_the_training_tells_has_limits() -> None:
     assert told_outcome("mine", good) == good
     odd = {**good, "status": "fine"}
     assert told_outcome("mine", odd)["status"] == "undecided"  # type: ignore[arg-type]
+
+
+def test_what_a_training_tells_is_read_with_limits() -> None:
+    """The training process may write any answer."""
+    told: list[object] = [
+        5,
+        {"relation": ["order"]},
+        {"relation": "order", "status": "evil"},
+        {"relation": "padding", "status": "holds", "message": "fine", "values": [1.0] * 9},
+        {"relation": "other", "status": "broken", "message": "not wanted"},
+        dict(outcome("replay", "holds", "equal")),
+    ]
+    found = told_outcomes(told, ("order", "padding", "replay"))
+    assert {name: one["status"] for name, one in found.items()} == {
+        "order": "undecided",
+        "padding": "undecided",
+        "replay": "holds",
+    }

@@ -66,6 +66,20 @@ def test_what_does_not_fail_keeps_the_verdict() -> None:
     assert [check.status for check in lost] == ["warn", "pass"]
 
 
+def test_what_held_and_is_asked_no_more_is_said() -> None:
+    """A change must not leave a relation without an answer, and nobody sees it."""
+    names = ("padding", "order", "neighbour", "attention", "replay")
+    before = Before(dict.fromkeys(names, "holds"), "abc123456")
+    gone = [outcome(name, "not applicable", "each micro-batch has one row") for name in names]
+    found = relation_checks(pairs(*gone, HOLDS), before)
+    assert [check.status for check in found] == ["warn"] * 4 + ["pass"]
+    assert found[0].message.startswith("relation padding held at abc123456 and is not applicable")
+    assert (
+        found[3].message == "2 more relations held at abc123456 and do not now: attention, replay"
+    )
+    assert "Warning: relation padding held" in with_relations(passed(), found).first_line
+
+
 def test_a_check_without_an_answer_is_inconclusive() -> None:
     nothing = relation_checks(pairs(outcome("order", "undecided", "no")), None)
     assert with_relations(passed(), nothing).verdict == "inconclusive"

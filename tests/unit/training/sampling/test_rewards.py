@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import random
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import datetime as moment
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,3 +212,48 @@ def test_a_reward_model_is_asked_with_other_rows_and_padding(model: Scorer, caus
     call = KeptCall(model, arguments, (3, 1), False, "logits")
     found = asked_model(call)
     assert (found.cause, found.unasked) == (cause, "")
+
+
+def test_what_a_reward_starts_ends_with_its_fork(tmp_path: Path) -> None:
+    """A process that it starts holds the pipe of the answer open."""
+    file = tmp_path / "pid"
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        if os.getpid() != here:
+            file.write_text(str(subprocess.Popen(["sleep", "300"], close_fds=False).pid))
+        return lengths(completions)
+
+    here, began = os.getpid(), time.monotonic()
+    found = ask(reward)
+    assert (found.changed, found.unasked) == ("", "")
+    assert time.monotonic() - began < 30
+    started = Path(f"/proc/{file.read_text()}/stat")
+    time.sleep(0.2)
+    assert not started.exists() or started.read_text().split()[2] == "Z"
+
+
+def test_a_connection_of_the_training_is_not_read_by_the_fork() -> None:
+    ours, theirs = socket.socketpair()
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        ours.send(b"?")
+        return [float(ours.recv(1)[0] - 48 + len(one)) for one in completions]
+
+    theirs.send(b"1234567")
+    found = ask(reward)
+    assert "raises when it is asked again" in found.unasked
+    assert ours.recv(9) == b"567"
+    ours.close()
+    theirs.close()
+
+
+def test_what_files_hold_back_is_written_once(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        log.write("before\n")
+
+        def reward(completions: list[str], **_: Any) -> list[float]:
+            log.flush()
+            return lengths(completions)
+
+        assert ask(reward).changed == ""
+    assert (tmp_path / "log").read_text() == "before\n"

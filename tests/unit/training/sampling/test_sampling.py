@@ -359,3 +359,38 @@ def test_padding_is_no_part_of_a_report() -> None:
         assert (one.prompt, one.tokens) == ((5, 6), [7, 8])
         assert (other.prompt, other.tokens) == ((4, 5), [6, 2])
         assert other.log_probs == pytest.approx([0.3, 0.4])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ([[1, 2, None]], [[-1.0]], 2),
+        ([[1, 2, 3]], [[{3: -1.0}]], 2),
+        ([["a", 2, 3]], [[-1.0]], 2),
+        (torch.ones(1, 3, device="meta"), [[-1.0]], 2),
+        ([[1, 2, 3]], [[[-1.0]]], 2),
+        ([[1, 2, 3]], [[-1.0]], [[2]]),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_one_line(given: tuple[Any, ...]) -> None:
+    with watched(), pytest.raises(UsageError, match=r"canary\.sampled"):
+        canary.sampled(*given)
+
+
+@pytest.mark.parametrize("weights", [None, {1: torch.ones(1)}, {"a": torch.ones(1).to_sparse()}])
+def test_weights_that_cannot_be_read_are_told_in_one_line(weights: Any) -> None:
+    with watched(), pytest.raises(UsageError, match=r"canary\.engine_weights"):
+        canary.engine_weights(weights)
+
+
+@pytest.mark.parametrize("length", [torch.tensor(2), 2.0])
+def test_a_length_may_be_any_number(length: Any) -> None:
+    with watched():
+        canary.sampled([[1, 2, 3]], [[-1.0]], length)
+
+
+def test_a_reward_that_is_no_number_is_said_of_the_reward() -> None:
+    with watched() as watch:
+        canary.reward_function(lambda texts: [10**400 for _ in texts])(["a"])
+    assert watch.found.failed == ""
+    assert "no list of numbers" in watch.found.rewards[0].unasked
