@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from canary.campaign.pairs import duration
 from canary.check.run import Checked
 from canary.check.schema import FILE, LONGEST, VERSION
 from canary.record.jsonio import shown
 from canary.relations import RELATIONS
-from canary.relations.relation import Outcome, Relation
+from canary.relations.relation import Outcome, Relation, RelationStatus
 from canary.report.advisories import AdvisoryRow, match_document, match_row
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
@@ -51,6 +51,7 @@ class View:
     undecided: tuple[Row, ...]
     holds: tuple[Row, ...]
     not_applicable: tuple[Row, ...]
+    not_asked: tuple[Row, ...]
     faults: tuple[AdvisoryRow, ...]
     cost: str
     folder: str
@@ -90,7 +91,7 @@ def view_of_check(checked: Checked) -> View:
     """Return the answer as strings."""
     rows = {
         status: tuple(_row(*pair) for pair in checked.of(status))
-        for status in ("broken", "undecided", "holds", "not applicable")
+        for status in get_args(RelationStatus)
     }
     folder = checked.folder
     with contextlib.suppress(ValueError):
@@ -102,6 +103,7 @@ def view_of_check(checked: Checked) -> View:
         rows["undecided"],
         rows["holds"],
         rows["not applicable"],
+        rows["not asked"],
         tuple(map(match_row, checked.faults)),
         f"{launches} in {duration(checked.seconds)}",
         str(folder),

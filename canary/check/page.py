@@ -32,6 +32,7 @@ def check_page(checked: Checked) -> str:
         "Undecided": view.undecided,
         "Holds": view.holds,
         "Not applicable": view.not_applicable,
+        "Not asked": view.not_asked,
     }
     page = Page(
         title=f"check of {checked.name}: {verdict}",

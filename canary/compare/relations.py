@@ -45,11 +45,13 @@ def _broken(found: Sequence[tuple[Relation, Outcome]], before: Before | None) ->
         if one["status"] != "broken":
             continue
         was = before.statuses.get(relation.id) if before is not None else None
-        status: CheckStatus = "warn" if was in (None, "broken") else "fail"
+        status: CheckStatus = "warn" if was in (None, "broken", "not asked") else "fail"
         place = f"{one['place']}: " if one["place"] not in one["message"] else ""
         words = f"relation {relation.id} is broken: {place}{one['message']}"
         if before is None or was is None:
             words += "; no stored check says whether it was broken before"
+        elif was == "not asked":
+            words += f"; it was not asked at {before.commit}"
         elif was == "broken":
             words += f"; this is known: it was broken at {before.commit} too"
         else:

@@ -17,7 +17,7 @@ from canary.relations.sampling import Sampling
 
 Tensor = Any
 """A torch.Tensor."""
-RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
+RelationStatus = Literal["holds", "broken", "not applicable", "undecided", "not asked"]
 Group = Literal[
     "same work", "neighbours", "what is trained", "start and end", "sampling", "machine"
 ]

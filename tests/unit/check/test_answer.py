@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canary.check.answer import check_text, first_line, listing
-from canary.check.run import Checked, CheckRequest, _worst, affordable
+from canary.check.run import LEFT_OUT, Checked, CheckRequest, _worst, affordable
 from canary.config.load import load_config
 from canary.errors import ConfigError, UsageError
 from canary.relations import MODULES, RELATIONS
@@ -44,6 +44,16 @@ def test_nothing_broken_is_said_so() -> None:
     assert checked(OPEN).exit_code == 3
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_relation_that_a_quick_check_leaves_out_is_not_asked(form: str) -> None:
+    made = checked(HOLDS, outcome("resume", "not asked", LEFT_OUT))
+    text = check_text(made, form)
+    assert ("not asked" if form == "json" else "Not asked") in text
+    assert "pplicable" not in text
+    assert LEFT_OUT in text
+    assert made.exit_code == 0
+
+
 def test_the_document_has_every_answer() -> None:
     document = json.loads(check_text(checked(HOLDS, BROKEN), "json"))
     assert document["schema_version"] == 1
@@ -68,7 +78,9 @@ def test_a_broken_answer_outweighs_one_that_holds() -> None:
     none = outcome("frozen", "not applicable", "not recorded")
     assert _worst(relation, [holds, broken], False) == broken
     assert _worst(relation, [none, holds], False) == holds
-    assert _worst(relation, [], True)["status"] == "not applicable"
+    assert _worst(relation, [], True)["status"] == "not asked"
+    assert _worst(relation, [none], True)["status"] == "not asked"
+    assert _worst(relation, [holds], True) == holds
     assert _worst(relation, [], False)["status"] == "undecided"
 
 
