@@ -35,7 +35,7 @@ class Row:
     values: str
     """Both sides."""
     allowed: str
-    """How far rounding may move the value."""
+    """How far both sides may differ, if that is not in the message."""
     likely: str
     source: str
     link: str
@@ -53,6 +53,8 @@ class View:
     not_applicable: tuple[Row, ...]
     not_asked: tuple[Row, ...]
     faults: tuple[AdvisoryRow, ...]
+    run: str
+    """The folder of the first launch; empty without one."""
     cost: str
     folder: str
 
@@ -93,9 +95,7 @@ def view_of_check(checked: Checked) -> View:
         status: tuple(_row(*pair) for pair in checked.of(status))
         for status in get_args(RelationStatus)
     }
-    folder = checked.folder
-    with contextlib.suppress(ValueError):
-        folder = folder.relative_to(Path.cwd())
+    run = first_run(checked.folder)
     launches = f"{checked.launches} launch{'' if checked.launches == 1 else 'es'}"
     return View(
         first_line(checked),
@@ -105,9 +105,17 @@ def view_of_check(checked: Checked) -> View:
         rows["not applicable"],
         rows["not asked"],
         tuple(map(match_row, checked.faults)),
+        "" if run is None else _here(run),
         f"{launches} in {duration(checked.seconds)}",
-        str(folder),
+        _here(checked.folder),
     )
+
+
+def _here(folder: Path) -> str:
+    """Return a folder as the reader of a terminal names it."""
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(Path.cwd())
+    return str(folder)
 
 
 def _row(relation: Relation, one: Outcome) -> Row:
@@ -121,8 +129,8 @@ def _row(relation: Relation, one: Outcome) -> Row:
         message,
         one["message"],
         one["place"],
-        " → ".join(shown(f"{value:.6g}") for value in one["values"]),
-        "" if allowed is None else shown(f"{allowed:.2g}"),
+        " and ".join(shown(f"{value:.6g}") for value in one["values"]),
+        "" if allowed is None or f"allowed {allowed:.2g}" in message else shown(f"{allowed:.2g}"),
         relation.likely,
         relation.source,
         relation.source if RELATIONS.get(relation.id) == relation else "",
@@ -154,6 +162,12 @@ def check_of(folder: Path) -> Path | None:
     """Return the file with the answer of a check that a folder holds; None without one."""
     file = folder / FILE
     return file if file.is_file() else None
+
+
+def first_run(folder: Path) -> Path | None:
+    """Return the folder of the first launch of a check; None if it is not there."""
+    # The names of runs sort by time.
+    return min((file.parent for file in folder.glob("*/metrics.json")), default=None)
 
 
 def check_document(checked: Checked) -> dict[str, Any]:
