@@ -70,8 +70,9 @@ def first_line(checked: Checked) -> str:
         others = f"{held} other relation{' holds' if held == 1 else 's hold'}"
         return f"Broken: {names}. {others}{more}."
     if not held:
-        some = f": {undecided} relation{'s' if undecided != 1 else ''} {is_open.split(' ', 1)[1]}"
-        return f"Nothing could be checked{some if undecided else ''}."
+        kinds: tuple[RelationStatus, ...] = ("not applicable", "undecided", "not asked")
+        counts = [f"{count} {status}" for status in kinds if (count := len(checked.of(status)))]
+        return f"No relation could be tested{': ' if counts else ''}{', '.join(counts)}."
     return f"No relation is broken: {held} hold{'s' if held == 1 else ''}{more}."
 
 

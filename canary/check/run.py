@@ -218,7 +218,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
             answers.append(_varied(relation, launches, (record, run, result)))
         elif relation.variations and not answers and result.not_varied is not None:
             answers.append(outcome(name, "not applicable", result.not_varied))
-        left_out = varies and name not in varied or name not in asked
+        left_out = (varies and name not in varied) or name not in asked
         found.append(_worst(relation, answers, left_out))
     seconds = time.monotonic() - began
     notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
@@ -342,14 +342,18 @@ def _worst(relation: Relation, answers: Sequence[Outcome], left_out: bool) -> Ou
     if left_out:
         answers = [*answers, outcome(relation.id, "not asked", LEFT_OUT)]
     if not answers:
-        return outcome(relation.id, "undecided", "the training showed nothing about it")
+        return outcome(relation.id, "undecided", "the run gave no data for this")
     return min(answers, key=lambda one: ORDER.index(one["status"]))
 
 
 def _of_record(relation: Relation, record: RunRecord) -> list[Outcome]:
     """Return what the invariants of the record say of a relation."""
-    checks = {one.name: one for one in invariant_checks([record])}
-    return [_of_check(relation, checks[name]) for name in relation.invariants if name in checks]
+    made = {one.name: one for one in invariant_checks([record])}
+    checks = [made[name] for name in relation.invariants if name in made]
+    able = [one for one in checks if one.unjudged != "inapplicable"]
+    if checks and not able and relation.inapplicable:
+        return [outcome(relation.id, "not applicable", relation.inapplicable)]
+    return [_of_check(relation, one) for one in able or checks]
 
 
 def _of_check(relation: Relation, check: Check) -> Outcome:

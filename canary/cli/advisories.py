@@ -16,7 +16,7 @@ def advisories(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
-            help="A run's or check's folder, name or metrics.json; default: the packages installed here.",
+            help="A run (folder, name or metrics.json) or a check's folder; default: this machine.",
             parser=run_path,
         ),
     ] = None,

@@ -72,7 +72,7 @@ def _held(found: Sequence[tuple[Relation, Outcome]], before: Before | None) -> I
     if held:
         yield check_of(NAME, "pass", f"{held} relation{'s hold' if held != 1 else ' holds'}")
     elif not broken:
-        yield check_of(NAME, "inconclusive", "no relation could be checked")
+        yield check_of(NAME, "inconclusive", "no relation could be tested")
 
 
 def _as_word(status: RelationStatus) -> str:

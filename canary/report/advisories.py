@@ -84,8 +84,8 @@ def _first_line(sure: int, conditional: int, whose: str) -> str:
         return f"No known fault applies to {whose}."
     count = f"{sure} known fault{'' if sure == 1 else 's'}" if sure else "No known fault"
     verb = "apply" if sure > 1 else "applies"
-    more = f"; {conditional} more under a condition" if conditional else ""
-    return f"{count} {verb} to {whose} for sure{more}."
+    others = f" {conditional} appl{'ies' if conditional == 1 else 'y'} under a condition."
+    return f"{count} certainly {verb}.{others if conditional else ''}"
 
 
 def all_view(listed: Sequence[Advisory]) -> AdvisoriesView:

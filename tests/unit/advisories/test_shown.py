@@ -44,7 +44,7 @@ def test_a_run_is_asked_for_its_packages_and_config(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["advisories", saved(noisy(), tmp_path)])
     assert done.exit_code == 0
     first, _, block = done.output.partition("\n\n")
-    assert first.startswith("1 known fault applies to this run for sure; ")
+    assert first.startswith("1 known fault certainly applies. ")
     assert block.startswith(f"{DROPOUT} (trl 1.16.0; affected: >=0.6.0)")
     assert "Only if" not in block.split("\n\n")[0]
     assert "Shown by: canary check --only identities" in block

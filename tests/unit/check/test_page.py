@@ -29,20 +29,28 @@ from tests.unit.hostile import PAYLOADS
 BROKEN = outcome(
     "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2), 1.1e-4
 )
-HOLDS = outcome("order", "holds", "they differ by at most 0", tolerance=2e-5)
+HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0", tolerance=2e-5)
 OPEN = outcome("merge", "undecided", "the model cannot be asked: no")
 NOT = outcome("packing", "not applicable", "no row holds several documents")
 LEFT = outcome("resume", "not asked", "a quick check leaves it out")
 
 
 def checked(folder: Path, *outcomes: Any) -> Checked:
-    return Checked("mine", outcomes or (BROKEN, HOLDS, OPEN, NOT, LEFT), folder, 3, 61.0, ("a note",))
+    return Checked(
+        "mine", outcomes or (BROKEN, HOLDS, OPEN, NOT, LEFT), folder, 3, 61.0, ("a note",)
+    )
 
 
 def test_the_page_has_a_table_for_each_status(tmp_path: Path) -> None:
     text = check_page(checked(tmp_path))
     assert "<h1>Broken: padding. 1 other relation holds, 1 is undecided.</h1>" in text
-    for title in ("Broken (1)", "Undecided (1)", "Holds (1)", "Not applicable (1)", "Not asked (1)"):
+    for title in (
+        "Broken (1)",
+        "Undecided (1)",
+        "Holds (1)",
+        "Not applicable (1)",
+        "Not asked (1)",
+    ):
         assert f"<h2>{title}</h2>" in text
     for cell in ("row 1, token 3", "-1 and -2", "0.00011", RELATIONS["padding"].likely):
         assert cell in text
@@ -64,7 +72,9 @@ def test_a_check_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_what_is_allowed_is_said_once(tmp_path: Path) -> None:
-    said = outcome("order", "holds", "they differ by at most 0, allowed 2e-05", tolerance=2e-5)
+    said = outcome(
+        "order", "holds", "log-probabilities differ by at most 0, allowed 2e-05", tolerance=2e-5
+    )
     text = check_page(checked(tmp_path, said))
     assert text.count("2e-05") == 1
     assert ">allowed</th>" not in text

@@ -12,7 +12,7 @@ from canary.relations.relation import Outcome, Relation, outcome
 from tests.unit.comparing import record
 
 PADDING = outcome("padding", "broken", "a log-probability of -1 becomes -2", "row 1")
-HOLDS = outcome("order", "holds", "they differ by at most 0")
+HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0")
 HELD = Before({"padding": "holds", "order": "holds"}, "abc123456")
 
 
