@@ -102,7 +102,7 @@ def words(key: str, test: Test) -> str:
     if test is True or test is False:
         return f"{called} {'is' if test else 'is not'} on"
     if test == ANY_TRAINER:
-        return "the trainer is built upon that of transformers"
+        return "the trainer is based on transformers.Trainer"
     *most, last = (_said(one) for one in _listed(test))
     said = f"{', '.join(most)} or {last}" if most else last
     return f"{called} {said}" if COMPARED.match(said) else f"{called} is {said}"

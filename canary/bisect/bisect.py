@@ -278,7 +278,8 @@ def _say_start(
     most = max(1, count - 1).bit_length()
     say(
         f"{commits} between good {history.good[:SHORT]} and bad {history.bad[:SHORT]}: "
-        f"about {most} probes for a signal without noise, more launches for a noisy one"
+        f"about {most} probe{'' if most == 1 else 's'} for a signal without noise, "
+        "more launches for a noisy one"
     )
     if journal.to_replay:
         say(f"continuing with {len(journal.to_replay)} runs that {recipe.folder / LOG} holds")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from canary.campaign.pairs import duration
 from canary.check.run import Checked
 from canary.check.schema import FILE, LONGEST, VERSION
 from canary.record.jsonio import shown
 from canary.relations import RELATIONS
-from canary.relations.relation import Outcome, Relation
+from canary.relations.relation import Outcome, Relation, RelationStatus
 from canary.report.advisories import AdvisoryRow, match_document, match_row
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
@@ -35,7 +35,7 @@ class Row:
     values: str
     """Both sides."""
     allowed: str
-    """How far rounding may move the value."""
+    """How far both sides may differ, if that is not in the message."""
     likely: str
     source: str
     link: str
@@ -51,7 +51,10 @@ class View:
     undecided: tuple[Row, ...]
     holds: tuple[Row, ...]
     not_applicable: tuple[Row, ...]
+    not_asked: tuple[Row, ...]
     faults: tuple[AdvisoryRow, ...]
+    run: str
+    """The folder of the first launch; empty without one."""
     cost: str
     folder: str
 
@@ -67,8 +70,9 @@ def first_line(checked: Checked) -> str:
         others = f"{held} other relation{' holds' if held == 1 else 's hold'}"
         return f"Broken: {names}. {others}{more}."
     if not held:
-        some = f": {undecided} relation{'s' if undecided != 1 else ''} {is_open.split(' ', 1)[1]}"
-        return f"Nothing could be checked{some if undecided else ''}."
+        kinds: tuple[RelationStatus, ...] = ("not applicable", "undecided", "not asked")
+        counts = [f"{count} {status}" for status in kinds if (count := len(checked.of(status)))]
+        return f"No relation could be tested{': ' if counts else ''}{', '.join(counts)}."
     return f"No relation is broken: {held} hold{'s' if held == 1 else ''}{more}."
 
 
@@ -90,11 +94,9 @@ def view_of_check(checked: Checked) -> View:
     """Return the answer as strings."""
     rows = {
         status: tuple(_row(*pair) for pair in checked.of(status))
-        for status in ("broken", "undecided", "holds", "not applicable")
+        for status in get_args(RelationStatus)
     }
-    folder = checked.folder
-    with contextlib.suppress(ValueError):
-        folder = folder.relative_to(Path.cwd())
+    run = first_run(checked.folder)
     launches = f"{checked.launches} launch{'' if checked.launches == 1 else 'es'}"
     return View(
         first_line(checked),
@@ -102,10 +104,19 @@ def view_of_check(checked: Checked) -> View:
         rows["undecided"],
         rows["holds"],
         rows["not applicable"],
+        rows["not asked"],
         tuple(map(match_row, checked.faults)),
+        "" if run is None else _here(run),
         f"{launches} in {duration(checked.seconds)}",
-        str(folder),
+        _here(checked.folder),
     )
+
+
+def _here(folder: Path) -> str:
+    """Return a folder as the reader of a terminal names it."""
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(Path.cwd())
+    return str(folder)
 
 
 def _row(relation: Relation, one: Outcome) -> Row:
@@ -119,8 +130,8 @@ def _row(relation: Relation, one: Outcome) -> Row:
         message,
         one["message"],
         one["place"],
-        " → ".join(shown(f"{value:.6g}") for value in one["values"]),
-        "" if allowed is None else shown(f"{allowed:.2g}"),
+        " and ".join(shown(f"{value:.6g}") for value in one["values"]),
+        "" if allowed is None or f"allowed {allowed:.2g}" in message else shown(f"{allowed:.2g}"),
         relation.likely,
         relation.source,
         relation.source if RELATIONS.get(relation.id) == relation else "",
@@ -152,6 +163,12 @@ def check_of(folder: Path) -> Path | None:
     """Return the file with the answer of a check that a folder holds; None without one."""
     file = folder / FILE
     return file if file.is_file() else None
+
+
+def first_run(folder: Path) -> Path | None:
+    """Return the folder of the first launch of a check; None if it is not there."""
+    # The names of runs sort by time.
+    return min((file.parent for file in folder.glob("*/metrics.json")), default=None)
 
 
 def check_document(checked: Checked) -> dict[str, Any]:

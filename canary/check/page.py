@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from canary.check.answer import Row, view_of_check
 from canary.check.run import Checked
+from canary.report.advisories import AdvisoryRow
+from canary.report.links import short_link
 from canary.report.page import Page, Table, TableRow, page_text
 
 MARKS = {"broken": "❌", "holds": "✅", "undecided": "⚪"}
@@ -14,13 +16,16 @@ COLUMNS = {
     "message": "what was found",
     "place": "where",
     "values": "values",
-    "allowed": "rounding may move",
+    "allowed": "allowed",
     "what": "must hold",
     "likely": "likely cause",
 }
 """Columns of a table by the field of a row; those without content are left out."""
-SHORT = ("relation", "message", "allowed")
-"""Columns of relations that are not broken."""
+HELD = ("relation", "what", "message", "allowed")
+"""Columns of relations that hold."""
+REASONS = {"relation": "relation", "message": "reason"}
+"""Columns of relations without an answer."""
+FAULTS = ("fault", "what goes wrong", "what to do", "only if")
 
 
 def check_page(checked: Checked) -> str:
@@ -32,6 +37,7 @@ def check_page(checked: Checked) -> str:
         "Undecided": view.undecided,
         "Holds": view.holds,
         "Not applicable": view.not_applicable,
+        "Not asked": view.not_asked,
     }
     page = Page(
         title=f"check of {checked.name}: {verdict}",
@@ -39,7 +45,7 @@ def check_page(checked: Checked) -> str:
         subtitle=f"canary {checked.name} · {view.cost}",
         verdict=verdict,
         mark=MARKS[verdict],
-        tables=tuple(_tables(statuses)),
+        tables=(*_tables(statuses), *_faults(view.faults)),
         notes=checked.notes,
     )
     return page_text(page)
@@ -49,19 +55,47 @@ def _tables(statuses: dict[str, tuple[Row, ...]]) -> Iterator[Table]:
     for title, rows in statuses.items():
         if not rows:
             continue
-        wanted = COLUMNS if title == "Broken" else SHORT
+        wanted = _columns(title)
         kept = [name for name in wanted if any(_cell(row, name) for row in rows)]
         yield Table(
             title,
             title.lower().replace(" ", "-"),
-            tuple(COLUMNS[name] for name in kept),
+            tuple(wanted[name] for name in kept),
             tuple(
-                TableRow(tuple(_cell(row, name) for name in kept), row.source, row.link)
+                TableRow(tuple(_cell(row, name) for name in kept), _source(row), row.link)
                 if title == "Broken"
                 else TableRow(tuple(_cell(row, name) for name in kept))
                 for row in rows
             ),
         )
+
+
+def _columns(title: str) -> dict[str, str]:
+    """Return the columns of a table by the field of a row."""
+    if title == "Broken":
+        return COLUMNS
+    return {name: COLUMNS[name] for name in HELD} if title == "Holds" else REASONS
+
+
+def _source(row: Row) -> str:
+    return short_link(row.link) if row.link else row.source
+
+
+def _faults(rows: tuple[AdvisoryRow, ...]) -> Iterator[Table]:
+    """Yield the table of known faults; its links are those of this program."""
+    if not rows:
+        return
+    sure = not any(row.only_if for row in rows)
+    cells = [(row.id, row.wrong, row.remedy, *(() if sure else (row.only_if,))) for row in rows]
+    yield Table(
+        "Known faults of the packages that trained",
+        "faults",
+        FAULTS[:3] if sure else FAULTS,
+        tuple(
+            TableRow(cell, short_link(row.link), row.link)
+            for cell, row in zip(cells, rows, strict=True)
+        ),
+    )
 
 
 def _cell(row: Row, name: str) -> str:

@@ -211,13 +211,14 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         if name == "sampler_logprobs" and (logged := judged(record)) is not None:
             answers = [*(one for one in answers if one["status"] != "undecided"), logged]
-        varies = relation.variations and result.not_varied is None
+        varies = bool(relation.variations) and result.not_varied is None
         if varies and name in varied and not _is_broken(answers):
             say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
             answers.append(_varied(relation, launches, (record, run, result)))
-        elif relation.variations and not answers and name in varied:
-            answers.append(outcome(name, "not applicable", result.not_varied or ""))
-        found.append(_worst(relation, answers, name not in varied or name not in asked))
+        elif relation.variations and not answers and result.not_varied is not None:
+            answers.append(outcome(name, "not applicable", result.not_varied))
+        left_out = (varies and name not in varied) or name not in asked
+        found.append(_worst(relation, answers, left_out))
     seconds = time.monotonic() - began
     notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
     return Checked(
@@ -321,7 +322,15 @@ def _planned(
     return loaded, one
 
 
-ORDER = ("broken", "undecided", "holds", "not applicable")
+ORDER: tuple[RelationStatus, ...] = (
+    "broken",
+    "undecided",
+    "holds",
+    "not asked",
+    "not applicable",
+)
+"""The first of several answers counts. A part that a check leaves out may apply."""
+LEFT_OUT = "a quick check leaves it out"
 
 
 def _is_broken(answers: Sequence[Outcome]) -> bool:
@@ -329,18 +338,21 @@ def _is_broken(answers: Sequence[Outcome]) -> bool:
 
 
 def _worst(relation: Relation, answers: Sequence[Outcome], left_out: bool) -> Outcome:
+    if left_out:
+        answers = [*answers, outcome(relation.id, "not asked", LEFT_OUT)]
     if not answers:
-        why = "a quick check leaves it out"
-        if left_out:
-            return outcome(relation.id, "not applicable", why)
-        return outcome(relation.id, "undecided", "the training showed nothing about it")
+        return outcome(relation.id, "undecided", "the run gave no data for this")
     return min(answers, key=lambda one: ORDER.index(one["status"]))
 
 
 def _of_record(relation: Relation, record: RunRecord) -> list[Outcome]:
     """Return what the invariants of the record say of a relation."""
-    checks = {one.name: one for one in invariant_checks([record])}
-    return [_of_check(relation, checks[name]) for name in relation.invariants if name in checks]
+    made = {one.name: one for one in invariant_checks([record])}
+    checks = [made[name] for name in relation.invariants if name in made]
+    able = [one for one in checks if one.unjudged != "inapplicable"]
+    if checks and not able and relation.inapplicable:
+        return [outcome(relation.id, "not applicable", relation.inapplicable)]
+    return [_of_check(relation, one) for one in able or checks]
 
 
 def _of_check(relation: Relation, check: Check) -> Outcome:

@@ -16,7 +16,7 @@ def advisories(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
-            help="A run's folder, name or metrics.json; default: the packages installed here.",
+            help="A run (folder, name or metrics.json) or a check's folder; default: this machine.",
             parser=run_path,
         ),
     ] = None,
@@ -32,6 +32,7 @@ def advisories(
     from canary.advisories.condition import Known
     from canary.advisories.facts import known_of
     from canary.advisories.matching import matches
+    from canary.check.answer import check_of, first_run
     from canary.errors import UsageError
     from canary.machine.packages import package_versions
     from canary.record.folder import load_record
@@ -48,6 +49,8 @@ def advisories(
         document = report.advisories_json(listed, view.first_line)
     else:
         whose = "the installed packages" if run is None else "this run"
+        if run is not None and check_of(run) is not None:
+            run = first_run(run) or run
         known = Known(package_versions()) if run is None else known_of(load_record(run))
         found = matches(listed, known)
         view = report.advisories_view(found, whose)

@@ -19,15 +19,21 @@ def check(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="RELATION", help="Only this one; may be repeated."),
+        typer.Option(
+            "--only", metavar="RELATION", help="Test only this relation; may be repeated."
+        ),
     ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option("--skip", metavar="RELATION", help="Not this one; may be repeated."),
+        typer.Option(
+            "--skip", metavar="RELATION", help="Leave this relation out; may be repeated."
+        ),
     ] = None,
     quick: Annotated[
         bool | None,
-        typer.Option("--quick/--no-quick", help="Only what needs at most two more launches."),
+        typer.Option(
+            "--quick/--no-quick", help="Add at most two launches in all; leave out compile."
+        ),
     ] = None,
     relations: Annotated[
         list[Path] | None,
@@ -35,7 +41,7 @@ def check(
             "--relations", metavar="FILE", help="A relation of your own; may be repeated."
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Name all relations and end.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List all relations and exit.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
     ] = None,
@@ -45,7 +51,7 @@ def check(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Ask a training whether it is right: relations that must hold."""
+    """Test whether a training is right, without a baseline."""
     from functools import partial
 
     from canary.check.answer import check_text, left_behind, listing, write_check

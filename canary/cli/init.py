@@ -53,7 +53,7 @@ TrendIssue = Annotated[
 ]
 Check = Annotated[
     bool | None,
-    typer.Option("--check/--no-check", help="Ask canary check every night too [no]."),
+    typer.Option("--check/--no-check", help="Also run canary check every night [no]."),
 ]
 Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[

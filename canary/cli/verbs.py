@@ -124,7 +124,8 @@ def env() -> None:
         if not match.unknown:
             typer.echo(f"{'known fault':<18} {match.advisory.id}, {match.advisory.link}")
     if conditional := sum(bool(match.unknown) for match in faults):
-        words = f"{conditional} under a condition; canary advisories lists them"
+        sure = (len(faults) - conditional) or "none"
+        words = f"{sure} for sure, {conditional} under a condition; canary advisories lists them"
         typer.echo(f"{'known faults':<18} {words}")
 
 

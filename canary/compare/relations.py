@@ -48,11 +48,13 @@ def _broken(found: Sequence[tuple[Relation, Outcome]], before: Before | None) ->
         if one["status"] != "broken":
             continue
         was = before.statuses.get(relation.id) if before is not None else None
-        status: CheckStatus = "warn" if was in (None, "broken") else "fail"
+        status: CheckStatus = "warn" if was in (None, "broken", "not asked") else "fail"
         place = f"{one['place']}: " if one["place"] not in one["message"] else ""
         words = f"relation {relation.id} is broken: {place}{one['message']}"
         if before is None or was is None:
             words += "; no stored check says whether it was broken before"
+        elif was == "not asked":
+            words += f"; it was not asked at {before.commit}"
         elif was == "broken":
             words += f"; this is known: it was broken at {before.commit} too"
         else:
@@ -81,7 +83,7 @@ def _held(found: Sequence[tuple[Relation, Outcome]], before: Before | None) -> I
     if held:
         yield check_of(NAME, "pass", f"{held} relation{'s hold' if held != 1 else ' holds'}")
     elif not broken:
-        yield check_of(NAME, "inconclusive", "no relation could be checked")
+        yield check_of(NAME, "inconclusive", "no relation could be tested")
 
 
 def _as_word(status: RelationStatus) -> str:

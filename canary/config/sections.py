@@ -150,9 +150,7 @@ class CheckConfig(Strict):
         (), strict=False, description="Only these relations, a list ([check.md](check.md))."
     )
     skip: tuple[str, ...] = Field((), strict=False, description="Not these relations, a list.")
-    quick: bool = Field(
-        False, description="Only what needs at most two more launches, as `--quick`."
-    )
+    quick: bool = Field(False, description="Add at most two launches in all; leave out compile.")
     relations: tuple[str, ...] = Field(
         (),
         strict=False,

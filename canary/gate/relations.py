@@ -55,6 +55,9 @@ def _require_asked(found: Checked, base: LoadedConfig) -> None:
     section = base.config.check
     answered = [one["relation"] for one in found.outcomes]
     missing = [name for name in wanted_relations(section) if name not in answered]
+    if not section.quick:
+        left_out = [relation.id for relation, _ in found.of("not asked")]
+        missing += [name for name in wanted_relations(section) if name in left_out]
     if missing:
         raise RecordError(
             f"it lacks {missing[0]}, which the base branch's config asks", "train again"

@@ -48,8 +48,8 @@ def ask(look: Look) -> Outcome:
     apart = sizes[most] / sizes[least] - 1
     if apart <= allowed:
         words = (
-            f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches, "
-            f"within {apart:.2g}; weights can be read to {allowed:.2g}"
+            f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches "
+            f"(difference {apart:.2g}, allowed {allowed:.2g})"
         )
         return holds(RELATION, words)
     return broken(

@@ -10,7 +10,7 @@ RELATION = Relation(
     "assistant_mask",
     "what is trained",
     "a mask of answers covers each answer from its first token to its last",
-    "the mask is computed from other tokens than those of the row, or for one turn only",
+    "the mask was computed on other tokens than the row has, or for one turn only",
     "https://github.com/huggingface/transformers/issues/34172",
 )
 THINKING = "</think>"
@@ -42,7 +42,7 @@ def ask(look: Look) -> Outcome:
                 return _broken(look, one, turn, lost)
     if not count:
         raise CannotAsk("no answer is trained on")
-    return holds(RELATION, f"all tokens of {count} answers are trained on, or none")
+    return holds(RELATION, f"each of {count} answers is trained on completely or not at all")
 
 
 def _lost(one: Asked, turn: Turn) -> list[int] | None:

@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, token_
 RELATION = Relation(
     "attention",
     "same work",
-    "eager and sdpa attention say the same",
+    "eager and sdpa attention give the same log-probabilities",
     "one of them gets no attention mask, or a mask of the wrong form",
     "https://arxiv.org/abs/2506.09280",
 )

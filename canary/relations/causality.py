@@ -14,7 +14,7 @@ from canary.relations.relation import (
 RELATION = Relation(
     "causality",
     "what is trained",
-    "a later token moves nothing that is said before it",
+    "a later token does not change the log-probabilities of earlier ones",
     "the causal mask is missing, or an attention mask of four dimensions replaces it",
     "https://arxiv.org/abs/2506.09280",
 )

@@ -14,7 +14,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "chat_template",
     "what is trained",
-    "a training row begins as the chat template will prompt it, with at most one BOS",
+    "a training row begins with the prompt that the chat template writes, with at most one BOS",
     "the row was rendered by another template, or tokenized with a second BOS",
     "https://github.com/huggingface/alignment-handbook/issues/127",
     invariants=("at_most_one_bos",),

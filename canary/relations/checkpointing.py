@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation
 RELATION = Relation(
     "checkpointing",
     "same work",
-    "activation checkpointing leaves the gradients as they are",
+    "activation checkpointing does not change the gradients",
     "a module draws random numbers or changes its state in the forward pass",
     "https://arxiv.org/abs/2506.09280",
 )

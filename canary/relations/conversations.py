@@ -94,7 +94,7 @@ def asked(look: Look) -> list[Asked]:
     """Return the documents of the first update that are trained on, with turns if they are known.
 
     Raises:
-        CannotAsk: the model scores no tokens, or its loss is none of the next tokens.
+        CannotAsk: the model has no token logits, or its loss is not a next-token loss.
     """
     found = []
     for document in next_token_documents(look):

@@ -8,7 +8,7 @@ from canary.relations.trajectory import Recorded, equal_steps
 RELATION = Relation(
     "evaluation",
     "start and end",
-    "an evaluation in between moves nothing",
+    "an evaluation during training does not change the training",
     "the loop calls eval() and never train() again, or an evaluation changes weights or buffers",
     "https://arxiv.org/abs/2506.14813",
     moment="last",
@@ -29,7 +29,7 @@ def ask(look: Look) -> Outcome:
         raise CannotAsk("the model trains in evaluation mode from the start")
     later = [place for place, training in enumerate(look.modes, start=1) if not training]
     if not later:
-        return holds(RELATION, f"the model was in training mode in {len(look.modes)} updates")
+        return holds(RELATION, f"the model was in training mode in all {len(look.modes)} updates")
     return broken(
         RELATION,
         f"from update {later[0]} on, the model trains in evaluation mode",

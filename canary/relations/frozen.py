@@ -7,8 +7,8 @@ from canary.relations.relation import Look, Outcome, Relation, broken, holds
 RELATION = Relation(
     "frozen",
     "what is trained",
-    "what is frozen stays as it is, and the optimizer has all that is trainable",
-    "the optimizer was built before parameters were frozen, thawed or added",
+    "frozen parameters do not change, and the optimizer has all trainable ones",
+    "the optimizer was built before parameters were frozen, unfrozen or added",
     "https://arxiv.org/abs/2506.14813",
     moment="last",
     invariants=("frozen_unchanged",),

@@ -25,5 +25,5 @@ RELATION = Relation(
 
 
 def judge(base: Recorded, plain: Recorded, moved: Recorded, fused: Recorded) -> Outcome:
-    """Compare the losses of both within what rounding may move."""
+    """Compare the losses of both within the tolerance."""
     return near_steps(RELATION, plain, moved, fused)

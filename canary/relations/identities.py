@@ -19,4 +19,5 @@ RELATION = Relation(
         "advantages_scaled",
         "rewards_add_up",
     ),
+    inapplicable="this trainer has no known first values",
 )

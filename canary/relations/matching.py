@@ -113,7 +113,7 @@ def next_token_documents(look: Look) -> list[Document]:
     """Return the documents of the first update that are trained on.
 
     Raises:
-        CannotAsk: the model scores no tokens, or its loss is none of the next tokens.
+        CannotAsk: the model has no token logits, or its loss is not a next-token loss.
     """
     token_call(look)
     found = [
@@ -124,7 +124,7 @@ def next_token_documents(look: Look) -> list[Document]:
         if any(one.trained)
     ]
     if not found or not all(one.is_next_token for one in found):
-        raise CannotAsk("the loss is none of the next tokens")
+        raise CannotAsk("the loss is not a next-token loss")
     return found
 
 

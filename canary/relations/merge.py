@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation
 RELATION = Relation(
     "merge",
     "start and end",
-    "merged adapters say the same as unmerged ones",
+    "merged and unmerged adapters give the same log-probabilities",
     "scaling, bias or dropout of the adapter is lost when it is merged",
     "https://arxiv.org/abs/2106.09685",
     moment="last",

@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, other_
 RELATION = Relation(
     "neighbour",
     "neighbours",
-    "another neighbour leaves what is said of an example as it is",
+    "a row's log-probabilities do not depend on the other rows",
     "a module mixes the rows of a micro-batch, as batch normalisation does",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
 )

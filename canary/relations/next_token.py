@@ -38,14 +38,14 @@ def ask(look: Look) -> Outcome:
     shares = {shift: _share(calls, shift) for shift in (1, *WRONG)}
     alike, of = shares[1]
     if of < LEAST_TOKENS:
-        raise CannotAsk("the gradient does not show what each token is trained towards")
+        raise CannotAsk(f"no call shows at least {LEAST_TOKENS} labels beside their tokens")
     if alike >= SURE * of:
         return holds(RELATION, f"{alike} of {of} labels are the next token")
     for shift, what in WRONG.items():
         other, others = shares[shift]
         if others >= LEAST_TOKENS and other >= SURE * others:
             return broken(RELATION, f"{other} of {others} labels are {what}", values=(other, alike))
-    raise CannotAsk("the loss is none of the tokens around")
+    raise CannotAsk("the labels match no nearby token")
 
 
 def _share(calls: list[Call], shift: int) -> tuple[int, int]:

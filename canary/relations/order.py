@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation
 RELATION = Relation(
     "order",
     "neighbours",
-    "another order of the rows leaves what is said of each example as it is",
+    "the order of the rows does not change their log-probabilities",
     "a module mixes the rows of a micro-batch",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
 )

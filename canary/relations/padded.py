@@ -14,7 +14,7 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
     if look.call.ids is None:
         raise CannotAsk("the model gets no token ids")
     if not look.call.scores_tokens and len(look.call.shape) > 2:
-        raise CannotAsk("the model scores no tokens")
+        raise CannotAsk("the model has no token logits")
     for call in look.calls:
         if call.ids is None or is_packed(call):
             continue

@@ -8,7 +8,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation
 RELATION = Relation(
     "padding",
     "neighbours",
-    "more padding leaves what is said of each example as it is",
+    "more padding does not change the log-probabilities of a row",
     "padding is attended to: the attention mask is missing, or positions count padding",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
 )

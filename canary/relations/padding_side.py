@@ -8,7 +8,7 @@ from canary.relations.relation import Look, Outcome, Relation
 RELATION = Relation(
     "padding_side",
     "neighbours",
-    "an example is the same without its padding",
+    "a row has the same log-probabilities without its padding",
     "positions count the padding, or it is attended to",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
 )

@@ -8,7 +8,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "prompt_labels",
     "what is trained",
-    "a prompt leaves no gradient through its labels, where the training is on answers",
+    "if only answers are trained on, no prompt token is",
     "the collator or the mask lets labels of the prompt through",
     "https://github.com/huggingface/trl/issues/1507",
 )

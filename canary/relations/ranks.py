@@ -8,7 +8,8 @@ from canary.relations.trajectory import Recorded, near_steps, rows_of
 RELATION = Relation(
     "ranks",
     "same work",
-    "two ranks train on the rows of one, each once, and learn the same except for rounding",
+    "two ranks train on the same rows as one rank, each once, and learn the same except for "
+    "rounding",
     "ranks see the same rows, or a loss is averaged over ranks with different numbers of tokens",
     "https://arxiv.org/abs/2506.09280",
     moment=None,

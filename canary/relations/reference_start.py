@@ -16,7 +16,7 @@ RELATION = Relation(
 def ask(look: Look) -> Outcome:
     """Ask the reference about the policy's first micro-batch."""
     if not look.references:
-        raise CannotAsk("no other model of the same shapes was called without gradients")
+        raise CannotAsk("no reference model was seen (same shapes, called without gradients)")
     reference, _ = look.references[0]
     own = {value.data_ptr() for _, value in look.named_parameters() if value.requires_grad}
     shared = [name for name, value in reference.named_parameters() if value.data_ptr() in own]

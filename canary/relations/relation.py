@@ -17,7 +17,7 @@ from canary.relations.sampling import Sampling
 
 Tensor = Any
 """A torch.Tensor."""
-RelationStatus = Literal["holds", "broken", "not applicable", "undecided"]
+RelationStatus = Literal["holds", "broken", "not applicable", "undecided", "not asked"]
 Group = Literal[
     "same work", "neighbours", "what is trained", "start and end", "sampling", "machine"
 ]
@@ -37,7 +37,7 @@ class Outcome(TypedDict):
     values: list[float]
     """Both values there; empty without numbers."""
     tolerance: float | None
-    """How far rounding may move the value, measured; None where nothing is rounded."""
+    """How far both sides may differ, from measured rounding; None where nothing is rounded."""
 
 
 class Variation(TypedDict, total=False):
@@ -81,6 +81,8 @@ class Relation:
     """Whether `ask` takes so long that `--quick` leaves it out."""
     invariants: tuple[str, ...] = ()
     """Checks of the record that judge it (`docs/verdict.md`)."""
+    inapplicable: str = ""
+    """What is said if none of its invariants is for this trainer; empty: what they say."""
     variations: tuple[Variation, ...] = ()
     """More launches, in this order. `judge` of the relation's file gets what they recorded."""
 
@@ -193,7 +195,7 @@ class Look(Protocol):
     def compared(
         self, relation: str, call: Call, before: Tensor, after: Tensor, counts: Tensor | None = None
     ) -> Outcome:
-        """Compare scores within what rounding may move; `counts`: True where a score counts."""
+        """Compare scores within the tolerance; `counts`: True where a score counts."""
 
     def other_checkpointing(self) -> AbstractContextManager[None]:
         """Switch activation checkpointing off if it is on, else on.
@@ -209,7 +211,7 @@ class Look(Protocol):
     def compared_gradients(
         self, relation: str, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
     ) -> Outcome:
-        """Compare gradients within what rounding may move."""
+        """Compare gradients within the tolerance."""
 
     def spans(self, call: Call) -> Sequence[tuple[int, int]]:
         """Return (first, end) of each row's example, without its padding."""
@@ -272,13 +274,13 @@ def token_call(look: Look) -> Call:
     """Return the call to ask about tokens.
 
     Raises:
-        CannotAsk: the model scores no tokens.
+        CannotAsk: the model has no token logits.
     """
     call = look.call
     if call.ids is None:
         raise CannotAsk("the model gets no token ids")
     if not call.scores_tokens:
-        raise CannotAsk("the model scores no tokens")
+        raise CannotAsk("the model has no token logits")
     return call
 
 

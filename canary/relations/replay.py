@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "replay",
     "machine",
-    "the same forward and backward on the same state is equal twice",
+    "the same forward and backward pass gives the same gradients twice",
     "a kernel is not deterministic, or a module keeps a state",
     "https://arxiv.org/abs/2506.09280",
 )

@@ -8,7 +8,7 @@ from canary.relations.trajectory import Recorded, equal_steps, first_apart, rows
 RELATION = Relation(
     "resume",
     "start and end",
-    "a resumed training goes on bit for bit as the uninterrupted one",
+    "a resumed training equals the uninterrupted one bit for bit",
     "the checkpoint lacks the optimizer, the scheduler, random states or the place in the data",
     "https://github.com/huggingface/transformers/issues/26413",
     moment=None,
@@ -25,12 +25,12 @@ def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
     """Compare the uninterrupted launch with one that saves, and both with the resumed one."""
     whole = equal_steps(RELATION, base, saved)
     if whole["status"] == "broken":
-        whole["message"] = f"saving alone moves the training: {whole['message']}"
+        whole["message"] = f"saving a checkpoint already changes the training: {whole['message']}"
         return whole
     before, after = rows_of(base)[SAVED_AT:], rows_of(resumed)
     for step, (was, now) in enumerate(zip(before, after, strict=False), start=FIRST):
         if was and now and sorted(was) != sorted(now):
-            words = "other rows enter after the resume: the place in the data is lost"
+            words = "the rows differ after the resume: the position in the data was not restored"
             return broken(RELATION, words, f"step {step}")
     if not after and not resumed.get("trajectory", {}).get("losses"):
         return outcome(RELATION.id, "undecided", "the resumed launch recorded no step")
@@ -54,7 +54,7 @@ def _lost(base: Recorded, resumed: Recorded) -> str:
     if rate is not None and rate <= (loss or rate):
         return "the scheduler was not restored"
     if loss == FIRST:
-        return "random states were not restored, as dropout needs them, or not all parameters"
+        return "random states (dropout) or some parameters were not restored"
     if gradient == FIRST:
         return "the loss is equal, so a gradient scaler or accumulated gradients were not restored"
     return "the state of the optimizer was not restored"

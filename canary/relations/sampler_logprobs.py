@@ -28,8 +28,8 @@ def ask(look: Look) -> Outcome:
         tokens = sum(one.tokens for one in found.rounds)
         return holds(
             RELATION,
-            f"{tokens} tokens of {updates} updates differ by at most {worst.largest:.2g}; rounding "
-            f"may move {worst.allowed:.2g}",
+            f"{tokens} tokens of {updates} updates differ by at most {worst.largest:.2g}, "
+            f"allowed {worst.allowed:.2g}",
         )
     kind = parted.source, parted.trainer
     alike = [one for one in found.rounds if (one.source, one.trainer) == kind]
@@ -53,7 +53,7 @@ def _grown(first: Round, last: Round) -> str:
     why = _why(last)
     return (
         f"the mean difference grows from {first.mean:.2g} at update {first.update} to "
-        f"{last.mean:.2g} at update {last.update}; rounding may move {last.allowed:.2g}{why}"
+        f"{last.mean:.2g} at update {last.update}, allowed {last.allowed:.2g}{why}"
     )
 
 
@@ -61,8 +61,8 @@ def _apart(one: Round) -> str:
     assert one.values is not None
     sampler, trainer = one.values
     return (
-        f"{one.source} gives a log-probability of {sampler:.6g}, and {one.trainer} {trainer:.6g}; "
-        f"rounding may move {one.allowed:.2g}{_why(one)}"
+        f"{one.source} gives a log-probability of {sampler:.6g}, and {one.trainer} {trainer:.6g}, "
+        f"allowed {one.allowed:.2g}{_why(one)}"
     )
 
 
@@ -91,4 +91,4 @@ def unseen(relation: Relation, found: Sampling) -> Outcome:
         return outcome(relation.id, "undecided", words)
     if found.expected:
         return outcome(relation.id, "undecided", "the sampler was not seen; see canary.sampled")
-    raise CannotAsk("the training trains on nothing that it samples")
+    raise CannotAsk("the training does not train on sampled tokens")

@@ -23,7 +23,7 @@ class Round:
     largest: float
     """Largest absolute difference."""
     allowed: float
-    """How far rounding may move a log-probability, measured."""
+    """How far a log-probability may differ, from measured rounding."""
     place: str
     """The first token beyond `allowed`, else empty."""
     values: tuple[float, float] | None

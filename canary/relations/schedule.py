@@ -26,7 +26,7 @@ def ask(look: Look) -> Outcome:
     steps = max(count for _, count in look.schedulers)
     # The last update may end the training before the scheduler steps.
     if look.updates - 1 <= steps <= look.updates:
-        return _rates(look, f"{steps} steps of the scheduler in {look.updates} updates")
+        return _rates(look, f"the scheduler stepped {steps} times in {look.updates} updates")
     if steps < look.updates - 1 and steps * 2 < look.updates:
         raise CannotAsk(
             f"the scheduler stepped {steps} times in {look.updates} updates, as if once per epoch"
@@ -47,4 +47,4 @@ def _rates(look: Look, words: str) -> Outcome:
         if abs(rate - other) > ROUNDING * max(abs(rate), abs(other)):
             what = f"the learning rate is {rate:.6g}, its arguments give {other:.6g}"
             return broken(RELATION, what, f"update {update}", (rate, other))
-    return holds(RELATION, f"{words}, with the rates of the arguments")
+    return holds(RELATION, f"{words}, with the configured learning rates")

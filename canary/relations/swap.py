@@ -11,7 +11,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "swap",
     "what is trained",
-    "the gradient raises chosen and lowers rejected answers, and a swap turns both",
+    "the gradient raises chosen and lowers rejected answers; swapping them reverses this",
     "the collator or the loss takes chosen for rejected, or ignores which is which",
     "https://arxiv.org/abs/2305.18290",
 )

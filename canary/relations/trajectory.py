@@ -64,7 +64,7 @@ FLOOR = 16 * 1.2e-7
 def near_steps(
     relation: Relation, base: Recorded, moved: Recorded, other: Recorded, last: int | None = None
 ) -> Outcome:
-    """Compare losses, gradient norms and learning rates within what rounding moves.
+    """Compare losses, gradient norms and learning rates within the tolerance.
 
     Args:
         relation: what is judged.
@@ -85,16 +85,14 @@ def near_steps(
             response = max(response, abs(perturbed - was))
             allowed, apart = max(FACTOR * response, FLOOR * abs(was)), abs(now - was)
             if not apart <= allowed and not (was != was and now != now):
-                words = (
-                    f"the {word} {was:.9g} becomes {now:.9g}; rounding may move it by {allowed:.2g}"
-                )
+                words = f"the {word} {was:.9g} becomes {now:.9g}, allowed {allowed:.2g}"
                 found = broken(relation, words, f"step {step}", (was, now))
                 found["tolerance"] = allowed
                 return found
             most = max(most, apart / allowed if allowed else 0.0)
     if not compared:
         return outcome(relation.id, "undecided", "the launches recorded no losses")
-    words = f"losses of steps 1 to {max(compared)} differ by {most:.0%} of what rounding may move"
+    words = f"the largest difference in steps 1 to {max(compared)} is {most:.0%} of the tolerance"
     return holds(relation, words)
 
 

@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "weight_decay",
     "start and end",
-    "a group without weight decay holds all biases and norms",
+    "if a group has no weight decay, it holds all biases and norms",
     "the names that should leave out biases and norms do not match them",
     "https://github.com/huggingface/transformers/pull/35927",
 )

@@ -8,7 +8,7 @@ from canary.relations.trajectory import Recorded, equal_steps, rows_of
 RELATION = Relation(
     "workers",
     "same work",
-    "two processes that load data give the rows that none gives, each once",
+    "two data workers give the same rows as no worker, each once",
     "every worker of an iterable dataset reads all data, or a worker has its own random numbers",
     "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
     moment=None,
@@ -33,7 +33,8 @@ def judge(base: Recorded, none: Recorded, two: Recorded) -> Outcome:
             twice = sum(len(rows) for rows in together[:step]) - len(seen)
             before = len({row for rows in alone[:step] for row in rows})
             words = (
-                f"another set of rows enters: {len(seen)} different ones so far, {before} before"
+                f"the rows differ: {len(seen)} different rows up to here with two workers, "
+                f"{before} with none"
             )
             return broken(RELATION, words, f"step {step}", (float(len(was)), float(twice)))
     return equal_steps(RELATION, none, two)

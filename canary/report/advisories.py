@@ -13,6 +13,7 @@ from canary.relations import RELATIONS
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
+from canary.report.links import short_link
 from canary.report.render import check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
@@ -33,6 +34,9 @@ class AdvisoryRow:
     relation: str
     """The relation of `canary check` that shows it; empty without one."""
     link: str
+    """An address on GitHub or official pages: advisories have no others."""
+    short: str
+    """The link as people name it."""
     fix: str
     """Empty if it is open, or the same as `link`."""
 
@@ -57,6 +61,7 @@ def advisory_row(one: Advisory, version: str = "", only_if: str = "") -> Advisor
         one.remedy,
         one.relation if one.relation in RELATIONS else "",
         one.link,
+        short_link(one.link),
         one.fix if one.fix and one.fix != one.link else "",
     )
 
@@ -79,8 +84,8 @@ def _first_line(sure: int, conditional: int, whose: str) -> str:
         return f"No known fault applies to {whose}."
     count = f"{sure} known fault{'' if sure == 1 else 's'}" if sure else "No known fault"
     verb = "apply" if sure > 1 else "applies"
-    more = f"; {conditional} more under a condition" if conditional else ""
-    return f"{count} {verb} to {whose} for sure{more}."
+    others = f" {conditional} appl{'ies' if conditional == 1 else 'y'} under a condition."
+    return f"{count} certainly {verb}.{others if conditional else ''}"
 
 
 def all_view(listed: Sequence[Advisory]) -> AdvisoriesView:

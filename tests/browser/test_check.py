@@ -28,7 +28,10 @@ def test_a_check_fits_the_window(browser: Browser, tmp_path: Path, scheme: str, 
     outcomes = (
         outcome(names[0], "broken", LONG, "row 1, token 3", (-1.23456, -2.5), 1.1e-4),
         outcome(names[1], "undecided", LONG),
-        *(outcome(name, "holds", "they differ by at most 0", tolerance=1e-5) for name in names[2:]),
+        *(
+            outcome(name, "holds", "log-probabilities differ by at most 0", tolerance=1e-5)
+            for name in names[2:]
+        ),
     )
     file = tmp_path / "report.html"
     file.write_text(check_page(Checked("mine", outcomes, tmp_path, 3, 61.0)), encoding="utf-8")

@@ -287,6 +287,22 @@ def test_a_pull_request_cannot_leave_relations_out(house: Gatehouse) -> None:
     assert "it lacks padding" in comment.body
 
 
+def test_only_a_quick_base_config_may_leave_relations_out(house: Gatehouse) -> None:
+    quick = json.dumps(document({"resume": "not asked"}))
+    house.baseline()
+    pull = house.pull()
+    said = judged(house, pull, quick)
+    assert said.outputs["verdict"] == "error"
+    assert "it lacks resume" in house.comments(pull)[0].body
+    sha = house.commit(files={"canary.yaml": BASE_CONFIG + "check:\n  quick: true\n"})
+    asked(house, lambda: house.push_main(house.run(), sha=sha, check="true"), quick)
+    (*_, entry) = stored(house)
+    assert entry["context"]["relations"]["resume"] == "not asked"
+    later = house.hub_repository.add_pull(house.commit("later"), base_sha=sha)
+    assert judged(house, later, with_broken("resume")).outputs["verdict"] == "pass"
+    assert "it was not asked at" in house.comments(later)[0].body
+
+
 def narrowed(*names: str) -> str:
     made = document()
     kept = [one for one in made["relations"] if one["relation"] in names]

@@ -43,7 +43,7 @@ from canary.training.sampling.watch import SAMPLING
 MOST_CALLS = 64
 """Calls of one update that are kept."""
 SEVERAL_RANKS = "it is asked with one rank only"
-UNSEEN = "no call of a model was seen whose loss trained it"
+UNSEEN = "no model call with a training loss was seen"
 
 
 class Inspector:

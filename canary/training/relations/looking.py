@@ -158,28 +158,27 @@ class TrainingLook:
         after: torch.Tensor,
         counts: torch.Tensor | None = None,
     ) -> Outcome:
-        """Compare scores within what rounding may move."""
+        """Compare scores within the tolerance."""
         apart = (after.double() - before.double()).abs().nan_to_num(nan=float("inf"))
         if counts is not None:
             apart = torch.where(counts, apart, torch.zeros_like(apart))
         if not apart.numel():
             raise CannotAsk("there is nothing to compare")
         allowed, worst = self._allowed(call), float(apart.max())
+        what = "log-probabilities" if call.scores_tokens else "scores"
         if worst <= allowed:
-            words = f"they differ by at most {worst:.2g}; rounding may move {allowed:.2g}"
+            words = f"{what} differ by at most {worst:.2g}, allowed {allowed:.2g}"
             return outcome(relation, "holds", words, tolerance=allowed)
         first = (apart > allowed).nonzero()[0].tolist()
         values = [float(one[tuple(first)]) for one in (before, after)]
-        what = "log-probability" if call.scores_tokens else "score"
-        message = (
-            f"a {what} of {values[0]:.6g} becomes {values[1]:.6g}; rounding may move {allowed:.2g}"
-        )
+        word = "log-probability" if call.scores_tokens else "score"
+        message = f"a {word} of {values[0]:.6g} becomes {values[1]:.6g}, allowed {allowed:.2g}"
         names = ("row", "token") if call.scores_tokens else ("row", "class")
         place = ", ".join(f"{name} {at}" for name, at in zip(names, first, strict=False))
         return outcome(relation, "broken", message, place, values, allowed)
 
     def _allowed(self, call: KeptCall) -> float:
-        """Return how far rounding may move the scores of a call."""
+        """Return the tolerance of a call's scores."""
         if id(call) not in self._rounding:
             self._rounding[id(call)] = rounding_of(call)
         return self._rounding[id(call)]
@@ -202,7 +201,7 @@ class TrainingLook:
     def compared_gradients(
         self, relation: str, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
     ) -> Outcome:
-        """Compare gradients within what rounding may move."""
+        """Compare gradients within the tolerance."""
         eps = epsilon(self.model, self.call.autocast)
         moved: dict[str, float] = dict.fromkeys(before, 0.0)
         training = self.model.training
@@ -218,11 +217,12 @@ class TrainingLook:
             apart = float("inf") if other is None else float((other - one).abs().max())
             allowed = tolerance(moved[name], float(one.abs().max()), eps)
             if not apart <= allowed:
-                message = f"the gradient moves by {apart:.2g}; rounding may move {allowed:.2g}"
+                message = f"the gradient differs by {apart:.2g}, allowed {allowed:.2g}"
                 values = [float(one.norm()), float("nan") if other is None else float(other.norm())]
                 return outcome(relation, "broken", message, name, values, allowed)
             worst = max(worst, apart)
-        words = f"{len(before)} gradients differ by at most {worst:.2g}"
+        differ = f"differ by at most {worst:.2g}" if worst else "are equal"
+        words = f"{len(before)} gradients {differ}"
         return outcome(relation, "holds", words)
 
     @contextlib.contextmanager

@@ -61,7 +61,7 @@ def _floats(model: nn.Module) -> list[nn.Parameter]:
 
 
 def tolerance(moved: float, largest: float, eps: float) -> float:
-    """Return how far rounding may move a value.
+    """Return how far a value may differ: the tolerance.
 
     Args:
         moved: how far perturbed parameters moved it at most.
@@ -72,7 +72,7 @@ def tolerance(moved: float, largest: float, eps: float) -> float:
 
 
 def rounding_of(call: KeptCall, temperature: float = 1.0) -> float:
-    """Return how far rounding may move the scores of a call."""
+    """Return the tolerance of a call's scores."""
     before, moved = scored(call, temperature), 0.0
     eps = epsilon(call.module, call.autocast)
     for seed in range(DRAWS):

@@ -106,7 +106,7 @@ def test_a_condition_that_no_record_tells_stays_open_and_sure_ones_come_first() 
 
 def test_conditions_are_said_in_words() -> None:
     assert words("trainer", ["sft", "dpo", "kto"]) == "the trainer is sft, dpo or kto"
-    assert words("trainer", "transformers") == "the trainer is built upon that of transformers"
+    assert words("trainer", "transformers") == "the trainer is based on transformers.Trainer"
     assert words("training.gradient_accumulation_steps", ">1") == "gradient_accumulation_steps > 1"
     assert words("package.trl", "<2") == "trl is <2"
     assert all(words(key, True) for key in KEYS)

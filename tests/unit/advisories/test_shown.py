@@ -14,7 +14,7 @@ from canary.advisories.advisory import advisories
 from canary.advisories.condition import Known
 from canary.advisories.facts import known_of
 from canary.advisories.matching import matches
-from canary.check.answer import check_text
+from canary.check.answer import check_text, left_behind
 from canary.check.run import Checked
 from canary.cli import app
 from canary.compare.heuristics import Diagnosis
@@ -44,7 +44,7 @@ def test_a_run_is_asked_for_its_packages_and_config(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["advisories", saved(noisy(), tmp_path)])
     assert done.exit_code == 0
     first, _, block = done.output.partition("\n\n")
-    assert first.startswith("1 known fault applies to this run for sure; ")
+    assert first.startswith("1 known fault certainly applies. ")
     assert block.startswith(f"{DROPOUT} (trl 1.16.0; affected: >=0.6.0)")
     assert "Only if" not in block.split("\n\n")[0]
     assert "Shown by: canary check --only identities" in block
@@ -107,6 +107,23 @@ def test_a_check_names_known_faults_and_keeps_its_exit_code(form: str) -> None:
     assert "trl/utils.py" in text or "trl/trainer/utils.py" in text
     without = check_text(Checked("mine", made.outcomes, Path("out"), 1, 9.0), form)
     assert "nown fault" not in without or form == "json"
+
+
+def test_the_folder_of_a_check_means_its_first_launch(tmp_path: Path) -> None:
+    for name, record in (("20260101-000002-b", example("sft")), ("20260101-000001-a", noisy())):
+        (tmp_path / name).mkdir()
+        saved(record, tmp_path / name)
+    known = matches(advisories(), known_of(noisy()))
+    made = Checked("mine", (outcome("order", "holds", "x"),), tmp_path, 2, 9.0, faults=known)
+    left_behind(made)
+    first = tmp_path / "20260101-000001-a"
+    assert f"(details: canary advisories {first})" in check_text(made, "text")
+    assert f"canary advisories {first}" in check_text(made, "markdown")
+    said = [
+        CliRunner().invoke(app, ["advisories", str(folder)]).output for folder in (tmp_path, first)
+    ]
+    assert said[0] == said[1]
+    assert DROPOUT in said[0]
 
 
 def test_markdown_links_no_user_into_a_fault() -> None:

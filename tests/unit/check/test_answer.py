@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from canary.check.answer import check_text, first_line, listing
-from canary.check.run import Checked, CheckRequest, _worst, affordable
+from canary.check.run import LEFT_OUT, Checked, CheckRequest, _of_record, _worst, affordable
 from canary.config.load import load_config
 from canary.errors import ConfigError, UsageError
 from canary.relations import MODULES, RELATIONS
 from canary.relations.relation import Outcome, outcome
+from tests.unit.comparing import example
 
 BROKEN = outcome(
     "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2)
 )
-HOLDS = outcome("order", "holds", "they differ by at most 0")
+HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0")
 OPEN = outcome("merge", "undecided", "the model cannot be asked: no")
 
 
@@ -38,10 +39,23 @@ def test_what_is_broken_comes_first_with_its_likely_cause() -> None:
 
 def test_nothing_broken_is_said_so() -> None:
     assert first_line(checked(HOLDS)) == "No relation is broken: 1 holds."
-    assert first_line(checked(OPEN)) == "Nothing could be checked: 1 relation is undecided."
-    assert first_line(checked()) == "Nothing could be checked."
+    assert first_line(checked(OPEN)) == "No relation could be tested: 1 undecided."
+    assert first_line(checked()) == "No relation could be tested."
+    inapplicable = outcome("packing", "not applicable", "no row holds several documents")
+    said = first_line(checked(OPEN, inapplicable))
+    assert said == "No relation could be tested: 1 not applicable, 1 undecided."
     assert checked(HOLDS, OPEN).exit_code == 0
     assert checked(OPEN).exit_code == 3
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_relation_that_a_quick_check_leaves_out_is_not_asked(form: str) -> None:
+    made = checked(HOLDS, outcome("resume", "not asked", LEFT_OUT))
+    text = check_text(made, form)
+    assert ("not asked" if form == "json" else "Not asked") in text
+    assert "pplicable" not in text
+    assert LEFT_OUT in text
+    assert made.exit_code == 0
 
 
 def test_the_document_has_every_answer() -> None:
@@ -68,8 +82,18 @@ def test_a_broken_answer_outweighs_one_that_holds() -> None:
     none = outcome("frozen", "not applicable", "not recorded")
     assert _worst(relation, [holds, broken], False) == broken
     assert _worst(relation, [none, holds], False) == holds
-    assert _worst(relation, [], True)["status"] == "not applicable"
+    assert _worst(relation, [], True)["status"] == "not asked"
+    assert _worst(relation, [none], True)["status"] == "not asked"
+    assert _worst(relation, [holds], True) == holds
     assert _worst(relation, [], False)["status"] == "undecided"
+
+
+def test_a_trainer_without_known_first_values_is_named_so() -> None:
+    def said(trainer: str) -> set[str]:
+        return {one["message"] for one in _of_record(RELATIONS["identities"], example(trainer))}
+
+    assert said("sft") == {"this trainer has no known first values"}
+    assert not any("only for" in one or "no known" in one for one in said("dpo"))
 
 
 def test_relations_are_chosen_by_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from canary.advisories.advisory import advisories
+from canary.advisories.matching import Match
 from canary.check.answer import check_document, check_text, left_behind, write_check
 from canary.check.page import check_page
 from canary.check.run import Checked
@@ -26,24 +29,36 @@ from tests.unit.hostile import PAYLOADS
 BROKEN = outcome(
     "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2), 1.1e-4
 )
-HOLDS = outcome("order", "holds", "they differ by at most 0", tolerance=2e-5)
+HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0", tolerance=2e-5)
 OPEN = outcome("merge", "undecided", "the model cannot be asked: no")
 NOT = outcome("packing", "not applicable", "no row holds several documents")
+LEFT = outcome("resume", "not asked", "a quick check leaves it out")
 
 
 def checked(folder: Path, *outcomes: Any) -> Checked:
-    return Checked("mine", outcomes or (BROKEN, HOLDS, OPEN, NOT), folder, 3, 61.0, ("a note",))
+    return Checked(
+        "mine", outcomes or (BROKEN, HOLDS, OPEN, NOT, LEFT), folder, 3, 61.0, ("a note",)
+    )
 
 
 def test_the_page_has_a_table_for_each_status(tmp_path: Path) -> None:
     text = check_page(checked(tmp_path))
     assert "<h1>Broken: padding. 1 other relation holds, 1 is undecided.</h1>" in text
-    for title in ("Broken (1)", "Undecided (1)", "Holds (1)", "Not applicable (1)"):
+    for title in (
+        "Broken (1)",
+        "Undecided (1)",
+        "Holds (1)",
+        "Not applicable (1)",
+        "Not asked (1)",
+    ):
         assert f"<h2>{title}</h2>" in text
-    for cell in ("row 1, token 3", "-1 → -2", "0.00011", RELATIONS["padding"].likely):
+    for cell in ("row 1, token 3", "-1 and -2", "0.00011", RELATIONS["padding"].likely):
         assert cell in text
-    source = RELATIONS["padding"].source
-    assert f'<a href="{source}" rel="noreferrer">{source}</a>' in text
+    assert f">{html.escape(RELATIONS['order'].holds)}</td>" in text
+    assert text.count(">reason</th>") == 3
+    source = RELATIONS["reference_start"].source
+    made = checked(tmp_path, outcome("reference_start", "broken", "another model"))
+    assert f'<a href="{source}" rel="noreferrer">arXiv:2305.18290</a>' in check_page(made)
     assert "3 launches in 61 s" in text
 
 
@@ -54,6 +69,50 @@ def test_a_check_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert check_text(found, "text") == check_text(made, "text")
     assert check_page(found) == check_page(made)
     assert found.exit_code == 1
+
+
+def test_what_is_allowed_is_said_once(tmp_path: Path) -> None:
+    said = outcome(
+        "order", "holds", "log-probabilities differ by at most 0, allowed 2e-05", tolerance=2e-5
+    )
+    text = check_page(checked(tmp_path, said))
+    assert text.count("2e-05") == 1
+    assert ">allowed</th>" not in text
+
+
+FAULT = advisories()[0]
+
+
+def with_faults(folder: Path) -> Checked:
+    faults = (Match(FAULT, "1.0"), Match(advisories()[1], "2.0", ("it rains",)))
+    return replace(checked(folder), faults=faults)
+
+
+def test_known_faults_are_on_the_page_and_read_back(tmp_path: Path) -> None:
+    made = with_faults(tmp_path)
+    text = check_page(made)
+    assert "<h2>Known faults of the packages that trained (2)</h2>" in text
+    for cell in (FAULT.id, FAULT.wrong, FAULT.remedy, "it rains"):
+        assert html.escape(cell) in text
+    assert f'<a href="{FAULT.link}"' in text
+    left_behind(made)
+    found = read_check(tmp_path / "check.json")
+    assert found.faults == made.faults
+    assert check_page(found) == text
+    assert f"]({FAULT.link})" in check_text(found, "markdown")
+
+
+def test_a_file_cannot_say_what_a_known_fault_is(tmp_path: Path) -> None:
+    document = check_document(with_faults(tmp_path))
+    document["known_faults"][0] |= {"wrong": "nothing at all", "issue": "https://evil.example"}
+    document["known_faults"].append({"id": "<b>", "issue": "https://evil.example"})
+    document["known_faults"][1]["only_if"] = [" ".join(PAYLOADS)]
+    (tmp_path / "check.json").write_text(json.dumps(document))
+    found = read_check(tmp_path / "check.json")
+    assert [one.advisory for one in found.faults] == list(advisories()[:2])
+    assert "evil.example" not in check_page(replace(found, faults=found.faults[:1]))
+    assert "<img" not in check_page(found)
+    assert "<img" not in check_text(found, "markdown")
 
 
 def test_report_draws_the_page_of_a_folder(tmp_path: Path) -> None:
@@ -100,6 +159,9 @@ WRONG: dict[str, Any] = {
     "twice": {"relations": [{"relation": "order", "status": "holds"}] * 2},
     "version": {"schema_version": 2, "relations": []},
     "seconds": {"relations": [], "seconds": "inf"},
+    "faults": {"relations": [], "known_faults": [{"id": "x"}] * 501},
+    "fault": {"relations": [], "known_faults": ["trl-dropout-functional"]},
+    "conditions": {"relations": [], "known_faults": [{"id": "x", "only_if": ["y"] * 17}]},
 }
 
 

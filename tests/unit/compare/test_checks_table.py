@@ -74,7 +74,9 @@ def comparisons() -> list[Comparison]:
 @cache
 def made() -> list[Check]:
     """Every check of these."""
-    asked = [(RELATIONS["order"], outcome("order", "holds", "they differ by at most 0"))]
+    asked = [
+        (RELATIONS["order"], outcome("order", "holds", "log-probabilities differ by at most 0"))
+    ]
     of_relations = relation_checks(asked, None)
     return [check for found in comparisons() for check in found.checks] + [*of_relations]
 

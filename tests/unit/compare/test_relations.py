@@ -12,7 +12,7 @@ from canary.relations.relation import Outcome, Relation, outcome
 from tests.unit.comparing import record
 
 PADDING = outcome("padding", "broken", "a log-probability of -1 becomes -2", "row 1")
-HOLDS = outcome("order", "holds", "they differ by at most 0")
+HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0")
 HELD = Before({"padding": "holds", "order": "holds"}, "abc123456")
 
 
@@ -34,6 +34,12 @@ def test_only_what_was_not_broken_before_fails() -> None:
     assert status(Before({"padding": "broken"}, "a" * 9)) == "warn"
     assert status(Before({"order": "holds"}, "a" * 9)) == "warn"
     assert status(None) == "warn"
+    assert status(Before({"padding": "not asked"}, "a" * 9)) == "warn"
+
+
+def test_a_base_that_was_not_asked_is_named_so() -> None:
+    first, *_ = relation_checks(pairs(PADDING), Before({"padding": "not asked"}, "abc123456"))
+    assert "it was not asked at abc123456" in first.message
 
 
 def test_a_failed_relation_makes_any_verdict_a_regression() -> None:
