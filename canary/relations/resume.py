@@ -13,11 +13,12 @@ RELATION = Relation(
     "https://github.com/huggingface/transformers/issues/26413",
     moment=None,
     variations=(
-        {"name": "saves after update 3", "save_at": 3},
-        {"name": "resumes at update 3", "resume": True},
+        {"name": "saves after update 4", "save_at": 4},
+        {"name": "resumes at update 4", "resume": True},
     ),
 )
-SAVED_AT = 3
+SAVED_AT = 4
+"""Two or four updates may share a rollout, and trl does not save a rollout."""
 FIRST = SAVED_AT + 1
 
 

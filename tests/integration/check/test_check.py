@@ -80,7 +80,7 @@ def test_every_relation_holds_in_a_healthy_script(tmp_path: Path) -> None:
     launched = ("workers", "ranks", "resume", "evaluation", "fused_optimizer")
     for name in (*launched, "accumulation", "compile", "schedule"):
         assert found[name]["status"] == "holds", found[name]
-    assert "steps 4 to 6" in found["resume"]["message"]
+    assert "steps 5 to 6" in found["resume"]["message"]
 
 
 UNSHARDED = (

@@ -24,27 +24,27 @@ def recorded(first: int = 1, **changed: dict[int, float]) -> dict[str, Any]:
 
 
 def test_equal_launches_hold() -> None:
-    assert resume.judge(recorded(), recorded(), recorded(4))["status"] == "holds"
+    assert resume.judge(recorded(), recorded(), recorded(5))["status"] == "holds"
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"learning_rates": {4: 6e-4}, "losses": {5: 1.65}}, "the scheduler was not restored"),
-        ({"losses": {4: 1.75, 5: 1.65}}, "random states were not restored"),
-        ({"losses": {5: 1.65}, "grad_norms": {5: 0.3}}, "the state of the optimizer"),
-        ({"grad_norms": {4: 0.5}, "losses": {5: 1.65}}, "a gradient scaler"),
+        ({"learning_rates": {5: 6e-4}, "losses": {6: 1.65}}, "the scheduler was not restored"),
+        ({"losses": {5: 1.75, 6: 1.65}}, "random states (dropout) or some parameters were not"),
+        ({"losses": {6: 1.65}, "grad_norms": {6: 0.3}}, "the state of the optimizer"),
+        ({"grad_norms": {5: 0.5}, "losses": {6: 1.65}}, "a gradient scaler"),
     ],
 )
 def test_what_was_lost_is_named(changed: dict[str, dict[int, float]], words: str) -> None:
-    found = resume.judge(recorded(), recorded(), recorded(4, **changed))
+    found = resume.judge(recorded(), recorded(), recorded(5, **changed))
     assert found["status"] == "broken"
     assert words in found["message"]
 
 
 def test_other_rows_come_first() -> None:
-    resumed = recorded(4, losses={4: 1.75})
+    resumed = recorded(5, losses={5: 1.75})
     resumed["batches"] = recorded()["batches"]
     found = resume.judge(recorded(), recorded(), resumed)
     assert found["status"] == "broken"
-    assert "the place in the data is lost" in found["message"]
+    assert "the position in the data was not restored" in found["message"]
