@@ -28,11 +28,13 @@ def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
     if whole["status"] == "broken":
         whole["message"] = f"saving a checkpoint already changes the training: {whole['message']}"
         return whole
-    before, after = rows_of(base)[SAVED_AT:], rows_of(resumed)
-    for step, (was, now) in enumerate(zip(before, after, strict=False), start=FIRST):
-        if was and now and sorted(was) != sorted(now):
-            words = "the rows differ after the resume: the position in the data was not restored"
-            return broken(RELATION, words, f"step {step}")
+    if (step := _apart(base, resumed, sampled=False)) is not None:
+        words = "the rows differ after the resume: the position in the data was not restored"
+        return broken(RELATION, words, f"step {step}")
+    if (step := _apart(base, resumed, sampled=True)) is not None:
+        words = "the same prompts have other completions after the resume"
+        return outcome(RELATION.id, "undecided", words, f"step {step}")
+    after = rows_of(resumed)
     if not after and not resumed.get("trajectory", {}).get("losses"):
         return outcome(RELATION.id, "undecided", "the resumed launch recorded no step")
     found = equal_steps(RELATION, base, resumed, first=FIRST)
@@ -40,6 +42,16 @@ def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
         found["message"] += f": {_lost(base, resumed)}"
         return found
     return holds(RELATION, found["message"]) if found["status"] == "holds" else found
+
+
+def _apart(base: Recorded, resumed: Recorded, *, sampled: bool) -> int | None:
+    """Return the first step after the resume with other rows."""
+    before = rows_of(base, sampled=sampled)[SAVED_AT:]
+    after = rows_of(resumed, sampled=sampled)
+    for step, (was, now) in enumerate(zip(before, after, strict=False), start=FIRST):
+        if was and now and sorted(was) != sorted(now):
+            return step
+    return None
 
 
 def _lost(base: Recorded, resumed: Recorded) -> str:

@@ -27,9 +27,10 @@ def ask(look: Look) -> Outcome:
     # The last update may end the training before the scheduler steps.
     if look.updates - 1 <= steps <= look.updates:
         return _rates(look, f"the scheduler stepped {steps} times in {look.updates} updates")
-    if steps < look.updates - 1 and steps * 2 < look.updates:
+    if steps < look.updates - 1 and steps * 2 <= look.updates:
         raise CannotAsk(
-            f"the scheduler stepped {steps} times in {look.updates} updates, as if once per epoch"
+            f"the scheduler stepped {steps} times in {look.updates} updates, "
+            "as if once per epoch or rollout"
         )
     return broken(
         RELATION,

@@ -115,9 +115,19 @@ def same(one: float, other: float, within: float = 0.0) -> bool:
     return both_nan or abs(other - one) <= within * max(abs(one), abs(other))
 
 
-def rows_of(recorded: Recorded) -> list[list[str]]:
-    """Return the hashes of the rows of each step."""
+SAMPLED = "completion_ids"
+"""Rows that the training samples itself."""
+
+
+def rows_of(recorded: Recorded, *, sampled: bool = True) -> list[list[str]]:
+    """Return the hashes of the rows of each step. `sampled`: with those that it samples itself."""
     return [
-        [row for micro in step for rows in micro.get("rows", {}).values() for row in rows]
+        [
+            row
+            for micro in step
+            for name, rows in micro.get("rows", {}).items()
+            if sampled or name != SAMPLED
+            for row in rows
+        ]
         for step in recorded.get("batches", [])
     ]

@@ -240,8 +240,10 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
         # A separate prompt begins with BOS like any other sequence.
         starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in everything]
         counts["bos_tokens"] = sum(int(count.sum()) for count in starts)
+        # A model may sample BOS; nothing tokenized it.
+        tokenized = starts[:-1] if "completion_ids" in inputs else starts
         counts["bos_most_in_a_sequence"] = max(
-            (int(count.max()) for count in starts if count.numel()), default=0
+            (int(count.max()) for count in tokenized if count.numel()), default=0
         )
     counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
     if pad is not None:

@@ -48,3 +48,12 @@ def test_other_rows_come_first() -> None:
     found = resume.judge(recorded(), recorded(), resumed)
     assert found["status"] == "broken"
     assert "the position in the data was not restored" in found["message"]
+
+
+def test_completions_that_are_sampled_again_are_undecided() -> None:
+    whole, resumed = recorded(), recorded(5)
+    for launch, first in ((whole, 1), (resumed, 5)):
+        for step, (micro,) in enumerate(launch["batches"], start=first):
+            micro["rows"] = {"prompt_ids": [f"p{step}"], "completion_ids": [f"c{step}-{first}"]}
+    found = resume.judge(whole, whole, resumed)
+    assert (found["status"], found["place"]) == ("undecided", "step 5")
