@@ -14,7 +14,7 @@ from canary.relations.relation import Look, Outcome, Relation, unpacked_call
 RELATION = Relation(
     id="shift",
     group="neighbours",
-    holds="an example is the same at later positions",
+    holds="a row has the same log-probabilities at later positions",
     likely="positions are absolute, or only one of query and key is rotated",
     source="https://arxiv.org/abs/2104.09864",
 )

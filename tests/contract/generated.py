@@ -15,10 +15,14 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from canary.advisories.advisory import advisories
+from canary.check.answer import check_text
+from canary.check.run import Checked
 from canary.cli import app
 from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.config.render import gates_table, markdown_table, trainers_table
 from canary.imports.view import preset_table
+from canary.relations import RELATIONS
+from canary.relations.relation import Outcome, outcome
 from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
@@ -109,6 +113,55 @@ def known_faults() -> str:
     return advisories_table(advisories())
 
 
+# Of a loop with a mean per micro-batch: `bench/check_corpus/scripts/accum_mean_of_means.py`.
+UNEVEN = outcome(
+    "accumulation",
+    "broken",
+    "a token weighs 0.04167 in micro-batch 0 with 6 tokens, and 0.008929 in micro-batch 2 with 28",
+    "micro-batch 0",
+    (0.041667, 0.0089286),
+)
+HELD = (
+    "checkpointing",
+    "attention",
+    "padding",
+    "padding_side",
+    "order",
+    "neighbour",
+    "eos_labels",
+    "causality",
+    "next_token",
+    "frozen",
+    "evaluation",
+    "replay",
+)
+
+
+def check_answer() -> str:
+    """How `canary check` begins on a terminal of 100 columns."""
+    made = Checked("train", (UNEVEN, *(holding(name) for name in HELD)), ROOT, 1, 17.0)
+    whole = check_text(made, "text", 100)
+    begin = "\n\n".join(whole.split("\n\n")[:2])
+    return f"```text\n{begin}\n```\n"
+
+
+def holding(name: str) -> Outcome:
+    """A relation that holds."""
+    return outcome(name, "holds", "equal")
+
+
+def relations_table() -> str:
+    """Every relation, and when it is tested."""
+    lines = ["| relation | what must hold | asked |", "|---|---|---|"]
+    for one in RELATIONS.values():
+        when = ["inside"] if one.moment == "first" else ["at the end"] if one.moment else []
+        when += ["invariants"] if one.invariants else []
+        when += [f"more launches: {len(one.variations)}"] if one.variations else []
+        when += ["not with `--quick`"] if one.slow else []
+        lines.append(f"| `{one.id}` | {one.holds} | {', '.join(when)} |")
+    return "\n".join(lines) + "\n"
+
+
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
     "golden check": (DOCS / "golden.md", check_example),
@@ -120,6 +173,8 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "gates table": (DOCS / "metrics.md", gates_table),
     "verbs": (DOCS / "cli.md", verbs),
     "known faults": (DOCS / "advisories.md", known_faults),
+    "check answer": (DOCS / "check.md", check_answer),
+    "relations": (DOCS / "check.md", relations_table),
     "presets": (DOCS / "import.md", preset_table),
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))

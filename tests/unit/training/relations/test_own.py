@@ -28,7 +28,9 @@ def test_the_example_holds_for_rotary_positions_and_breaks_for_absolute_ones() -
         found = loop.run()
         assert found["shift"]["status"] == status, found["shift"]
         assert found["order"]["status"] == "holds"
-        assert loop.told["shift"]["holds"] == "an example is the same at later positions"
+        assert (
+            loop.told["shift"]["holds"] == "a row has the same log-probabilities at later positions"
+        )
     assert found["shift"]["place"].startswith("row 0, token ")
     assert found["shift"]["tolerance"]
 

@@ -131,7 +131,7 @@ def test_a_checkpoint_that_the_model_sets_itself_is_left_out(
         (0, "broken", "labels are its own token"),
         (1, "holds", "labels are the next token"),
         (2, "broken", "labels are the token after the next"),
-        (3, "not applicable", "none of the tokens around"),
+        (3, "not applicable", "match no nearby token"),
     ],
 )
 def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> None:

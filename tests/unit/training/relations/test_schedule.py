@@ -50,7 +50,7 @@ def trained(folder: Path, kind: type[Any] | None = None, **changed: Any) -> Outc
 def test_the_rates_of_the_arguments_hold(tmp_path: Path, changed: dict[str, Any]) -> None:
     found = trained(tmp_path, **changed)
     assert found["status"] == "holds", found
-    assert "with the rates of the arguments" in found["message"]
+    assert "with the configured learning rates" in found["message"]
 
 
 def test_a_scheduler_of_its_own_is_only_counted(tmp_path: Path) -> None:
