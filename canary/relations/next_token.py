@@ -35,7 +35,7 @@ def ask(look: Look) -> Outcome:
         for call in look.calls
         if call.ids is not None and call.labels is not None and call.labels.shape == call.shape[:2]
     ]
-    shares = {shift: _share(calls, shift) for shift in (1, *WRONG)}
+    shares = {shift: _share(look, calls, shift) for shift in (1, *WRONG)}
     alike, of = shares[1]
     if of < LEAST_TOKENS:
         raise CannotAsk(f"no call shows at least {LEAST_TOKENS} labels beside their tokens")
@@ -48,7 +48,7 @@ def ask(look: Look) -> Outcome:
     raise CannotAsk("the labels match no nearby token")
 
 
-def _share(calls: list[Call], shift: int) -> tuple[int, int]:
+def _share(look: Look, calls: list[Call], shift: int) -> tuple[int, int]:
     """Return how many trained labels are the token at a distance, and how many have such one."""
     alike = of = 0
     for call in calls:
@@ -61,6 +61,9 @@ def _share(calls: list[Call], shift: int) -> tuple[int, int]:
         both = there.shape[1]
         size = weights.abs()
         used = (size > LEAST * size.max())[:, :both]
+        for row, (_, end) in enumerate(look.spans(call)):
+            # The token at this distance is padding: the text goes on in the labels alone.
+            used[row, max(0, end - shift - ids.shape[1] + labels.shape[1]) :] = False
         alike += int((labels[:, :both] == there)[used].sum())
         of += int(used.sum())
     return alike, of
