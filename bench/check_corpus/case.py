@@ -23,6 +23,7 @@ RELATIONS = frozenset(
         "prompt_labels",
         "eos_labels",
         "causality",
+        "next_token",
         "frozen",
         "assistant_mask",
         "chat_template",
