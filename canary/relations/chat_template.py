@@ -26,7 +26,9 @@ AROUND = 3
 def ask(look: Look) -> Outcome:
     """Compare the beginning of each row with the rendered turns before its last answer."""
     token_call(look)
-    if look.tokenizer is None or not getattr(look.tokenizer, "chat_template", None):
+    if look.tokenizer is None:
+        raise CannotAsk("no tokenizer was seen")
+    if not getattr(look.tokenizer, "chat_template", None):
         raise CannotAsk("the tokenizer has no chat template")
     count = 0
     for call in look.calls:
