@@ -65,6 +65,7 @@ def test_a_built_in_canary_holds_and_leaves_its_answer(tmp_path: Path) -> None:
     assert list(found) == list(RELATIONS)
     assert not [one for one in found.values() if one["status"] in ("broken", "undecided")]
     assert found["reference_start"]["status"] == "holds"
+    assert found["compile"]["status"] == "not asked"
     text = (tmp_path / "here" / "check.txt").read_text()
     assert text.startswith("No relation is broken: ")
     assert (tmp_path / "here" / "check.json").is_file()
