@@ -38,6 +38,10 @@ def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
         return why
     if variation.get("no_dropout"):
         without_dropout(trainer.model)
+        # The noise of NEFTune is random too.
+        for holder in (trainer, arguments):
+            if getattr(holder, "neftune_noise_alpha", None) is not None:
+                holder.neftune_noise_alpha = None
     if "perturbed" in variation:
         _perturb(trainer, variation["perturbed"])
     every = variation.get("evaluate_every")

@@ -343,6 +343,15 @@ def test_integers_of_a_quantised_model_are_left_alone() -> None:
     assert torch.equal(model.weight, before)
 
 
+def test_ranks_are_compared_without_random_noise() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    args = SimpleNamespace(neftune_noise_alpha=5.0)
+    trainer = SimpleNamespace(args=args, model=model, neftune_noise_alpha=5.0)
+    assert vary(trainer, {"no_dropout": True}, Path()) is None
+    assert (trainer.neftune_noise_alpha, args.neftune_noise_alpha) == (None, None)
+    assert model[1].p == 0.0
+
+
 @pytest.mark.parametrize(("optim", "why"), [("adamw_torch", None), ("sgd", "is not AdamW")])
 def test_only_adamw_is_fused(optim: str, why: str | None) -> None:
     trainer = SimpleNamespace(args=SimpleNamespace(optim=optim), optimizer=None)
