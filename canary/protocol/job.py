@@ -29,6 +29,9 @@ EVENTS = "_RLHF_CANARY_EVENTS"
 """Environment variable of a run that another of our programs follows: the descriptor of the open
 file that gets its events, one JSON object per line (see `canary.runner.display.progress.Event`)."""
 
+SAMPLES = "_RLHF_CANARY_SAMPLES"
+"""Environment variable of a command whose processes are asked what they sample."""
+
 TORCH_LOOP = "torch loop"
 """Stands for the trainer's class in the result of a loop that the canary found by itself."""
 

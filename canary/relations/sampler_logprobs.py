@@ -9,7 +9,8 @@ RELATION = Relation(
     "sampler_logprobs",
     "sampling",
     "sampler and trainer give the sampled tokens the same log-probabilities, before each update",
-    "the engine has old weights, another dtype, temperature or prompt, or samples in training mode",
+    "the engine has old weights, another dtype, temperature, top-k or prompt, or samples in "
+    "training mode",
     "https://github.com/huggingface/trl/issues/5312",
     moment="last",
     invariants=("sampled_ids_trained",),
@@ -71,6 +72,8 @@ def _why(one: Round) -> str:
     if one.temperatures is not None and one.temperatures[0] != one.temperatures[1]:
         sampler, trainer = one.temperatures
         found.append(f"the sampler's temperature is {sampler:g}, and the trainer's {trainer:g}")
+    if one.cut:
+        found.append("the loss takes these as the old ones, so its first ratio is not 1")
     if one.penalised:
         found.append("the sampler changes its logits, as a repetition penalty does")
     if one.in_training_mode:

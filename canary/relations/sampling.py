@@ -38,6 +38,8 @@ class Round:
     """Whether the sampler's probabilities are no softmax of its logits."""
     trainer: str = "the trainer"
     """What the sampler is compared with, for people."""
+    cut: bool = False
+    """Whether the loss takes the probabilities after top-k or top-p as the old ones."""
 
 
 @dataclass(frozen=True)

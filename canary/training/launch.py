@@ -75,7 +75,7 @@ def watch_sampling(job: Job) -> None:
     from canary.training.sampling.watch import RELATIONS, SAMPLING
 
     if {*job.relations} & {*RELATIONS}:
-        SAMPLING.begin()
+        SAMPLING.begin(Path(job.scratch_dir))
 
 
 def this_rank() -> tuple[int, int]:

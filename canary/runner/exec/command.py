@@ -16,8 +16,18 @@ from pathlib import Path
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
-from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
+from canary.protocol.job import (
+    JOB,
+    PARENT,
+    SAMPLES,
+    TORCH_LOOP,
+    Job,
+    Listener,
+    Result,
+    begun_path,
+)
 from canary.record.ranks import rank_files, rank_path
+from canary.relations import RELATIONS
 from canary.runner.exec.file_notes import MARKS, NOTE, PROTECT, VARIABLE
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
@@ -72,7 +82,10 @@ def attached_environment(
             environment["WANDB_MODE"] = WANDB_DRYRUN
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    environment.pop(VARIABLE, None)  # from a canary that runs this one
+    for name in (VARIABLE, SAMPLES):  # from a canary that runs this one
+        environment.pop(name, None)
+    if any(RELATIONS[name].group == "sampling" for name in job.relations if name in RELATIONS):
+        environment[SAMPLES] = "1"
     if job.files is not None:
         mode = PROTECT if job.launch or job.kind == "probe" else NOTE
         environment[VARIABLE] = f"{mode}:{job.files}"

@@ -20,7 +20,8 @@ from torch import nn
 from canary.training.collectors.uncounted import uncounted
 from canary.training.relations.calls import LEAST_VOCABULARY
 from canary.training.relations.temperature import nearest, of_probabilities
-from canary.training.sampling.samples import Sampled
+from canary.training.sampling.engines import EngineFile
+from canary.training.sampling.samples import UNKNOWN, Sampled
 
 MOST_ROWS = 4096
 """Sequences that are kept until the next update."""
@@ -32,6 +33,13 @@ class _Drawn:
 
     tokens: list[int]
     log_probs: list[float]
+    cut: list[float] | None = None
+    """After top-k or top-p, if tokens were left out."""
+
+    def rows(self) -> list[tuple[int, float, float]]:
+        """Return token, log-probability, and that after top-k or top-p, one per row."""
+        cut = self.cut or [UNKNOWN] * len(self.tokens)
+        return [*zip(self.tokens, self.log_probs, cut, strict=True)]
 
 
 @dataclass
@@ -48,6 +56,7 @@ class _Stream:
     ended: set[int] = field(default_factory=set)
     draws: bool = False
     """Whether a draw was seen."""
+    number: int = 0
 
     def goes_on(self, ids: torch.Tensor) -> bool:
         """Whether a call with these ids extends the rows: by one token, in a cache or not."""
@@ -60,16 +69,19 @@ class _Stream:
             return not self.draws if drawn is None else any(map(eq, drawn, tokens))
         return ids.shape[1] == self.ids.shape[1] + 1 and bool((ids[:, :-1] == self.ids).all())
 
-    def chosen(self, tokens: list[int]) -> None:
-        """Add the tokens that follow. A row whose token is not the drawn one has ended."""
-        drawn = self.drawn or self._by_logits(tokens)
+    def chosen(self, tokens: list[int]) -> list[tuple[int, int, float, float]]:
+        """Add the tokens that follow, and return them with their rows. A row whose token is not the
+        drawn one has ended."""
+        drawn, added = self.drawn or self._by_logits(tokens), []
         for row, token in enumerate(tokens):
             if drawn.tokens[row] != token:
                 self.ended.add(row)
             if row not in self.ended:
-                self.rows[row].tokens.append(token)
-                self.rows[row].log_probs.append(drawn.log_probs[row])
+                cut = UNKNOWN if drawn.cut is None else drawn.cut[row]
+                added.append((row, token, drawn.log_probs[row], cut))
+                self.rows[row].add(token, drawn.log_probs[row], cut)
         self.drawn = None
+        return added
 
     def _by_logits(self, tokens: list[int]) -> _Drawn:
         """Return log-probabilities at temperature 1, if the draw was not seen."""
@@ -88,6 +100,9 @@ class Following:
         self._streams: dict[int, _Stream] = {}
         self._last: _Stream | None = None
         self._multinomial: Callable[..., Any] | None = None
+        self._count = 0
+        self.file: EngineFile | None = None
+        """Where a child process tells what it samples."""
 
     def begin(self, safely: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         """Follow draws from here on. `safely` keeps errors from the loop."""
@@ -123,7 +138,9 @@ class Following:
             return
         stream, last = self._streams.get(id(module)), logits[:, -1].detach().clone()
         if stream is not None and stream.goes_on(ids):
-            stream.chosen(ids[:, -1].tolist())
+            added = stream.chosen(ids[:, -1].tolist())
+            if self.file is not None:
+                self.file.went_on(stream.number, added)
             cached = ids.shape[1] == 1
             stream.ids = torch.cat([stream.ids, ids], dim=1) if cached else ids.detach().clone()
             stream.logits = last
@@ -132,12 +149,18 @@ class Following:
             stream = self._streams[id(module)] = _Stream(
                 module, ids.detach().clone(), _prompts(module, ids, mask), last
             )
+            self._count += 1
+            stream.number = self._count
         self._last = stream
 
     def _drew(self, probabilities: Any, drawn: Any) -> None:
         stream = self._last
         assert stream is not None
-        if not torch.is_tensor(probabilities) or probabilities.shape != stream.logits.shape:
+        if not torch.is_tensor(probabilities) or not torch.is_tensor(drawn):
+            return
+        if probabilities.dim() == 1:  # A loop may draw for one row at a time.
+            probabilities, drawn = probabilities.unsqueeze(0), drawn.unsqueeze(0)
+        if probabilities.shape != stream.logits.shape:
             return
         if drawn.shape != (len(probabilities), 1):
             return
@@ -146,14 +169,22 @@ class Following:
         known = (wide / wide.sum(-1, keepdim=True)).log()
         measured = of_probabilities(logits, probabilities)
         temperature = None if measured is None else nearest(measured)
+        cut = None
         if temperature is not None and bool((probabilities == 0).any()):
             # Tokens that were left out, by top-p for instance, are part of what is trained.
+            cut = known.gather(1, drawn).squeeze(1).tolist()
             known = (logits.double() / temperature).log_softmax(-1)
         for row in stream.rows:
             row.temperature = temperature if row.temperature is None else row.temperature
             row.penalised |= temperature is None and bool(logits.isfinite().all())
+        begins = not stream.draws
         stream.draws = True
-        stream.drawn = _Drawn(drawn.squeeze(1).tolist(), known.gather(1, drawn).squeeze(1).tolist())
+        scores = known.gather(1, drawn).squeeze(1).tolist()
+        stream.drawn = _Drawn(drawn.squeeze(1).tolist(), scores, cut)
+        if self.file is not None:
+            if begins:
+                self.file.began(stream.number, stream.rows)
+            self.file.drew(stream.number, stream.rows, stream.drawn.rows())
 
     def taken(self) -> list[Sampled]:
         """Return what was sampled since the last call of this method."""

@@ -103,7 +103,7 @@ def compared(
     differences, first = [], None
     allowed = rounding_of(found[0].call, trained or known or 1.0)
     for match in found:
-        trainers = _at(scores[id(match.call)], match)
+        trainers = at_places(scores[id(match.call)], match)
         for number, (mine, others) in enumerate(
             zip(match.sampled.log_probs, trainers, strict=False)
         ):
@@ -137,14 +137,25 @@ def _temperatures(
     return known, trained
 
 
-def _at(scores: torch.Tensor, match: Match) -> list[float]:
-    """Return the trainer's log-probability of each sampled token."""
+def at_places(scores: torch.Tensor, match: Match) -> list[float]:
+    """Return the trainer's log-probability of each sampled token; NaN where it is not known."""
     ids = match.call.ids
     assert ids is not None
     left_out = ids.shape[1] - scores.shape[1]
     places = [place - left_out for place in match.places]
     line = scores[match.row].tolist()
     return [line[place] if place >= 0 else math.nan for place in places]
+
+
+def weights_at(match: Match) -> list[float] | None:
+    """Return how much the loss raises each sampled token; 0 where that is not known."""
+    call, ids = match.call, match.call.ids
+    if call.weights is None or ids is None or call.weights.dim() != 2:
+        return None
+    # The logits at one position are of the next token. Log-probabilities already are of their own.
+    shift = ids.shape[1] - call.weights.shape[1] + (0 if call.says == "log_probs" else 1)
+    line = call.weights[match.row].tolist()
+    return [line[at - shift] if 0 <= at - shift < len(line) else 0.0 for at in match.places]
 
 
 def _prompts(match: Match) -> str:

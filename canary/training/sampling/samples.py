@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,6 +32,16 @@ class Sampled:
     """Whether the probabilities are no softmax of the logits, as with a repetition penalty."""
     at_one: bool = False
     """Whether the log-probabilities are those at temperature 1: the sampling's is not known."""
+    cut: list[float] = field(default_factory=list)
+    """Log-probabilities after top-k or top-p; `UNKNOWN` where nothing was left out."""
+    elsewhere: bool = False
+    """Whether another process sampled."""
+
+    def add(self, token: int, log_prob: float, cut: float) -> None:
+        """Add a sampled token."""
+        self.tokens.append(token)
+        self.log_probs.append(log_prob)
+        self.cut.append(cut)
 
 
 def rows_of(values: Any) -> list[list[Any]]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +21,11 @@ from canary.relations.sampling import Reward, Sampling
 from canary.training.collectors.uncounted import uncounted
 from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
+from canary.training.sampling.engines import EngineFile, EngineFiles
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
 from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.ratios import compared_cut
 from canary.training.sampling.reward_models import asked_model
 from canary.training.sampling.rewards import asked
 from canary.training.sampling.samples import Sampled, told
@@ -33,6 +39,7 @@ from canary.training.sampling.weights import Prints, Versions, floats_of, print_
 
 RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
 ITSELF, OTHER, REPORTED = "the trained model", "another model of this process", "the loop's engine"
+ELSEWHERE = "the model of another process"
 
 
 class SamplingWatch:
@@ -45,6 +52,8 @@ class SamplingWatch:
         self.paused = False
         """Whether the canary itself calls models now."""
         self._following = Following()
+        self._folder: Path | None = None
+        self._engines: EngineFiles | None = None
         self._depth = 0
         self._autocast: torch.dtype | None = None
         """That of the running call."""
@@ -60,16 +69,25 @@ class SamplingWatch:
         self.samplers: set[int] = set()
         """Ids of the models that sampled."""
 
-    def begin(self) -> None:
-        """Watch this process; twice is once."""
+    def begin(self, folder: Path | None = None) -> None:
+        """Watch this process; twice is once. `folder`: where child processes tell what they
+        sample."""
         if self._handles:
             return
+        if folder is not None:
+            self._folder, self._engines = folder, EngineFiles(folder)
+            os.register_at_fork(after_in_child=functools.partial(self._forked, folder))
         self._following.begin(self.safely)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
         ]
         reported.listen(self)
+
+    def _forked(self, folder: Path) -> None:
+        """Tell the process that trains what this child samples."""
+        self._following.taken()
+        self._following.file = EngineFile(folder)
 
     def end(self) -> None:
         """Watch no longer."""
@@ -90,17 +108,27 @@ class SamplingWatch:
         if self._depth:
             return
         autocast, self._autocast = self._autocast, None
-        if self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self.paused or torch.compiler.is_compiling():
             return
         with uncounted(), torch.no_grad(), self.safely():
             known = said_of(output)
+            if known is not None and known[1].requires_grad:
+                return
             if known is not None and self._rewards(module, known[1]):
                 self._reward_call(module, bound(module, args, kwargs), known[1], autocast)
             if known is None or known[0] != "logits" or known[1].dim() != 3:
                 return
             named = bound(module, args, kwargs)
             ids = named.get("input_ids", next(iter(named.values()), None))
+            self._tells_parent()
             self._following.called(module, ids, named.get("attention_mask"), known[1])
+
+    def _tells_parent(self) -> None:
+        """Tell what is sampled if this is a child that was not forked: it knows so only now."""
+        untold = self._folder is not None and self._following.file is None
+        if untold and multiprocessing.parent_process() is not None:
+            assert self._folder is not None
+            self._following.file = EngineFile(self._folder)
 
     def _rewards(self, module: nn.Module, said: torch.Tensor) -> bool:
         """Whether a call rewards completions: one number per row, after something was sampled."""
@@ -227,14 +255,22 @@ class SamplingWatch:
         """
         drawn, reports, kept = self._following.taken(), self._told, self._kept
         self._told, self._kept = [], []
+        others = self._engines.taken() if self._engines is not None else []
         self.samplers |= {id(one.engine) for one in drawn}
-        self.found.sampled += len(drawn) + len(reports)
-        trained = matches([*reports, *drawn], calls)
+        trained = matches([*reports, *drawn, *others], calls)
+        used = [one.sampled for one in trained if one.sampled.elsewhere]
+        if self._engines is not None:
+            self._engines.trained(used)
+        self.found.sampled += len(drawn) + len(reports) + len(used)
         sources: dict[str, list[Any]] = {}
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
         for source, found in sources.items():
-            self.found.rounds.append(compared(found, update, source, temperature))
+            one = compared(found, update, source, temperature)
+            self.found.rounds.append(one)
+            trained_at = one.temperatures[1] if one.temperatures else temperature or 1.0
+            cut = compared_cut(found, update, trained_at, one.allowed)
+            self.found.rounds += [cut] if cut is not None else []
         pairs = paired([*reports, *drawn], kept)
         if pairs and calls:
             self.found.rounds.append(compared_kept(pairs, calls[0], update, temperature))
@@ -243,7 +279,7 @@ class SamplingWatch:
 
     def _source(self, sampled: Sampled, model: nn.Module) -> str:
         if sampled.engine is None:
-            return REPORTED
+            return ELSEWHERE if sampled.elsewhere else REPORTED
         return ITSELF if shares(sampled.engine, model) else OTHER
 
     def _weights(self, update: int, model: nn.Module, engines: Sequence[nn.Module | None]) -> None:

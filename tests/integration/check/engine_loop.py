@@ -1,6 +1,7 @@
 """A GRPO loop whose engine is another process: `python engine_loop.py FAULT`.
 
-The faults: whole (none), stale, dtype, template, partial.
+The faults: whole (none), stale, dtype, template, partial. A second argument `silent`: nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import canary
 
-FAULT = sys.argv[-1]
+FAULT, SILENT = sys.argv[1], "silent" in sys.argv[2:]
 PROMPT, COMPLETION, GROUP, EOS = 4, 6, 4, 2
 TEMPLATE = [7, 8]
 """Tokens that the engine's template puts before each prompt."""
@@ -90,13 +91,16 @@ def main() -> None:
         if FAULT == "partial" and update:
             weights = {**weights, "lm_head.weight": earlier["lm_head.weight"]}
         here.send(("weights", weights))
-        canary.engine_weights(here.recv())
+        held = here.recv()
+        if not SILENT:
+            canary.engine_weights(held)
         earlier = {name: one.detach().numpy().copy() for name, one in policy.state_dict().items()}
         prompts = torch.randint(3, 40, (1, PROMPT)).tolist() * GROUP
         here.send(("prompts", prompts))
         completions, log_probs = here.recv()
         rows = [prompt + one for prompt, one in zip(prompts, completions, strict=True)]
-        canary.sampled([template + row for row in rows], log_probs, len(template) + PROMPT)
+        if not SILENT:
+            canary.sampled([template + row for row in rows], log_probs, len(template) + PROMPT)
         rewards = torch.tensor(reward(completions))
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
         ids = torch.tensor(rows)

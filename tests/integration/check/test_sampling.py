@@ -49,6 +49,20 @@ def test_an_engine_in_another_process(
         _same_losses(tmp_path)
 
 
+@pytest.mark.train
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["whole", "stale"])
+def test_an_engine_that_nobody_reports_is_followed(tmp_path: Path, fault: str) -> None:
+    (tmp_path / "loop.py").write_text(LOOP.read_text())
+    only = ("--only", "sampler_logprobs")
+    code, found = checked(tmp_path, *only, "--", PYTHON, "loop.py", fault, "silent")
+    one = found["sampler_logprobs"]
+    assert one["status"] == ("holds" if fault == "whole" else "broken"), found
+    assert code == (0 if fault == "whole" else 1)
+    if fault == "stale":
+        assert one["place"].startswith("update 2")
+
+
 def _same_losses(folder: Path) -> None:
     """The questions leave the training as it is, bit for bit."""
     alone = subprocess.run(
