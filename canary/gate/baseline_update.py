@@ -10,8 +10,8 @@ from canary.baseline import branch
 from canary.baseline.history import Accepted, Context, save
 from canary.errors import CanaryError
 from canary.gate.context import World
+from canary.gate.grounds import Judged
 from canary.gate.inputs import ReportSettings
-from canary.gate.judging import Judged
 from canary.github.acceptance import Acceptance
 from canary.github.event import Intent
 

@@ -16,8 +16,8 @@ from github.Repository import Repository
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
 from canary.gate.context import World
+from canary.gate.grounds import Judged, error
 from canary.gate.inputs import ReportSettings
-from canary.gate.judging import Judged, error
 from canary.github.client import Hub
 from canary.github.event import Intent, Kind
 from canary.github.publish import STATUS_KINDS, Channels, Published, publish

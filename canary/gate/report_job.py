@@ -37,8 +37,9 @@ from canary.gate.gathering import (
     records_of,
     templates,
 )
+from canary.gate.grounds import Grounds, Judged, error
 from canary.gate.inputs import ReportSettings
-from canary.gate.judging import Grounds, Judged, error, judge
+from canary.gate.judging import judge
 from canary.gate.page import leave_page, place_of_link
 from canary.gate.pictures import leave_pictures
 from canary.gate.trends import leave_trends

@@ -21,7 +21,7 @@ from canary.baseline.history import drawer
 from canary.compare.bisect_cost import Effect
 from canary.errors import CanaryError, MachineError
 from canary.gate.failsafe import Target
-from canary.gate.judging import Judged
+from canary.gate.grounds import Judged
 from canary.gate.page import LIMITS, harmless
 from canary.github.client import Refused
 from canary.github.confined import confined, one_line

@@ -13,7 +13,8 @@ from canary.baseline.history import Accepted, Context, save
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError
 from canary.gate.base_config import held_settings, load_base_config, repository_path
-from canary.gate.judging import Grounds, Judged, judge, paired
+from canary.gate.grounds import Grounds, Judged
+from canary.gate.judging import judge, paired
 from canary.gate.manifest import Manifest, Part
 from canary.gate.records import Records
 from canary.record import jsonio
@@ -95,6 +96,14 @@ def test_an_invariant_is_red_where_a_pull_request_breaks_it_and_not_where_the_br
         found = answer(tmp_path, records, history=history).answer.comparison
         assert (found.verdict == "regression") == red, name
         assert found.check("trainable_changed").status == ("fail" if red else "warn"), name
+
+
+def test_if_all_stored_runs_of_the_machine_are_red_the_reason_says_so(tmp_path: Path) -> None:
+    history = stored(tmp_path / "red", verdict="regression")
+    found = answer(tmp_path, given(tmp_path, record(100)), history=history).answer.comparison
+    assert found.verdict == "error"
+    assert "all 3 stored runs of this machine are red" in found.first_line
+    assert "ran on" not in found.first_line
 
 
 def test_no_record_of_a_config_is_an_error(tmp_path: Path) -> None:
