@@ -29,11 +29,12 @@ LEAST_TOKENS = 8
 def ask(look: Look) -> Outcome:
     """Compare the labels that the gradient shows with the tokens around them."""
     token_call(look)
-    # Log-probabilities of labels do not show how these are shifted.
     calls = [
         call
         for call in look.calls
-        if call.ids is not None and call.labels is not None and call.labels.shape == call.shape[:2]
+        if call.ids is not None
+        and call.labels is not None
+        and (call.are_labels_known or call.labels.shape == call.shape[:2])
     ]
     shares = {shift: _share(look, calls, shift) for shift in (1, *WRONG)}
     alike, of = shares[1]
@@ -56,14 +57,17 @@ def _share(look: Look, calls: list[Call], shift: int) -> tuple[int, int]:
         assert weights is not None
         assert labels is not None
         assert ids is not None
-        # A call may leave out the logits of the first tokens.
-        there = ids[:, ids.shape[1] - labels.shape[1] + shift :]
-        both = there.shape[1]
+        # A call may leave out the logits of the first tokens. Logits at one position are of the next
+        # token, log-probabilities of labels are of their own.
+        first = ids.shape[1] - labels.shape[1] + shift - (1 if call.are_labels_known else 0)
+        there = ids[:, first:]
+        both = min(there.shape[1], labels.shape[1])
+        there = there[:, :both]
         size = weights.abs()
         used = (size > LEAST * size.max())[:, :both]
         for row, (_, end) in enumerate(look.spans(call)):
             # The token at this distance is padding: the text goes on in the labels alone.
-            used[row, max(0, end - shift - ids.shape[1] + labels.shape[1]) :] = False
+            used[row, max(0, end - first) :] = False
         alike += int((labels[:, :both] == there)[used].sum())
         of += int(used.sum())
     return alike, of

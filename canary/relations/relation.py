@@ -112,6 +112,10 @@ class Call(Protocol):
     def scores_tokens(self) -> bool:
         """Whether the logits are those of tokens."""
 
+    @property
+    def are_labels_known(self) -> bool:
+        """Whether the model got its labels and returned their log-probabilities."""
+
 
 class Look(Protocol):
     """What a relation sees: the first update of a training, before its optimizer steps.

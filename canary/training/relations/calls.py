@@ -72,6 +72,13 @@ class KeptCall:
         return found if torch.is_tensor(found) and found.dim() == 2 else None
 
     @property
+    def are_labels_known(self) -> bool:
+        """Whether the model got its labels and returned their log-probabilities."""
+        labels: Any = self.arguments.get("labels")
+        given = torch.is_tensor(labels) and self.ids is not None and labels.shape == self.ids.shape
+        return self.says == "log_probs" and given
+
+    @property
     def scores_tokens(self) -> bool:
         """Whether the logits are those of tokens."""
         return self.says == "log_probs" or (
@@ -231,7 +238,7 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
             call.gradient = gradient.detach().clone()
         if call.says == "log_probs":
             call.weights = -gradient.detach().float() * _asked_for(call, gradient)
-            call.labels = call.ids[:, 1:] if call.ids is not None else None
+            call.labels = _fused_labels(call, gradient)
             return
         size = gradient.float().abs().sum(-1)
         apart = gradient.float().sum(-1).abs()
@@ -249,6 +256,18 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         others = size - torch.where(up, -low, high).float()
         weight = others / (1 - chosen).clamp_min(1e-6)
         call.weights = torch.where(up, weight, -weight)
+
+
+def _fused_labels(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor | None:
+    """Return the labels whose log-probabilities a model returned; an ignored one is its token."""
+    if call.ids is None:
+        return None
+    ids = call.ids[:, call.ids.shape[1] - gradient.shape[1] :]
+    labels: Any = call.arguments.get("labels")
+    if not torch.is_tensor(labels) or labels.shape != call.ids.shape:
+        return ids
+    labels = labels[:, labels.shape[1] - gradient.shape[1] :]
+    return torch.where(labels == IGNORE, ids, labels)
 
 
 def _asked_for(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor:
