@@ -3,6 +3,7 @@
 The cases were written without sight of the relations. A fault counts as caught if a relation is
 broken that names it; as broken elsewhere if only others are. Prints Markdown: one row per case, and
 rates with 95% intervals. `--keep DIR` keeps the answers; the next call runs only missing ones.
+`--second` asks the second corpus instead of the first, so that the figures of both stand apart.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.check_corpus import preference_cases, scripts_cases
+from bench.check_corpus import preference_cases, scripts_cases, second_cases
 from bench.check_corpus.case import Case
 from bench.checking import Asked, ask
 from bench.corpus.score import wilson
@@ -71,12 +72,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", action="append", default=[], metavar="CASE")
+    parser.add_argument("--second", action="store_true", help="the second corpus")
     parser.add_argument("-v", "--verbose", action="store_true", help="with each message")
     options = parser.parse_args()
     answers = []
     with tempfile.TemporaryDirectory() as scratch:
         keep = (options.keep or Path(scratch)).resolve()
-        for case in CASES:
+        for case in second_cases.CASES if options.second else CASES:
             if options.only and case.name not in options.only:
                 continue
             what = ["--", sys.executable, str(case.path)] if case.script else [str(case.path)]
