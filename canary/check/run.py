@@ -143,7 +143,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     described = RELATIONS | {
         name: told_relation(name, file, result.own_relations) for name, file in files.items()
     }
-    ways = {name: variations_of(described[name], result) for name in wanted}
+    ways = {name: variations_of(described[name], result, record.exact) for name in wanted}
     needed = {name: 0 if isinstance(one, str) else len(one) for name, one in ways.items()}
     varied = affordable(needed, QUICK_LAUNCHES) if request.is_quick else frozenset(wanted)
     found = []

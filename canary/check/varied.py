@@ -17,22 +17,33 @@ from canary.record.exact import Exact
 from canary.record.types import RunRecord
 from canary.relations import MODULES
 from canary.relations.relation import Outcome, Relation, Variation, outcome
+from canary.relations.resume import NO_CHECKPOINT
+from canary.relations.workers import NO_LOADER
 
 COPY = "working-folder"
 """The copy of the working folder, in the folder of the check."""
 SEVERAL_RANKS = "it trains on several ranks"
 
 
-def variations_of(relation: Relation, result: Result) -> tuple[Variation, ...] | str:
+def variations_of(relation: Relation, result: Result, exact: Exact) -> tuple[Variation, ...] | str:
     """Return the launches that a relation needs of this training, or why it has none.
 
-    `result`: how the first launch ended. It says why a Trainer does not train.
+    `result`: how the first launch ended. It says why a Trainer does not train. `exact`: what that
+    launch saw.
     """
-    if result.not_varied is None or not relation.variations:
-        return relation.variations
-    if result.training.get("trainer") != TORCH_LOOP:
-        return result.not_varied
-    return relation.of_loop or relation.no_loop or result.not_varied
+    found = relation.variations
+    if found and result.not_varied is not None:
+        if result.training.get("trainer") != TORCH_LOOP:
+            return result.not_varied
+        found = relation.of_loop
+        if not found:
+            return relation.no_loop or result.not_varied
+    seen = exact.get("varied", {})
+    if any("killed" in one for one in found) and not seen.get("saves", True):
+        return NO_CHECKPOINT
+    if any("workers" in one or "widened" in one for one in found) and not seen.get("loads", True):
+        return NO_LOADER
+    return found
 
 
 def affordable(needed: Mapping[str, int], launches: int) -> frozenset[str]:

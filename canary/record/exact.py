@@ -268,6 +268,10 @@ class Varied(TypedDict, total=False):
     """The checkpoint's files, absolute."""
     iterable: bool
     """Whether a `DataLoader` read a stream, which its workers split."""
+    saves: bool
+    """Whether a first launch saved a checkpoint between two updates."""
+    loads: bool
+    """Whether a `DataLoader` gave it batches."""
 
 
 class Exact(Part, total=False):

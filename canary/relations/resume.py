@@ -8,6 +8,7 @@ from typing import Any
 from canary.relations.relation import Outcome, Relation, broken, holds, outcome
 from canary.relations.trajectory import Recorded, equal_steps, first_apart, rows_of, series
 
+NO_CHECKPOINT = "torch and safetensors saved no checkpoint before the last update"
 SAVE_AT = 4
 """Two or four updates may share a rollout, and trl does not save a rollout."""
 RELATION = Relation(

@@ -12,6 +12,7 @@ VARIATIONS: Sequence[Variation] = (
     {"name": "no worker", "workers": 0},
     {"name": "two workers", "workers": 2},
 )
+NO_LOADER = "no DataLoader gives its batches"
 SHARE = 16
 """One of so many rows must be seen again: a stream may hold a row twice, and split it later."""
 

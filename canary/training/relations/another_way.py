@@ -11,6 +11,8 @@ from torch import nn
 from canary.protocol.failure import one_line
 from canary.record.exact import Varied
 from canary.relations.relation import Variation
+from canary.relations.resume import NO_CHECKPOINT
+from canary.relations.workers import NO_LOADER
 from canary.training.relations.first_calls import FirstCalls, TrainingCalls
 from canary.training.relations.loaders import LoaderWorkers, change_batches
 from canary.training.relations.saves import Saves
@@ -80,7 +82,7 @@ class WiderBatches:
     def why_not(self) -> str | None:
         """Return why the training was none on wider batches."""
         if not self._given:
-            return "no DataLoader gives its batches"
+            return NO_LOADER
         if self._is_other:
             return "it trains on other rows than its DataLoader gives"
         if self._entered:
@@ -111,23 +113,26 @@ class AnotherWay:
         self._wider: WiderBatches | None = None
         self._models: FirstCalls | None = None
         self._calls: TrainingCalls | None = None
+        self._looks_on = self._has_saved = False
         self._saved_at: int | None = None
         self._paths: list[str] = []
 
     def begin(self, variation: Variation | None, *, trainer: bool) -> None:
-        """Change this process. `trainer`: a Trainer's models are changed by `vary`."""
+        """Change this process; with nothing to vary, see what could be. `trainer`: a Trainer's
+        models are changed by `vary`."""
         if trainer and self._models is not None:
             self._models.is_off = True
-        if not variation or self._variation is not None:
+        if variation is None or self._variation is not None:
             return
         self._variation = variation
-        if "workers" in variation:
-            self._workers = LoaderWorkers(variation["workers"])
+        self._looks_on = not variation
+        if "workers" in variation or self._looks_on:
+            self._workers = LoaderWorkers(variation.get("workers"))
             self._workers.begin()
         if variation.get("widened"):
             self._wider = WiderBatches(variation["widened"])
             change_batches(self._wider.changed)
-        if variation.get("killed"):
+        if variation.get("killed") or self._looks_on:
             self._saves = Saves()
             self._saves.begin()
         if "no_random" in variation or ("no_dropout" in variation and not trainer):
@@ -157,13 +162,18 @@ class AnotherWay:
         paths = self._saves.take()
         if not paths or not done:
             return False
+        if self._looks_on:
+            self._has_saved = True
+            return False
         self._saved_at, self._paths = done, paths
         return True
 
     def why_not(self) -> str | None:
         """Return why the training was not done in another way, None if it was."""
+        if self._looks_on:
+            return None
         if self._saves is not None and self._saved_at is None:
-            return "torch and safetensors saved no checkpoint before the last update"
+            return NO_CHECKPOINT
         if self._workers is not None:
             return self._why_no_workers(self._workers)
         if self._calls is not None and self._variation is not None:
@@ -172,7 +182,7 @@ class AnotherWay:
 
     def _why_no_workers(self, workers: LoaderWorkers) -> str | None:
         if not workers.loaders:
-            return "no DataLoader gives its batches"
+            return NO_LOADER
         if workers.draws and not workers.is_iterable:
             return "its rows are drawn at random, and each worker has random numbers of its own"
         return None
@@ -191,6 +201,8 @@ class AnotherWay:
     def found(self) -> Varied:
         """What the launch tells of itself."""
         found: Varied = {}
+        if self._looks_on and self._workers is not None:
+            return {"saves": self._has_saved, "loads": bool(self._workers.loaders)}
         if self._saved_at is not None:
             found |= {"saved_at": self._saved_at, "saved": self._paths}
         elif self._variation is not None and "save_at" in self._variation:

@@ -20,7 +20,8 @@ PREFETCHED = 2
 class LoaderWorkers:
     """Lets each loader begin with a number of workers, and notes what the loaders are like."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int | None) -> None:
+        """`workers`: None leaves them as they are."""
         self._workers = workers
         self.loaders = 0
         """Loaders that began."""
@@ -40,6 +41,8 @@ class LoaderWorkers:
             return original(loader)
 
         DataLoader.__iter__ = begins
+        if self._workers != 0:
+            return
         fetch = _MapDatasetFetcher.fetch
 
         @functools.wraps(fetch)
@@ -55,6 +58,8 @@ class LoaderWorkers:
     def _change(self, loader: Any) -> None:
         self.loaders += 1
         self.is_iterable |= isinstance(loader.dataset, IterableDataset)
+        if self._workers is None:
+            return
         # A loader forbids to set some of these after its beginning.
         vars(loader)["num_workers"] = self._workers
         vars(loader)["persistent_workers"] = False

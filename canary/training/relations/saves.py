@@ -41,9 +41,13 @@ class Saves:
 
     def _saved(self, place: Any = None, *_: Any, **named: Any) -> None:
         place = named.get("f", named.get("filename", place))
-        place = getattr(place, "name", place)
-        if isinstance(place, str | os.PathLike) and len(self._paths) < MOST_PATHS:
-            self._paths.append(os.path.realpath(os.fspath(place)))
+        if not isinstance(place, str | os.PathLike):
+            place = getattr(place, "name", None)  # of an open file
+        if not isinstance(place, str | os.PathLike) or len(self._paths) >= MOST_PATHS:
+            return
+        path = os.path.realpath(os.fspath(place))
+        if path not in self._paths:
+            self._paths.append(path)
 
     def _distributed(self, *_: Any, **named: Any) -> None:
         writer = named.get("storage_writer")

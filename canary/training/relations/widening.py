@@ -12,6 +12,10 @@ import torch
 IDS = "input_ids"
 MASK = "attention_mask"
 TOKEN_TYPES = (torch.int64, torch.int32, torch.int16)
+IGNORE = -100
+"""The label that a loss ignores."""
+LEAST_SHARE = 3
+"""One of so many rows must be padded, where only the tokens show it."""
 PACKED = ("cu_seq", "seq_idx")
 """How the names begin of what says where packed documents lie."""
 
@@ -129,7 +133,9 @@ def _padding(ids: Entry, members: Sequence[Entry]) -> Padding | None:
     """Return where the padding is, None if no row has any."""
     same = (one.value for one in members if MASK in one.name)
     mask = next((value for value in same if value.shape == ids.value.shape), None)
-    return _of_values(ids.value) if mask is None else _of_mask(mask)
+    if mask is None:
+        return _of_values(ids, [one for one in members if one is not ids])
+    return _of_mask(mask)
 
 
 def _of_mask(mask: torch.Tensor) -> Padding | None:
@@ -147,22 +153,49 @@ def _of_mask(mask: torch.Tensor) -> Padding | None:
     return Padding(is_left, tuple((left if is_left else right).tolist()))
 
 
-def _of_values(ids: torch.Tensor) -> Padding | None:
-    """Return the padding that ids show by themselves: a token that occurs only at one end of rows,
-    twice at least in one row, and not in all."""
+def _of_values(ids: Entry, others: Sequence[Entry]) -> Padding | None:
+    """Return the padding that ids show by themselves: a token that is only at one end of rows, of
+    many rows but not of all, where other tensors hold 0 or the label that is ignored."""
+    rows = len(ids.value)
     found = []
     for is_left in (False, True):
-        edge = ids[:, 0] if is_left else ids[:, -1]
+        edge = ids.value[:, 0] if is_left else ids.value[:, -1]
         for token in {*edge.tolist()}:
-            is_pad = ids == token
+            is_pad = ids.value == token
             outer = is_pad if is_left else is_pad.flip(1)
             lengths = outer.long().cumprod(dim=1).sum(dim=1)
             alone = int(is_pad.sum()) == int(lengths.sum())
-            if alone and int(lengths.max()) > 1 and not int(lengths.min()):
-                found.append(Padding(is_left, tuple(lengths.tolist())))
+            many = rows <= LEAST_SHARE * int((lengths > 0).sum()) and not int(lengths.min())
+            padding = Padding(is_left, tuple(lengths.tolist()))
+            if alone and many and int(lengths.max()) > 1 and (others or token == 0):
+                found.append(padding)
+    found = [one for one in found if _agree(others, one, 1)]
+    if len(found) > 1:
+        found = [one for one in found if _agree(others, one, 0)]
     if len(found) > 1:
         raise Unclear("several tokens look like padding")
     return found[0] if found else None
+
+
+def _agree(others: Sequence[Entry], padding: Padding, trimmed: int) -> bool:
+    """Whether tensors beside the ids hold 0, or the label that is ignored, at this padding."""
+    for one in others:
+        held = torch.cat(_held(one, padding, trimmed))
+        if "position" not in one.name and not bool(((held == 0) | (held == IGNORE)).all()):
+            return False
+    return True
+
+
+def _held(one: Entry, padding: Padding, trimmed: int) -> list[torch.Tensor]:
+    """Return what padded rows hold at padding, without its innermost `trimmed` columns: labels may
+    be moved by one column."""
+    lengths = [max(0, length - trimmed) for length in padding.lengths]
+    lengths = lengths if any(lengths) else [*padding.lengths]
+    return [
+        row[:length] if padding.is_left else row[len(row) - length :]
+        for row, length in zip(one.value, lengths, strict=True)
+        if length
+    ]
 
 
 def _require_known(entries: Sequence[Entry], width: int) -> None:
@@ -199,18 +232,17 @@ def _begins_again(positions: torch.Tensor, padding: Padding) -> bool:
 
 def _more(one: Entry, padding: Padding) -> torch.Tensor:
     """Return what a tensor holds at padding: one value, or one per row."""
-    value, is_left = one.value, padding.is_left
-    # Labels may be moved by one column, so the innermost column of padding does not count.
-    held = [
-        row[: max(1, length - 1)] if is_left else row[len(row) - max(1, length - 1) :]
-        for row, length in zip(value, padding.lengths, strict=True)
-        if length
-    ]
-    every = torch.cat(held)
-    if bool((every == every[0]).all()):
-        return every[:1].reshape(1, 1)
-    edge = value[:, :1] if is_left else value[:, -1:]
-    if "position" in one.name and all(bool((row == row[0]).all()) for row in held):
+    value = one.value
+    # Labels may be moved by one column.
+    for trimmed in (0, 1):
+        held = torch.cat(_held(one, padding, trimmed))
+        known = bool(((held == 0) | (held == IGNORE)).all())
+        several = len(held) > 1 and not trimmed
+        if bool((held == held[0]).all()) and (known or several or _is_ids(one)):
+            return held[:1].reshape(1, 1)
+    edge = value[:, :1] if padding.is_left else value[:, -1:]
+    rows = _held(one, padding, 0)
+    if "position" in one.name and all(bool((row == row[0]).all()) for row in rows):
         return edge
     if bool((value == edge).all()):  # a weight of the row
         return edge

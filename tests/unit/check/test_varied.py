@@ -18,6 +18,8 @@ from canary.record.exact import Exact
 from canary.record.types import RunRecord
 from canary.relations import RELATIONS
 from canary.relations.relation import Variation
+from canary.relations.resume import NO_CHECKPOINT
+from canary.relations.workers import NO_LOADER
 
 NONE = "it needs a transformers Trainer"
 TRAINER = Result("completed")
@@ -27,14 +29,25 @@ RECORDER = Result("completed", training={"trainer": "mine"}, not_varied=NONE)
 
 def test_a_plain_loop_has_launches_of_its_own_or_a_reason() -> None:
     for relation in RELATIONS.values():
-        assert variations_of(relation, TRAINER) == relation.variations
-        of_loop = variations_of(relation, LOOP)
+        assert variations_of(relation, TRAINER, {}) == relation.variations
+        of_loop = variations_of(relation, LOOP, {})
         assert of_loop == (relation.of_loop or relation.no_loop or ())
-        assert isinstance(variations_of(relation, RECORDER), str) == bool(relation.variations)
+        assert isinstance(variations_of(relation, RECORDER, {}), str) == bool(relation.variations)
     killed, again = RELATIONS["resume"].of_loop
     assert killed["killed"]
     assert again["restarted"]
-    assert "optimizer" in str(variations_of(RELATIONS["fused_optimizer"], LOOP))
+    assert "optimizer" in str(variations_of(RELATIONS["fused_optimizer"], LOOP, {}))
+
+
+def test_what_the_first_launch_did_not_do_needs_no_launch() -> None:
+    bare: Exact = {"varied": {"saves": False, "loads": False}}
+    assert variations_of(RELATIONS["resume"], LOOP, bare) == NO_CHECKPOINT
+    for name in ("workers", "padding"):
+        assert variations_of(RELATIONS[name], LOOP, bare) == NO_LOADER
+    assert variations_of(RELATIONS["resume"], TRAINER, bare) == RELATIONS["resume"].variations
+    full: Exact = {"varied": {"saves": True, "loads": True}}
+    for name in ("resume", "workers", "padding"):
+        assert variations_of(RELATIONS[name], LOOP, full) == RELATIONS[name].of_loop
 
 
 def test_few_launches_go_to_the_relations_that_need_the_fewest() -> None:
@@ -65,9 +78,10 @@ class Fake(Launches):
         return _record(self.exacts.pop(0)), Path("run"), result
 
 
-def _record(exact: Exact) -> RunRecord:
-    made = RunRecord.model_construct(env={}, exact=exact)
-    return made
+def _record(exact: Exact, env: dict[str, Any] | None = None) -> Any:
+    """A record with these signals."""
+    made: Any = RunRecord.model_construct
+    return made(env=env or {}, exact=exact)
 
 
 def fake(folder: Path, exacts: list[Exact]) -> Fake:
@@ -165,6 +179,6 @@ def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
 
 
 def test_several_ranks_are_not_killed(tmp_path: Path) -> None:
-    record = RunRecord.model_construct(env={"world_size": 2}, exact={})
+    record = _record({}, {"world_size": 2})
     plan = varied._planned(load_config(None, []), {"name": "x", "killed": True}, record, LOOP)
     assert plan == varied.SEVERAL_RANKS
