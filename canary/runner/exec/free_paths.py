@@ -33,8 +33,8 @@ HUB = ("models--", "datasets--")
 STARTED_IN = "cwd"
 """The file in the folder of notes that holds the working folder of the command."""
 IS_COPY = "copy"
-"""The file in the folder of notes that says that the working folder is a copy of the user's, in
-which a launch may change anything."""
+"""The file in the folder of notes that marks the working folder as a copy of the user's. A launch
+may change anything there."""
 
 
 class Free(NamedTuple):

@@ -199,7 +199,7 @@ class AnotherWay:
 
     @property
     def found(self) -> Varied:
-        """What the launch tells of itself."""
+        """What this launch did, for its record."""
         found: Varied = {}
         if self._looks_on and self._workers is not None:
             return {"saves": self._has_saved, "loads": bool(self._workers.loaders)}

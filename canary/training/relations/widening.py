@@ -154,8 +154,11 @@ def _of_mask(mask: torch.Tensor) -> Padding | None:
 
 
 def _of_values(ids: Entry, others: Sequence[Entry]) -> Padding | None:
-    """Return the padding that ids show by themselves: a token that is only at one end of rows, of
-    many rows but not of all, where other tensors hold 0 or the label that is ignored."""
+    """Return the padding that ids show by themselves.
+
+    It is a token that is only at one end of rows, of many but not of all. Other tensors must hold 0
+    there, or the label that is ignored.
+    """
     rows = len(ids.value)
     found = []
     for is_left in (False, True):
