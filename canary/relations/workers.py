@@ -65,11 +65,14 @@ def _of_stream(alone: list[list[str]], together: list[list[str]]) -> Outcome:
             if once[row] and seen[row] > once[row]:
                 again += 1
                 first = first or step
-    if again > max(2 * natural, rows / SHARE):
+    if again > rows / SHARE:
         words = (
             f"of {rows} rows, {again} are seen again with two workers, and {natural} of "
             f"{sum(once.values())} with none"
         )
+        if again <= 2 * natural:
+            words += ": the data itself holds many rows several times"
+            return outcome(RELATION.id, "undecided", words, f"step {first}")
         return broken(RELATION, words, f"step {first}", (natural, again))
     words = f"two workers split a stream: {len(seen)} different rows of {rows} are seen"
     return holds(RELATION, words)

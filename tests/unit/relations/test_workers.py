@@ -60,5 +60,12 @@ def test_rows_that_the_data_holds_twice_are_no_fault() -> None:
     assert judged(once, stream=True)["status"] == "holds", "one row of 24 may be in the data twice"
 
 
+def test_data_that_holds_many_rows_twice_is_undecided() -> None:
+    often = [[*ALONE[0]], [*ALONE[0]], *ALONE[2:]]
+    together = [[*ALONE[0]], [*ALONE[0]], [*ALONE[2]], [*ALONE[2]], *ALONE[4:]]
+    found = judged(together, stream=True, alone=often)
+    assert found["status"] == "undecided", found
+
+
 def test_rows_that_were_not_recorded_are_undecided() -> None:
     assert judged([[]] * 6, stream=True)["status"] == "undecided"
