@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,10 @@ from pathlib import Path
 from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
+from canary.check.launches import Launches
 from canary.check.mismatch import judged
 from canary.check.own import own_files, told_outcomes, told_relation
-from canary.check.ranks import on_ranks
+from canary.check.varied import affordable, ask_launches, variations_of
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.config.check_keys import known_relations, unknown_relation
@@ -25,16 +25,13 @@ from canary.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_OK,
     EXIT_REGRESSION,
-    RunFailed,
     UsageError,
 )
-from canary.protocol.job import Kind, Listener, Result
-from canary.record.exact import Exact
+from canary.protocol.job import Listener
 from canary.record.folder import new_run_id
 from canary.record.types import RunRecord
-from canary.relations import MODULES, RELATIONS
-from canary.relations.relation import Outcome, Relation, RelationStatus, Variation, outcome
-from canary.runner.run import run_canary
+from canary.relations import RELATIONS
+from canary.relations.relation import Outcome, Relation, RelationStatus, outcome
 from canary.runner.warm import warm_starts
 
 STEPS = 6
@@ -122,64 +119,6 @@ class Checked:
         return EXIT_OK if self.of("holds") else EXIT_INCONCLUSIVE
 
 
-class _Kept:
-    """A listener that passes every event on and keeps the result of the launch."""
-
-    def __init__(self, inner: Listener) -> None:
-        self._inner = inner
-        self.result: Result | None = None
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-    def launch_ended(self, kind: Kind, result: Result) -> None:
-        """Keep the result."""
-        self.result = result
-        self._inner.launch_ended(kind, result)
-
-
-@dataclass
-class _Launches:
-    """Runs launches of one training, each into a folder of its own."""
-
-    loaded: LoadedConfig
-    listener: Listener
-    folder: Path
-    count: int = 0
-
-    def run(
-        self,
-        relations: Sequence[str] = (),
-        files: Mapping[str, str] | None = None,
-        variation: Variation | None = None,
-        loaded: LoadedConfig | None = None,
-    ) -> tuple[RunRecord, Path, Result]:
-        """Run one probe; `loaded`: of another config.
-
-        Raises:
-            RunFailed: it does not complete.
-        """
-        kept = _Kept(self.listener)
-        record, folder, result = run_canary(
-            loaded or self.loaded,
-            kept,  # type: ignore[arg-type]
-            self.folder,
-            relations=relations,
-            relation_files=files,
-            variation=variation,
-        )
-        self.count += 1
-        if result.status == "interrupted":
-            raise KeyboardInterrupt
-        if record.status != "completed":
-            raise RunFailed(
-                f"the training does not complete: {record.reason}",
-                record.status,
-                f"look at {folder / 'log.txt'}",
-            )
-        return record, folder, kept.result or result
-
-
 @warm_starts()
 def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], None]) -> Checked:
     """Run the launches that the relations need, and judge them.
@@ -190,13 +129,12 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     """
     began = time.monotonic()
     wanted = request.relations()
-    varied = affordable(wanted, QUICK_LAUNCHES) if request.is_quick else frozenset(wanted)
     loaded = _short(request.loaded)
     if loaded.config.imports is not None:
         return _imported(request, loaded, listener)
     folder = request.output_dir or _folder(loaded)
-    launches = _Launches(loaded, listener, folder.absolute())
-    # With nothing to vary, the launch says whether its loop could be varied.
+    launches = Launches(loaded, listener, folder.absolute())
+    # With nothing to vary, the launch says whether a Trainer trains.
     files = own_files(loaded, wanted)
     slow = {name for name in wanted if name in RELATIONS and RELATIONS[name].slow}
     asked = [name for name in wanted if not (request.is_quick and name in slow)]
@@ -205,38 +143,27 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     described = RELATIONS | {
         name: told_relation(name, file, result.own_relations) for name, file in files.items()
     }
+    ways = {name: variations_of(described[name], result, record.exact) for name in wanted}
+    needed = {name: 0 if isinstance(one, str) else len(one) for name, one in ways.items()}
+    varied = affordable(needed, QUICK_LAUNCHES) if request.is_quick else frozenset(wanted)
     found = []
     for name in wanted:
-        relation = described[name]
+        relation, ways_of = described[name], ways[name]
         answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
         if name == "sampler_logprobs" and (logged := judged(record)) is not None:
             answers = [*(one for one in answers if one["status"] != "undecided"), logged]
-        varies = bool(relation.variations) and result.not_varied is None
-        if varies and name in varied and not _is_broken(answers):
-            say(f"{name}: {', then '.join(one['name'] for one in relation.variations)}")
-            answers.append(_varied(relation, launches, (record, run, result)))
-        elif relation.variations and not answers and result.not_varied is not None:
-            answers.append(outcome(name, "not applicable", result.not_varied))
-        left_out = (varies and name not in varied) or name not in asked
+        if isinstance(ways_of, str):
+            answers += [] if answers else [outcome(name, "not applicable", ways_of)]
+        elif ways_of and name in varied and not _is_broken(answers):
+            say(f"{name}: {', then '.join(one['name'] for one in ways_of)}")
+            answers.append(ask_launches(relation, ways_of, launches, (record, run, result)))
+        left_out = (needed[name] > 0 and name not in varied) or name not in asked
         found.append(_worst(relation, answers, left_out))
     seconds = time.monotonic() - began
     notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
     return Checked(
         record.name, tuple(found), folder, launches.count, seconds, notes, described, faults
     )
-
-
-def affordable(wanted: Sequence[str], launches: int) -> frozenset[str]:
-    """Return the relations that so many launches can ask: those that need the fewest first."""
-    chosen, left = set(), launches
-    launches_of = {
-        name: len(RELATIONS[name].variations) if name in RELATIONS else 0 for name in wanted
-    }
-    for name, needed in sorted(launches_of.items(), key=lambda pair: pair[1]):
-        if needed <= left:
-            chosen.add(name)
-            left -= needed
-    return frozenset(chosen)
 
 
 def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -> Checked:
@@ -247,7 +174,7 @@ def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -
     """
     began = time.monotonic()
     folder = request.output_dir or _folder(loaded)
-    launches = _Launches(loaded, listener, folder.absolute())
+    launches = Launches(loaded, listener, folder.absolute())
     record, _, _ = launches.run()
     found = [_of_import(name, record) for name in request.relations()]
     seconds = time.monotonic() - began
@@ -281,45 +208,6 @@ def _short(loaded: LoadedConfig) -> LoadedConfig:
         update={"repeats": 0, "probe_steps": steps, "save_model": None, "profiler": profiler}
     )
     return replace(loaded, config=changed)
-
-
-def _varied(
-    relation: Relation, launches: _Launches, base: tuple[RunRecord, Path, Result]
-) -> Outcome:
-    """Run the launches of a relation and judge them."""
-    record, folder, result = base
-    recorded: list[Exact] = []
-    folders = [folder]
-    try:
-        planned = [_planned(launches.loaded, one, record, result) for one in relation.variations]
-        for plan in planned:
-            if isinstance(plan, str):
-                return outcome(relation.id, "not applicable", plan)
-        for plan in planned:
-            assert not isinstance(plan, str)
-            loaded, one = plan
-            varied: Variation = {**one, "saved_in": str(folders[-1])}
-            found, folder, ended = launches.run(variation=varied, loaded=loaded)
-            folders.append(folder)
-            if ended.not_varied is not None:
-                return outcome(relation.id, "not applicable", ended.not_varied)
-            recorded.append(found.exact)
-    except RunFailed as error:
-        return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
-    finally:
-        for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
-            shutil.rmtree(checkpoint, ignore_errors=True)
-    judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
-    return judged
-
-
-def _planned(
-    loaded: LoadedConfig, one: Variation, record: RunRecord, result: Result
-) -> tuple[LoadedConfig, Variation] | str:
-    """Return the config and the variation of a launch, or why it is not possible."""
-    if "ranks" in one:
-        return on_ranks(loaded, one, record, result.device.get("type"))
-    return loaded, one
 
 
 ORDER: tuple[RelationStatus, ...] = (

@@ -259,6 +259,21 @@ class RankParameters(TypedDict, total=False):
     """Each rank holds a part of them."""
 
 
+class Varied(TypedDict, total=False):
+    """What a launch of `canary check` did in another way, as far as it found out itself."""
+
+    saved_at: int
+    """The update after which it saved a checkpoint."""
+    saved: list[str]
+    """The checkpoint's files, absolute."""
+    iterable: bool
+    """Whether a `DataLoader` read a stream, which its workers split."""
+    saves: bool
+    """Whether a first launch saved a checkpoint between two updates."""
+    loads: bool
+    """Whether a `DataLoader` gave it batches."""
+
+
 class Exact(Part, total=False):
     """Everything that the probe saw, in the order of the comparison's stages if there is one."""
 
@@ -280,3 +295,4 @@ class Exact(Part, total=False):
     generation: Generation
     evidence: Evidence
     ranks: RankParameters
+    varied: Varied

@@ -13,6 +13,7 @@ RELATION = Relation(
     "https://arxiv.org/abs/2506.14813",
     moment="last",
     variations=({"name": "with evaluations", "evaluate_every": 2},),
+    no_loop="only a transformers Trainer can be told to evaluate",
 )
 
 

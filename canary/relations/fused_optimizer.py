@@ -21,6 +21,7 @@ RELATION = Relation(
         },
         {"name": "fused AdamW", "arguments": {"optim": "adamw_torch_fused"}},
     ),
+    no_loop="only a transformers Trainer can be told which optimizer to use",
 )
 
 

@@ -1,18 +1,28 @@
-"""More padding."""
+"""More padding: of one call of the model, and of all batches of the training."""
 
 from __future__ import annotations
 
-from canary.relations.padded import example_of, padded_row
-from canary.relations.relation import CannotAsk, Look, Outcome, Relation
+from collections.abc import Sequence
 
+from canary.relations.padded import example_of, padded_row
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation, Variation
+from canary.relations.trajectory import Recorded, near_steps
+
+COLUMNS = 7
+VARIATIONS: Sequence[Variation] = (
+    {"name": "more padding", "no_dropout": True, "no_random": True, "widened": COLUMNS},
+    {"name": "no dropout", "no_dropout": True},
+    {"name": "no dropout, off by one rounding", "no_dropout": True, "perturbed": 1},
+)
 RELATION = Relation(
     "padding",
     "neighbours",
-    "more padding does not change the log-probabilities of a row",
-    "padding is attended to: the attention mask is missing, or positions count padding",
+    "more padding changes neither the log-probabilities of a row nor the loss",
+    "padding is attended to or is part of a mean: a mask is missing, or positions count padding",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
+    variations=(*VARIATIONS,),
+    of_loop=(*VARIATIONS,),
 )
-COLUMNS = 7
 
 
 def ask(look: Look) -> Outcome:
@@ -28,3 +38,11 @@ def ask(look: Look) -> Outcome:
     after = example_of(look, call, wider, 0, (first + shift, end + shift), width + COLUMNS)
     both = min(before.shape[1], after.shape[1])
     return look.compared(RELATION.id, call, before[:, -both:], after[:, -both:])
+
+
+def judge(base: Recorded, wider: Recorded, plain: Recorded, moved: Recorded) -> Outcome:
+    """Compare the losses and gradients of wider batches with those of the batches as they are."""
+    found = near_steps(RELATION, plain, moved, wider)
+    if found["status"] == "broken":
+        found["message"] = f"with {COLUMNS} more columns of padding, {found['message']}"
+    return found

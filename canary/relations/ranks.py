@@ -18,6 +18,7 @@ RELATION = Relation(
         {"name": "one rank, off by one rounding", "no_dropout": True, "perturbed": 1},
         {"name": "two ranks", "no_dropout": True, "ranks": 2},
     ),
+    no_loop="only a transformers Trainer can be told to share its batches",
 )
 
 

@@ -61,6 +61,17 @@ class Variation(TypedDict, total=False):
     """Train on so many ranks, each with its share of an update's micro-batches."""
     saved_in: str
     """The run's folder of the launch before; `canary check` fills it in."""
+    workers: int
+    """Load data with so many workers of each `DataLoader`."""
+    widened: int
+    """Add so many columns of padding to each batch of a `DataLoader` that has a padded row."""
+    no_random: bool
+    """Not applicable if random numbers are drawn although dropout is off, or tokens sampled."""
+    killed: bool
+    """End the process at the update after the first one that a checkpoint followed. The launch
+    runs in a copy of the working folder."""
+    restarted: bool
+    """Start the command again in the copy of the launch before."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,10 @@ class Relation:
     """What is said if none of its invariants is for this trainer; empty: what they say."""
     variations: tuple[Variation, ...] = ()
     """More launches, in this order. `judge` of the relation's file gets what they recorded."""
+    of_loop: tuple[Variation, ...] = ()
+    """The same for a plain loop of torch or accelerate."""
+    no_loop: str = ""
+    """Why a plain loop has none."""
 
 
 class Call(Protocol):

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Outcome, Relation, broken, outcome
+from collections import Counter
+from collections.abc import Sequence
+
+from canary.relations.relation import Outcome, Relation, Variation, broken, holds, outcome
 from canary.relations.trajectory import Recorded, equal_steps, rows_of
+
+VARIATIONS: Sequence[Variation] = (
+    {"name": "no worker", "workers": 0},
+    {"name": "two workers", "workers": 2},
+)
+NO_LOADER = "no DataLoader gives its batches"
+SHARE = 16
+"""One of so many rows must be seen again: a stream may hold a row twice, and split it later."""
 
 RELATION = Relation(
     "workers",
@@ -12,13 +23,8 @@ RELATION = Relation(
     "every worker of an iterable dataset reads all data, or a worker has its own random numbers",
     "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
     moment=None,
-    variations=(
-        {"name": "no worker", "arguments": {"dataloader_num_workers": 0}},
-        {
-            "name": "two workers",
-            "arguments": {"dataloader_num_workers": 2, "dataloader_persistent_workers": False},
-        },
-    ),
+    variations=(*VARIATIONS,),
+    of_loop=(*VARIATIONS,),
 )
 
 
@@ -27,6 +33,8 @@ def judge(base: Recorded, none: Recorded, two: Recorded) -> Outcome:
     alone, together = rows_of(none), rows_of(two)
     if not any(alone) or not any(together):
         return outcome(RELATION.id, "undecided", "the rows were not recorded")
+    if two.get("varied", {}).get("iterable"):
+        return _of_stream(alone, together)
     for step, (was, now) in enumerate(zip(alone, together, strict=False), start=1):
         if sorted(was) != sorted(now):
             seen = {row for rows in together[:step] for row in rows}
@@ -38,3 +46,33 @@ def judge(base: Recorded, none: Recorded, two: Recorded) -> Outcome:
             )
             return broken(RELATION, words, f"step {step}", (float(len(was)), float(twice)))
     return equal_steps(RELATION, none, two)
+
+
+def _of_stream(alone: list[list[str]], together: list[list[str]]) -> Outcome:
+    """Judge the rows of a stream that workers split: their order differs rightly.
+
+    A fault is a row that comes again with workers and is there once without. Rows that come again
+    without workers too are in the data several times.
+    """
+    once = Counter(row for step in alone for row in step)
+    seen: Counter[str] = Counter()
+    natural = sum(count - 1 for count in once.values())
+    rows, again, first = 0, 0, 0
+    for step, now in enumerate(together, start=1):
+        for row in now:
+            rows += 1
+            seen[row] += 1
+            if once[row] and seen[row] > once[row]:
+                again += 1
+                first = first or step
+    if again > rows / SHARE:
+        words = (
+            f"of {rows} rows, {again} are seen again with two workers, and {natural} of "
+            f"{sum(once.values())} with none"
+        )
+        if again <= 2 * natural:
+            words += ": the data itself holds many rows several times"
+            return outcome(RELATION.id, "undecided", words, f"step {first}")
+        return broken(RELATION, words, f"step {first}", (natural, again))
+    words = f"two workers split a stream: {len(seen)} different rows of {rows} are seen"
+    return holds(RELATION, words)

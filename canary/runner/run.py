@@ -62,13 +62,14 @@ def run_canary(
     relations: Sequence[str] = (),
     relation_files: Mapping[str, str] | None = None,
     variation: Variation | None = None,
+    copied: Path | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
     `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
     last step that the probe runs twice on the same state. `relations`: what the probe asks
     beside its first update; `relation_files`: the user's own of them, by id. `variation`: what it
-    does in another way.
+    does in another way. `copied`: a copy of the working folder, in which a user's command runs.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -101,6 +102,7 @@ def run_canary(
         relations=relations,
         relation_files=relation_files,
         variation=variation,
+        copied=copied,
     )
     ended: Result | None = None
     try:
@@ -245,9 +247,24 @@ def runner_for(
         again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
         environment = started_with(start, inherited)
         return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
-    streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
+    if session.copied is not None:
+        streams: Streams = LogOnly(spool, str(session.copied))
+        environment = inherited | {"PWD": str(session.copied)}
+        words = in_copy(config.command, session.copied)
+        return CommandRunner(folder.log, environment, words, streams, on_start)
+    streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
     runner = CommandRunner if config.imports is None else LauncherRunner
     return runner(folder.log, inherited, config.command, streams, on_start)
+
+
+def in_copy(words: Sequence[str], copied: Path) -> tuple[str, ...]:
+    """Return a command for a copy of the working folder. A program that the copy lacks, as one of a
+    virtual environment, is that of the folder itself."""
+    program = Path(words[0])
+    is_path = len(program.parts) > 1 and not program.is_absolute()
+    if is_path and not (copied / program).exists():
+        return (str(Path.cwd() / program), *words[1:])
+    return (*words,)
 
 
 @contextlib.contextmanager

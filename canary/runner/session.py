@@ -48,6 +48,7 @@ class Session(RecordWriter):
         relations: Sequence[str] = (),
         relation_files: Mapping[str, str] | None = None,
         variation: Variation | None = None,
+        copied: Path | None = None,
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
@@ -60,6 +61,8 @@ class Session(RecordWriter):
         """First and last step that the probe runs twice."""
         self.variation = variation
         """What the probe does in another way."""
+        self.copied = copied
+        """A copy of the working folder, in which a user's command runs; None: the folder itself."""
         self.relation_files = relation_files or {}
         """Files of the user's own of the relations."""
         self.relations = relations

@@ -42,6 +42,7 @@ from canary.training.exact.trainer_settings import (
     describe_training,
     scales_gradients,
 )
+from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 
 if TYPE_CHECKING:
     from canary.training.loops.step_twice import StepTwice
@@ -53,9 +54,6 @@ KILLED = (
     "the training process was ended from outside before it could finish its record: what it counts "
     "over the whole training is missing"
 )
-
-
-NO_TRAINER = "it needs a transformers Trainer"
 
 
 def set_up_torch(job: Job) -> None:
@@ -144,7 +142,7 @@ class TrainingLaunch:
         self._host = HostMeter(own_process)
         self._twice: StepTwice | None = None
         self._inspector: Inspector | None = None
-        self._not_varied = None if job.variation is None else NO_TRAINER
+        self._not_varied = not_by_loops(job.variation)
         self._not_twice: str | None = None
 
     def lap(self, name: str) -> None:
@@ -161,6 +159,7 @@ class TrainingLaunch:
         if job.variation is not None:
             from canary.training.relations.variations import vary
 
+            ANOTHER_WAY.begin(job.variation, trainer=True)
             self._not_varied = vary(trainer, job.variation, Path(job.rows_file).parent)
         if job.twice is not None:
             self._run_twice(trainer, *job.twice)
@@ -328,6 +327,8 @@ class TrainingLaunch:
                 **self._exact.found,
                 "calls": counted,
             }
+            if varied := ANOTHER_WAY.found:
+                found["varied"] = varied
         distributed = describe_distributed(trained)
         self.notes += not_as_asked(distributed)
         return Result(
@@ -345,7 +346,7 @@ class TrainingLaunch:
             not_twice=self._not_twice,
             relations=[] if self._inspector is None else self._inspector.end(),
             own_relations={} if self._inspector is None else self._inspector.own.told,
-            not_varied=self._not_varied,
+            not_varied=self._not_varied or ANOTHER_WAY.why_not(),
         )
 
     def write(self, result: Result) -> None:

@@ -156,7 +156,8 @@ def relations_table() -> str:
     for one in RELATIONS.values():
         when = ["inside"] if one.moment == "first" else ["at the end"] if one.moment else []
         when += ["invariants"] if one.invariants else []
-        when += [f"more launches: {len(one.variations)}"] if one.variations else []
+        loops = " (loops too)" if one.of_loop else ""
+        when += [f"more launches: {len(one.variations)}{loops}"] if one.variations else []
         when += ["not with `--quick`"] if one.slow else []
         lines.append(f"| `{one.id}` | {one.holds} | {', '.join(when)} |")
     return "\n".join(lines) + "\n"

@@ -2,7 +2,7 @@
 
 Loaded in each Python process of the command (see `file_notes`). Standard library only.
 """
-# ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH123, PTH109
+# ruff: noqa: PTH110, PTH111, PTH112, PTH118, PTH119, PTH120, PTH123, PTH109
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ HUB = ("models--", "datasets--")
 """How the names of folders with downloads from the hub begin."""
 STARTED_IN = "cwd"
 """The file in the folder of notes that holds the working folder of the command."""
+IS_COPY = "copy"
+"""The file in the folder of notes that marks the working folder as a copy of the user's. A launch
+may change anything there."""
 
 
 class Free(NamedTuple):
@@ -47,7 +50,11 @@ class Free(NamedTuple):
 
 def free_of(notes: str) -> Free:
     """Return the free paths of the launch with this folder of notes, two levels below the run's."""
-    return free_folders(os.path.dirname(os.path.dirname(notes)), started_in(notes))
+    cwd = started_in(notes)
+    free = free_folders(os.path.dirname(os.path.dirname(notes)), cwd)
+    if os.path.exists(os.path.join(notes, IS_COPY)):
+        return free._replace(folders=(*free.folders, os.path.realpath(cwd) + "/"))
+    return free
 
 
 def started_in(folder: str) -> str:

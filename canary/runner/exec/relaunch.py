@@ -15,7 +15,7 @@ from canary.protocol.job import Job, Kind, Result
 from canary.record.folder import RunFolder, close_launches
 from canary.record.jsonio import read_rows
 from canary.runner.exec.command import marks_of
-from canary.runner.exec.free_paths import STARTED_IN
+from canary.runner.exec.free_paths import IS_COPY, STARTED_IN
 from canary.runner.exec.left_files import TRAINING, Refused
 from canary.runner.exec.put_back import put_back
 from canary.runner.exec.set_aside import end_processes, require_ended
@@ -52,7 +52,10 @@ class UserFiles:
         """
         folder = self.folder_of(job.launch)
         folder.mkdir(parents=True)
-        (folder / STARTED_IN).write_text(str(Path.cwd()))
+        copied = self._session.copied
+        (folder / STARTED_IN).write_text(str(copied or Path.cwd()))
+        if copied is not None:
+            (folder / IS_COPY).touch()
         if not job.launch + self._before:
             self._first_marks = str(marks_of(job))
             yield

@@ -10,6 +10,7 @@ import torch
 
 from canary.relations.relation import Variation
 from canary.training.random_states import kept_random
+from canary.training.relations.first_calls import without_dropout
 from canary.training.relations.rounding import epsilon, perturb
 
 ROWS_TO_EVALUATE = 4
@@ -68,15 +69,6 @@ def _on_ranks(trainer: Any, ranks: int) -> str | None:
         return "an update has an odd number of micro-batches"
     arguments.gradient_accumulation_steps = micro
     return None
-
-
-def without_dropout(model: Any) -> None:
-    """Switch off all dropout: modules of torch, and rates that modules keep themselves."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            rate = name == "p" if type(module).__name__.startswith("Dropout") else "drop" in name
-            if rate and isinstance(value, float):
-                setattr(module, name, 0.0)
 
 
 def _perturb(trainer: Any, seed: int) -> None:

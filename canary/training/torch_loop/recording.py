@@ -218,6 +218,12 @@ class Recording:
             self._close()
         self._evaluations = 0
 
+    def killed(self) -> None:
+        """End the record before the update that begins, and wait: the parent kills the process."""
+        self.is_over = True
+        self._keeper.end(self.collector, None)
+        wait_for_the_end()
+
     def closure_begins(self) -> None:
         """The optimizer evaluates the loss, perhaps not for the first time."""
         self._evaluations += 1

@@ -21,6 +21,7 @@ from canary.training.attach.process import follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.attach.turn import TURN
 from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
+from canary.training.relations.another_way import ANOTHER_WAY
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.closures import StepArguments
@@ -62,6 +63,8 @@ class LoopWatch:
             # Before the loop begins: it may compile its first forward.
             set_up_torch(job)
             watch_sampling(job)
+            # Before this class wraps what it changes.
+            ANOTHER_WAY.begin(job.variation, trainer=False)
         TURN.give_way = self._give_way
         os.register_at_fork(after_in_child=self._forked)
 
@@ -108,6 +111,7 @@ class LoopWatch:
 
     def _give_way(self, by: str) -> None:
         """A Trainer or a Recorder begins: it is recorded in place of a loop."""
+        ANOTHER_WAY.gives_way()
         run = self._run
         if run is not None and not self._off and not run.was_written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
@@ -256,6 +260,8 @@ class LoopWatch:
         if run is None or not run.trains(optimizer):
             return None
         run.update_begins(optimizer, inside=self._in_backward)
+        if ANOTHER_WAY.is_killed(run.collector.steps):
+            run.killed()
         step = StepArguments(args, kwargs)
         if step.closure is None and not self._in_backward:
             run.collector.optimizer_begins(optimizer)

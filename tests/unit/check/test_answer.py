@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canary.check.answer import check_text, first_line, listing
-from canary.check.run import LEFT_OUT, Checked, CheckRequest, _of_record, _worst, affordable
+from canary.check.run import LEFT_OUT, Checked, CheckRequest, _of_record, _worst
 from canary.config.load import load_config
 from canary.errors import ConfigError, UsageError
 from canary.relations import MODULES, RELATIONS
@@ -130,18 +130,6 @@ def test_a_config_with_an_unknown_relation_is_refused_when_it_loads(
         assert said.value.exit_code == 2
 
 
-def test_few_launches_go_to_the_relations_that_need_the_fewest() -> None:
-    inside = {name for name, one in RELATIONS.items() if not one.variations}
-    single = {name for name, one in RELATIONS.items() if len(one.variations) == 1}
-    assert affordable(tuple(RELATIONS), 0) == inside
-    assert "evaluation" in affordable(tuple(RELATIONS), 1) & single
-    for launches in (1, 2, 3):
-        chosen = affordable(tuple(RELATIONS), launches)
-        assert inside < chosen
-        assert sum(len(RELATIONS[name].variations) for name in chosen) <= launches
-    assert affordable(("resume", "workers"), 2) == {"resume"}
-
-
 def test_every_file_has_what_its_relation_needs() -> None:
     assert listing().count("\n") == len(RELATIONS)
     for name, module in MODULES.items():
@@ -150,4 +138,6 @@ def test_every_file_has_what_its_relation_needs() -> None:
         assert relation.source.startswith("https://")
         assert (relation.moment is not None) == hasattr(module, "ask")
         assert bool(relation.variations) == hasattr(module, "judge")
+        assert bool(relation.variations) == bool(relation.of_loop or relation.no_loop)
+        assert not (relation.of_loop and relation.no_loop)
         assert relation.moment or relation.variations or relation.invariants

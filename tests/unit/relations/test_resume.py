@@ -57,3 +57,52 @@ def test_completions_that_are_sampled_again_are_undecided() -> None:
             micro["rows"] = {"prompt_ids": [f"p{step}"], "completion_ids": [f"c{step}-{first}"]}
     found = resume.judge(whole, whole, resumed)
     assert (found["status"], found["place"]) == ("undecided", "step 5")
+
+
+def by_itself(at: int) -> dict[str, Any]:
+    """The launch that saved a checkpoint by itself after an update, and was killed."""
+    found = recorded()
+    for name, line in found["trajectory"].items():
+        found["trajectory"][name] = line[:at]
+    return found | {"batches": found["batches"][:at], "varied": {"saved_at": at, "saved": ["x.pt"]}}
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_a_loop_goes_on_after_its_own_checkpoint(at: int) -> None:
+    found = resume.judge(recorded(), by_itself(at), recorded(at + 1))
+    assert found["status"] == "holds"
+    assert found["message"] == f"losses and gradients of steps {at + 1} to 6 are equal"
+
+
+def test_a_loop_may_go_on_from_an_older_checkpoint() -> None:
+    found = resume.judge(recorded(), by_itself(4), recorded(3))
+    assert found["status"] == "holds"
+    assert "steps 3 to 6" in found["message"]
+
+
+def test_a_loop_that_begins_anew_is_not_judged() -> None:
+    found = resume.judge(recorded(), by_itself(2), recorded())
+    assert found["status"] == "not applicable"
+    assert "begins anew" in found["message"]
+
+
+def test_a_resumed_loop_that_reads_its_data_again_is_broken() -> None:
+    again = recorded(3)
+    again["batches"] = recorded()["batches"]
+    found = resume.judge(recorded(), by_itself(2), again)
+    assert (found["status"], found["place"]) == ("broken", "step 3")
+    assert found["message"].startswith("the rows are those of step 1 again")
+
+
+def test_what_a_loop_lost_is_named() -> None:
+    resumed = recorded(3, learning_rates={3: 6e-4}, losses={4: 1.65})
+    found = resume.judge(recorded(), by_itself(2), resumed)
+    assert (found["status"], found["place"]) == ("broken", "step 4")
+    assert "the scheduler was not restored" in found["message"]
+
+
+def test_a_command_that_never_repeats_itself_is_undecided() -> None:
+    other = by_itself(2)
+    other["trajectory"]["losses"][1] = 1.95
+    found = resume.judge(recorded(), other, recorded(3))
+    assert (found["status"], found["place"]) == ("undecided", "step 2")

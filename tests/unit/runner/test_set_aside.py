@@ -71,6 +71,7 @@ class Place:
             folder=self.folder,
             record=SimpleNamespace(notes=self.notes),
             config=SimpleNamespace(repeats=1),
+            copied=None,
         )
         self.files = UserFiles(session)
 
@@ -924,6 +925,17 @@ def test_a_project_in_a_folder_named_like_a_cache_is_none(tmp_path: Path, inside
     folders = free_paths.free_folders(str(tmp_path / "run"), str(tmp_path / inside))
     assert not free_paths.is_free(str(tmp_path / inside / "log.txt"), folders)
     assert free_paths.is_free(str(tmp_path / inside / "torchinductor_root" / "x"), folders)
+
+
+def test_all_of_a_copied_working_folder_is_free_and_nothing_beside_it(tmp_path: Path) -> None:
+    here, notes = tmp_path / "copy", tmp_path / "run" / "set-aside" / "launch1"
+    notes.mkdir(parents=True)
+    (notes / free_paths.STARTED_IN).write_text(str(here))
+    assert not free_paths.is_free(str(here / "last.pt"), free_paths.free_of(str(notes)))
+    (notes / free_paths.IS_COPY).touch()
+    free = free_paths.free_of(str(notes))
+    assert free_paths.is_free(str(here / "ckpt" / "last.pt"), free)
+    assert not free_paths.is_free(str(tmp_path / "copy-of-mine" / "last.pt"), free)
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Launches that do one thing in another way: which a relation needs, and what they showed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from canary.check.copied import TooLarge, copy_of
+from canary.check.launches import Launched, Launches
+from canary.check.ranks import on_ranks
+from canary.config.load import LoadedConfig
+from canary.errors import RunFailed
+from canary.protocol.job import TORCH_LOOP, Result
+from canary.record.exact import Exact
+from canary.record.types import RunRecord
+from canary.relations import MODULES
+from canary.relations.relation import Outcome, Relation, Variation, outcome
+from canary.relations.resume import NO_CHECKPOINT
+from canary.relations.workers import NO_LOADER
+
+COPY = "working-folder"
+"""The copy of the working folder, in the folder of the check."""
+SEVERAL_RANKS = "it trains on several ranks"
+
+
+def variations_of(relation: Relation, result: Result, exact: Exact) -> tuple[Variation, ...] | str:
+    """Return the launches that a relation needs of this training, or why it has none.
+
+    `result`: how the first launch ended. It says why a Trainer does not train. `exact`: what that
+    launch saw.
+    """
+    found = relation.variations
+    if found and result.not_varied is not None:
+        if result.training.get("trainer") != TORCH_LOOP:
+            return result.not_varied
+        found = relation.of_loop
+        if not found:
+            return relation.no_loop or result.not_varied
+    seen = exact.get("varied", {})
+    if any("killed" in one for one in found) and not seen.get("saves", True):
+        return NO_CHECKPOINT
+    if any("workers" in one or "widened" in one for one in found) and not seen.get("loads", True):
+        return NO_LOADER
+    return found
+
+
+def affordable(needed: Mapping[str, int], launches: int) -> frozenset[str]:
+    """Return the relations that so many launches can ask: those that need the fewest first.
+
+    `needed`: launches of each relation.
+    """
+    chosen, left = set(), launches
+    for name, count in sorted(needed.items(), key=lambda pair: pair[1]):
+        if count <= left:
+            chosen.add(name)
+            left -= count
+    return frozenset(chosen)
+
+
+def ask_launches(
+    relation: Relation, variations: Sequence[Variation], launches: Launches, base: Launched
+) -> Outcome:
+    """Run the launches of a relation and judge them."""
+    record, folder, result = base
+    recorded: list[Exact] = []
+    folders = [folder]
+    copied = launches.folder / COPY
+    try:
+        planned = [_planned(launches.loaded, one, record, result) for one in variations]
+        for plan in planned:
+            if isinstance(plan, str):
+                return outcome(relation.id, "not applicable", plan)
+        for plan in planned:
+            assert not isinstance(plan, str)
+            loaded, one = plan
+            in_copy = bool(one.get("killed") or one.get("restarted"))
+            if one.get("killed"):
+                _copy(copied, loaded)
+            varied: Variation = {**one, "saved_in": str(folders[-1])}
+            found, folder, ended = launches.varied(varied, loaded, copied if in_copy else None)
+            folders.append(folder)
+            why = ended.not_varied or _saved_elsewhere(found.exact, copied)
+            if why is not None:
+                return outcome(relation.id, "not applicable", why)
+            recorded.append(found.exact)
+    except RunFailed as error:
+        return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
+    except TooLarge as why_not:
+        return outcome(relation.id, "not applicable", str(why_not))
+    except OSError as error:
+        words = f"the working folder cannot be copied: {error.filename}: {error.strerror}"
+        return outcome(relation.id, "undecided", words)
+    finally:
+        for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        shutil.rmtree(copied, ignore_errors=True)
+    judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
+    return judged
+
+
+def _copy(to: Path, loaded: LoadedConfig) -> None:
+    """Copy the working folder as the command of the first launch found it: its changes are undone.
+
+    Raises:
+        TooLarge: it holds too many files or bytes.
+        OSError: something cannot be read or written.
+    """
+    copy_of(Path.cwd(), to, (to.parent, Path(loaded.config.output_dir)))
+
+
+def _saved_elsewhere(exact: Exact, copied: Path) -> str | None:
+    """Return why a checkpoint is not in the copy of the working folder, None if it is."""
+    saved = exact.get("varied", {}).get("saved", [])
+    inside = os.path.realpath(copied) + os.sep
+    if not saved or any(path.startswith(inside) for path in saved):
+        return None
+    return "its checkpoint is not in the working folder"
+
+
+def _planned(
+    loaded: LoadedConfig, one: Variation, record: RunRecord, result: Result
+) -> tuple[LoadedConfig, Variation] | str:
+    """Return the config and the variation of a launch, or why it is not possible."""
+    if "ranks" in one:
+        return on_ranks(loaded, one, record, result.device.get("type"))
+    if one.get("killed") and record.env.get("world_size", 1) > 1:
+        return SEVERAL_RANKS
+    return loaded, one

@@ -1,0 +1,184 @@
+"""Which launches a training gets, and in which folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.check import varied
+from canary.check.launches import Launches
+from canary.check.varied import COPY, affordable, ask_launches, variations_of
+from canary.config.load import load_config
+from canary.errors import RunFailed
+from canary.protocol.job import TORCH_LOOP, Result
+from canary.record.exact import Exact
+from canary.record.types import RunRecord
+from canary.relations import RELATIONS
+from canary.relations.relation import Variation
+from canary.relations.resume import NO_CHECKPOINT
+from canary.relations.workers import NO_LOADER
+
+NONE = "it needs a transformers Trainer"
+TRAINER = Result("completed")
+LOOP = Result("completed", training={"trainer": TORCH_LOOP}, not_varied=NONE)
+RECORDER = Result("completed", training={"trainer": "mine"}, not_varied=NONE)
+
+
+def test_a_plain_loop_has_launches_of_its_own_or_a_reason() -> None:
+    for relation in RELATIONS.values():
+        assert variations_of(relation, TRAINER, {}) == relation.variations
+        of_loop = variations_of(relation, LOOP, {})
+        assert of_loop == (relation.of_loop or relation.no_loop or ())
+        assert isinstance(variations_of(relation, RECORDER, {}), str) == bool(relation.variations)
+    killed, again = RELATIONS["resume"].of_loop
+    assert killed["killed"]
+    assert again["restarted"]
+    assert "optimizer" in str(variations_of(RELATIONS["fused_optimizer"], LOOP, {}))
+
+
+def test_what_the_first_launch_did_not_do_needs_no_launch() -> None:
+    bare: Exact = {"varied": {"saves": False, "loads": False}}
+    assert variations_of(RELATIONS["resume"], LOOP, bare) == NO_CHECKPOINT
+    for name in ("workers", "padding"):
+        assert variations_of(RELATIONS[name], LOOP, bare) == NO_LOADER
+    assert variations_of(RELATIONS["resume"], TRAINER, bare) == RELATIONS["resume"].variations
+    full: Exact = {"varied": {"saves": True, "loads": True}}
+    for name in ("resume", "workers", "padding"):
+        assert variations_of(RELATIONS[name], LOOP, full) == RELATIONS[name].of_loop
+
+
+def test_few_launches_go_to_the_relations_that_need_the_fewest() -> None:
+    needed = {name: len(one.variations) for name, one in RELATIONS.items()}
+    inside = {name for name, count in needed.items() if not count}
+    assert affordable(needed, 0) == inside
+    assert affordable(needed, 1) == inside | {"evaluation"}
+    for launches in (1, 2, 3):
+        assert sum(needed[name] for name in affordable(needed, launches)) <= launches
+    assert affordable({"resume": 2, "workers": 2}, 2) == {"resume"}
+
+
+class Fake(Launches):
+    """Launches that record a loss and where they ran."""
+
+    ran: list[tuple[Variation, Path | None]]
+    files: list[list[str]]
+    exacts: list[Exact]
+    why: str | None = None
+
+    def run(self, *_: Any, variation: Any = None, copied: Path | None = None, **more: Any) -> Any:
+        self.ran.append((variation, copied))
+        there = [] if copied is None else [one.name for one in copied.rglob("*")]
+        self.files.append(sorted(there))
+        if copied is not None:
+            (copied / f"left{len(self.ran)}.pt").touch()
+        result = replace(TRAINER, not_varied=self.why)
+        return _record(self.exacts.pop(0)), Path("run"), result
+
+
+def _record(exact: Exact, env: dict[str, Any] | None = None) -> Any:
+    """A record with these signals."""
+    made: Any = RunRecord.model_construct
+    return made(env=env or {}, exact=exact)
+
+
+def fake(folder: Path, exacts: list[Exact]) -> Fake:
+    """Launches that leave these signals."""
+    made = Fake(load_config(None, []), None, folder)  # type: ignore[arg-type]
+    made.ran, made.files, made.exacts = [], [], exacts
+    return made
+
+
+def told(first: int, **more: Any) -> Exact:
+    """The signals of a launch from step `first` to 6."""
+    trajectory: Any = {"losses": [9.0 - step for step in range(first, 7)]}
+    found: Any = {"trajectory": trajectory, "batches": [], **more}
+    return found
+
+
+def ask(launches: Fake, relation: str) -> Any:
+    """Ask a relation of a plain loop."""
+    one = RELATIONS[relation]
+    base = (_record(told(1)), Path("run"), LOOP)
+    return ask_launches(one, one.of_loop, launches, base)
+
+
+def test_a_loop_is_killed_and_started_again_in_one_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    saved = {"saved_at": 2, "saved": [str(tmp_path / "runs" / "check" / COPY / "last.pt")]}
+    launches = fake(tmp_path / "runs" / "check", [told(1, varied=saved), told(3)])
+    found = ask(launches, "resume")
+    assert found["message"] == "losses and gradients of steps 3 to 6 are equal", found
+    assert launches.files == [["train.py"], ["left1.pt", "train.py"]]
+    assert not (tmp_path / "runs" / "check" / COPY).exists()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["runs", "train.py"]
+
+
+def test_a_checkpoint_outside_of_the_working_folder_ends_the_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved = {"saved_at": 2, "saved": ["/elsewhere/last.pt"]}
+    launches = fake(tmp_path / "runs", [told(1, varied=saved)])
+    found = ask(launches, "resume")
+    assert found["status"] == "not applicable"
+    assert found["message"] == "its checkpoint is not in the working folder"
+    assert len(launches.ran) == 1
+
+
+def test_what_a_launch_cannot_do_is_not_applicable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    launches = fake(tmp_path / "runs", [told(1)])
+    launches.why = "no DataLoader gives its batches"
+    assert ask(launches, "workers")["status"] == "not applicable"
+    assert len(launches.ran) == 1
+
+
+def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RunFailed("no such file: ../data.json", "failed")
+
+    monkeypatch.setattr(Fake, "run", fails)
+    found = ask(fake(tmp_path / "runs", []), "resume")
+    assert found["status"] == "undecided"
+    assert found["message"] == "is killed after its first checkpoint: no such file: ../data.json"
+    assert not (tmp_path / "runs" / COPY).exists()
+
+
+def test_a_large_working_folder_is_not_applicable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("canary.check.copied.MOST_FILES", 1)
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    found = ask(fake(tmp_path / "runs", []), "resume")
+    assert found["status"] == "not applicable"
+    assert "more than 1 files or folders" in found["message"]
+
+
+def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
+    launches = fake(tmp_path, [told(1), told(1), told(1)])
+    loaded = launches.loaded
+    for name in ("one rank", "no dropout"):
+        launches.varied({"name": name, "no_dropout": True}, loaded, None)
+    launches.varied({"name": "moved", "no_dropout": True, "perturbed": 1}, loaded, None)
+    launches.varied({"name": "wider", "no_dropout": True, "widened": 7}, loaded, None)
+    assert len(launches.ran) == 3
+
+
+def test_several_ranks_are_not_killed(tmp_path: Path) -> None:
+    record = _record({}, {"world_size": 2})
+    plan = varied._planned(load_config(None, []), {"name": "x", "killed": True}, record, LOOP)
+    assert plan == varied.SEVERAL_RANKS

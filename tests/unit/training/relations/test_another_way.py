@@ -1,0 +1,251 @@
+"""What a process does in another way: workers, dropout, a perturbed start, and a kill."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from canary.relations.padding import VARIATIONS
+from canary.relations.relation import Variation
+from canary.training.relations.another_way import AnotherWay, not_by_loops
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo afterwards what a launch changes in torch for good."""
+    places: list[tuple[Any, str]] = [
+        (torch, "save"),
+        (torch.serialization, "_open_zipfile_writer"),
+        (torch.autograd, "backward"),
+        (torch, "multinomial"),
+        (torch.Tensor, "multinomial"),
+        (DataLoader, "__iter__"),
+        (_MapDatasetFetcher, "fetch"),
+        (_BaseDataLoaderIter, "__next__"),
+    ]
+    for holder, name in places:
+        monkeypatch.setattr(holder, name, getattr(holder, name))
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
+        monkeypatch.setattr(torch_module, name, OrderedDict())
+
+
+def begun(variation: Variation, *, trainer: bool = False) -> AnotherWay:
+    """A process that does this."""
+    made = AnotherWay()
+    made.begin(variation, trainer=trainer)
+    return made
+
+
+class Rows(torch.utils.data.Dataset[torch.Tensor]):
+    """Rows of which the process can be seen."""
+
+    def __init__(self, draws: bool = False) -> None:
+        self.draws = draws
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        info = torch.utils.data.get_worker_info()
+        drawn = torch.rand(1).item() if self.draws else 0.0
+        return torch.tensor([place, 0 if info is None else info.num_workers, drawn])
+
+
+class Stream(IterableDataset[int]):
+    """Numbers."""
+
+    def __iter__(self) -> Any:
+        return iter(range(4))
+
+
+def test_a_loader_gets_workers_whatever_it_was_built_with() -> None:
+    loader: Any = DataLoader(Rows(), 2)
+    way = begun({"name": "two workers", "workers": 2})
+    assert torch.cat([*loader])[:, 1].tolist() == [2] * 8
+    assert way.why_not() is None
+    assert way.found == {"iterable": False}
+
+
+@pytest.mark.train
+def test_a_loader_of_workers_loads_without_them() -> None:
+    loader: Any = DataLoader(
+        Rows(), 2, num_workers=2, persistent_workers=True, prefetch_factor=4, timeout=5
+    )
+    way = begun({"name": "no worker", "workers": 0})
+    for _ in range(2):
+        assert torch.cat([*loader])[:, :2].tolist() == [[place, 0] for place in range(8)]
+    assert way.why_not() is None
+
+
+def test_a_first_launch_looks_on(tmp_path: Path) -> None:
+    way = begun({})
+    assert way.found == {"saves": False, "loads": False}
+    loader: Any = DataLoader(Rows(), 2, num_workers=0)
+    list(loader)
+    torch.save({"a": 1}, tmp_path / "last.pt")
+    assert not way.is_killed(2), "only a launch that is to be killed is"
+    assert way.found == {"saves": True, "loads": True}
+    assert way.why_not() is None
+
+
+def test_rows_that_are_drawn_are_not_compared() -> None:
+    way = begun({"name": "no worker", "workers": 0})
+    assert way.why_not() == "no DataLoader gives its batches"
+    list(DataLoader(Rows(draws=True), 2, shuffle=True))
+    assert "random numbers of its own" in str(way.why_not())
+
+
+def test_a_stream_is_known_as_one() -> None:
+    way = begun({"name": "no worker", "workers": 0})
+    list(DataLoader(Stream(), 2))
+    assert way.found == {"iterable": True}
+
+
+def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> None:
+    early = torch.save
+    way = begun({"name": "killed", "killed": True})
+    early({"a": 1}, tmp_path / "before.pt")
+    assert not way.is_killed(0), "no update is done"
+    assert not way.is_killed(1), "the checkpoint was saved before the first update"
+    torch.save({"a": 1}, io.BytesIO())
+    assert not way.is_killed(2)
+    assert "no checkpoint" in str(way.why_not())
+    with (tmp_path / "last.pt").open("wb") as stream:
+        torch.save({"a": 1}, stream)
+    assert way.is_killed(3)
+    assert way.found == {"saved_at": 3, "saved": [str(tmp_path / "last.pt")]}
+    assert way.why_not() is None
+
+
+def test_safetensors_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    monkeypatch.setattr(safetensors, "serialize_file", safetensors.serialize_file)
+    early = safetensors.save_file
+    way = begun({"name": "killed", "killed": True})
+    early({"a": torch.ones(2)}, tmp_path / "model.safetensors")
+    assert way.is_killed(1)
+    assert way.found["saved"] == [str(tmp_path / "model.safetensors")]
+
+
+class Net(nn.Module):
+    """A model with dropout, of a module and of a rate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 4)
+        self.drop = nn.Dropout(0.5)
+        self.attention_dropout = 0.5
+        self.constant = 0.0
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        held = nn.functional.dropout(self.drop(self.embed(ids)), self.attention_dropout)
+        if self.constant:
+            held = nn.functional.dropout(held, 0.5)
+        return held.sum()
+
+
+IDS = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
+WIDER, PLAIN, MOVED = VARIATIONS
+
+
+def test_dropout_is_off_from_the_first_call_on() -> None:
+    model = Net()
+    begun(PLAIN)
+    assert float(model(IDS)) == float(model(IDS)) == pytest.approx(float(model.embed(IDS).sum()))
+
+
+def test_parameters_move_once_and_a_reference_alike() -> None:
+    torch.manual_seed(0)
+    model, reference = Net(), Net()
+    reference.load_state_dict(model.state_dict())
+    before = model.embed.weight.detach().clone()
+    begun(MOVED)
+    model(IDS)
+    once = model.embed.weight.detach().clone()
+    apart = (once - before).abs()
+    assert 0 < float(apart.max()) < 1e-5 * float(before.abs().max())
+    model(IDS)
+    model.embed(IDS)
+    assert torch.equal(model.embed.weight, once)
+    with torch.no_grad():
+        reference(IDS)
+    assert torch.equal(reference.embed.weight, once)
+
+
+def test_a_trainers_models_are_left_to_vary() -> None:
+    model = Net()
+    begun(WIDER, trainer=True)
+    model(IDS)
+    assert model.drop.p == 0.5
+    other = Net()
+    way = begun(PLAIN)
+    way.begin(PLAIN, trainer=True)
+    other(IDS)
+    assert other.drop.p == 0.5
+
+
+def trained(way_model: Net, batches: Any, cut: slice | None = None) -> None:
+    """Train on what a loader gives."""
+    for batch in batches:
+        way_model(batch if cut is None else batch[:, cut]).backward()
+
+
+def test_wider_batches_enter_the_training() -> None:
+    way = begun(WIDER)
+    assert way.why_not() == "no DataLoader gives its batches"
+    model = Net()
+    widths = []
+    loader: Any = DataLoader(IDS, 2)  # type: ignore[arg-type]
+    for batch in loader:
+        widths.append(batch.shape[1])
+        model(batch[:, :-1]).backward()
+    assert widths == [11]
+    assert way.why_not() is None
+    with torch.no_grad():
+        assert next(iter(loader)).shape[1] == 4, "an evaluation is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("constant", "draws random numbers"),
+        ("samples", "samples the rows"),
+        ("other", "other rows than its DataLoader gives"),
+        ("whole", "no batch of its DataLoader has a padded row"),
+    ],
+)
+def test_a_training_that_depends_on_lengths_rightly_is_not_judged(case: str, words: str) -> None:
+    way = begun(WIDER)
+    model = Net()
+    model.constant = float(case == "constant")
+    rows: Any = IDS[:1] if case == "whole" else IDS
+    for batch in DataLoader(rows, 2):
+        if case == "samples":
+            torch.multinomial(torch.ones(2, 5), 1)
+        model(torch.cat([batch, batch], 1) if case == "other" else batch).backward()
+    assert words in str(way.why_not())
+
+
+def test_a_sampler_of_rows_is_no_sampling() -> None:
+    way = begun(WIDER)
+    sampler = torch.utils.data.WeightedRandomSampler([1.0, 1.0], 4)
+    for batch in DataLoader(IDS, 4, sampler=sampler):  # type: ignore[arg-type]
+        Net()(batch).backward()
+    assert "samples" not in str(way.why_not())
+
+
+def test_a_loop_says_what_it_cannot_do() -> None:
+    assert not_by_loops(None) is None
+    assert not_by_loops({}) is not None
+    assert not_by_loops({"name": "x", "arguments": {}}) is not None
+    assert not_by_loops({"name": "x", "workers": 2, "saved_in": "runs"}) is None
