@@ -13,7 +13,7 @@ from torch import nn
 
 from canary.training.random_states import kept_random
 from canary.training.relations.naming import own_names
-from canary.training.relations.temperature import of_gradient
+from canary.training.relations.temperature import nearest, of_gradient
 
 MOST_LOGITS = 1 << 26
 """Numbers of a gradient of logits that are kept; a larger one is only summed up."""
@@ -58,6 +58,8 @@ class KeptCall:
     """Of the log-probabilities that the loss took; None if it was not measured."""
     autocast: torch.dtype | None = None
     """The dtype that the call computed in, if not that of the parameters."""
+    log_probs: torch.Tensor | None = None
+    """Of each own token but the first, shape (rows, tokens - 1); None if they were not kept."""
 
     @property
     def ids(self) -> torch.Tensor | None:
@@ -222,8 +224,8 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
     """Read from the gradient of the logits what each position was trained towards.
 
     The gradient of a cross-entropy with weight w is w (p - 1) at the label and w p elsewhere. So
-    the label is where the sign differs from all others, and the others add up to w (1 - p).
-    `keep`: keep the gradient too.
+    the label is where the sign differs from all others, and the others add up to w (1 - p). At
+    temperature T both are 1 / T of that. `keep`: keep the gradient too.
     """
     call.trained = True
     with torch.no_grad():
@@ -239,16 +241,17 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         if gradient.dim() != 3 or bool((apart > zero * size + 1e-12).any()):
             return
         call.temperature = of_gradient(logits, gradient)
+        told = nearest(call.temperature or 1.0)
         low, at_low = gradient.min(-1)
         high, at_high = gradient.max(-1)
         up = -low >= high
         call.labels = torch.where(up, at_low, at_high)
-        probability = logits.float().softmax(-1)
+        probability = (logits.float() / told).softmax(-1)
         chosen = probability.gather(-1, call.labels.unsqueeze(-1)).squeeze(-1)
         call.certain = probability.amax(-1) > 1 - CERTAIN
         others = size - torch.where(up, -low, high).float()
         weight = others / (1 - chosen).clamp_min(1e-6)
-        call.weights = torch.where(up, weight, -weight)
+        call.weights = torch.where(up, weight, -weight) * told
 
 
 def _asked_for(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor:

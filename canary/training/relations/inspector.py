@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -36,7 +35,9 @@ from canary.training.relations.calls import (
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
 from canary.training.relations.own import OwnRelations, checked_outcome
+from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
+from canary.training.relations.scored import own_log_probs
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
@@ -84,6 +85,8 @@ class Inspector:
         if self._sampling is not None:
             self._sampling.begin()
             self._sampling.belongs_to(self, trained)
+            self._updates = Updates(self._sampling.scored)
+            self._updates.begin()
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -142,6 +145,8 @@ class Inspector:
         call.head, call.autocast = head, autocast
         if trains:
             self._calls.append(call)
+            if call.ids is not None and call.scores_tokens and self._sampling is not None:
+                call.log_probs = own_log_probs(says, said, call.ids, call.arguments.get("labels"))
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:
@@ -174,6 +179,9 @@ class Inspector:
         look.sampling = sampling.found
         with self._aside(), sampling.safely():
             sampling.update_begins(look.updates, look.model, calls, _temperature(look))
+        with self._aside():
+            self._updates.begins(look.model, calls, sampling.samplers, sampling.matches)
+        look.trained, look.scorers = self._updates.found, self._updates.references
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 
     @contextlib.contextmanager
@@ -240,13 +248,21 @@ class Inspector:
         assert look is not None
         with self._aside():
             for name in self._wanted:
-                if self._modules[name].RELATION.moment == moment:
-                    self._found[name] = self._answer(name, look)
+                module = self._modules[name]
+                ask = module.ask if module.RELATION.moment == moment else None
+                if ask is None and moment == "last":
+                    ask = getattr(module, "ask_at_end", None)
+                if ask is not None:
+                    self._answered(name, _asked(name, ask, look))
                     look.model.eval()
 
-    def _answer(self, name: str, look: TrainingLook) -> Outcome:
-        found = _asked(name, self._modules[name], look)
-        return checked_outcome(name, found) if name in self.own.modules else found
+    def _answered(self, name: str, found: Outcome) -> None:
+        """Keep an answer. Of two, one that says something counts, and a broken one before all."""
+        if name in self.own.modules:
+            found = checked_outcome(name, found)
+        before = self._found.get(name)
+        if before is None or before["status"] == "not applicable" or found["status"] == "broken":
+            self._found[name] = found
 
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
@@ -258,6 +274,7 @@ class Inspector:
             self._look.optimizers = self._optimizers_of(self._look.model)
             self._ask("last")
         if self._sampling is not None:
+            self._updates.end()
             self._sampling.end()
         return [
             self._found.get(name) or outcome(name, "undecided", UNSEEN) for name in self._wanted
@@ -280,13 +297,12 @@ def _several_ranks() -> bool:
     return several and torch.distributed.get_world_size() > 1
 
 
-def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
+def _asked(name: str, ask: Callable[[TrainingLook], Outcome], look: TrainingLook) -> Outcome:
     if _several_ranks():
         return outcome(name, "not applicable", SEVERAL_RANKS)
     try:
-        found: Outcome = module.ask(look)
+        return ask(look)
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
         return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")
-    return found

@@ -17,9 +17,10 @@ from canary.relations.sampling import Reward, Sampling
 from canary.training.collectors.uncounted import uncounted
 from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
+from canary.training.relations.scored import ScoredRows
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
-from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.matching import Match, compared, matches
 from canary.training.sampling.reward_models import asked_model
 from canary.training.sampling.rewards import asked
 from canary.training.sampling.samples import Sampled, told
@@ -31,7 +32,13 @@ from canary.training.sampling.trainers import (
 )
 from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
 
-RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
+RELATIONS = (
+    "sampler_logprobs",
+    "sampler_weights",
+    "reward_function",
+    "reference_start",
+    "identities",
+)
 ITSELF, OTHER, REPORTED = "the trained model", "another model of this process", "the loop's engine"
 
 
@@ -59,6 +66,9 @@ class SamplingWatch:
         self._reward_models: dict[int, nn.Module] = {}
         self.samplers: set[int] = set()
         """Ids of the models that sampled."""
+        self.scored = ScoredRows()
+        self.matches: list[Match] = []
+        """Where the newest update trains on sampled rows."""
 
     def begin(self) -> None:
         """Watch this process; twice is once."""
@@ -90,7 +100,11 @@ class SamplingWatch:
         if self._depth:
             return
         autocast, self._autocast = self._autocast, None
-        if self.paused or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self.paused or torch.compiler.is_compiling():
+            return
+        with uncounted(), torch.no_grad(), contextlib.suppress(Exception):
+            self.scored.called(module, args, kwargs, output)
+        if torch.is_grad_enabled():
             return
         with uncounted(), torch.no_grad(), self.safely():
             known = said_of(output)
@@ -229,7 +243,7 @@ class SamplingWatch:
         self._told, self._kept = [], []
         self.samplers |= {id(one.engine) for one in drawn}
         self.found.sampled += len(drawn) + len(reports)
-        trained = matches([*reports, *drawn], calls)
+        trained = self.matches = matches([*reports, *drawn], calls)
         sources: dict[str, list[Any]] = {}
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)

@@ -1,0 +1,281 @@
+"""Beside each trained row: what its weights are, and what a reference says of the same tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from canary.protocol.failure import one_line
+from canary.relations.trained import TrainedRow, TrainedUpdate
+from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.wrapping import Wrapping
+from canary.training.random_states import kept_random
+from canary.training.relations.adapters import (
+    State,
+    adapters_in_words,
+    adapters_of,
+    with_adapters,
+)
+from canary.training.relations.calls import KeptCall, scored, undisturbed
+from canary.training.relations.called_from import names_on_stack
+from canary.training.relations.scored import (
+    Scored,
+    ScoredRows,
+    key_of,
+    real_places,
+    right_aligned,
+)
+from canary.training.sampling.matching import Match
+from canary.training.sampling.weights import shares
+
+MOST_UPDATES = 8
+"""Updates whose rows are kept."""
+CLOSE = 1e-5
+"""Two calls of the same weights say the same, relative to a log-probability of at least 1."""
+NEARLY_CERTAIN = math.log(0.99)
+"""The weight of a likelier token is read from a difference of almost equal numbers."""
+LEAST_TOKENS = 4
+"""Of a row: with fewer, a correlation says nothing."""
+LEAST_SPREAD = 1e-6
+"""Of log-probabilities or relative weights; less is rounding."""
+SURE = 0.95
+"""Share of trained tokens whose label must be the next token."""
+
+
+@dataclass(eq=False)
+class Reference:
+    """Who scored trained rows without gradients, and is not the policy as it trains; see
+    `canary.relations.relation.Reference`."""
+
+    module: nn.Module
+    adapters: State
+    modes: tuple[bool, ...]
+    is_policy: bool
+    """Whether it is the policy with other adapters."""
+
+    @property
+    def what(self) -> str:
+        """Who it is, for people."""
+        if not self.is_policy:
+            return "the reference"
+        return f"the reference, which is the policy {adapters_in_words(self.adapters)},"
+
+    @property
+    def training(self) -> bool:
+        """Whether it was in training mode."""
+        return any(self.modes)
+
+    def scores(self, call: KeptCall, seed: int | None = None) -> torch.Tensor:
+        """Ask it about a call of the policy. `seed`: in its own modes, with these random numbers;
+        None: in evaluation mode."""
+        module, own = call.module, self.module
+        with undisturbed(own), kept_random(), with_adapters(own, self.adapters):
+            if seed is not None:
+                torch.manual_seed(seed)
+                for part, training in zip(own.modules(), self.modes, strict=False):
+                    part.training = training
+            try:
+                call.module = own
+                return scored(call)
+            finally:
+                call.module = module
+
+
+@dataclass
+class Updates:
+    """Follows the updates of one policy, until `end`."""
+
+    scored: ScoredRows
+    found: list[TrainedUpdate] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+    """Of the first update."""
+    _losses: list[torch.Tensor] = field(default_factory=list)
+    _wrapping: Wrapping = field(default_factory=Wrapping)
+
+    def begin(self) -> None:
+        """Follow backward passes from here on."""
+        self._wrapping.wrap(torch.autograd, "backward", self._backward)
+
+    def end(self) -> None:
+        """Follow no longer."""
+        self._wrapping.undo()
+        self.scored.end()
+
+    def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        given: Any = args[0] if args else kwargs.get("tensors")
+        for one in [given] if torch.is_tensor(given) else given or ():
+            if torch.is_tensor(one) and one.numel() == 1 and not torch.compiler.is_compiling():
+                with uncounted():
+                    self._losses.append(one.detach().clone())
+        return original(*args, **kwargs)
+
+    def begins(
+        self,
+        policy: nn.Module,
+        calls: Sequence[KeptCall],
+        samplers: Set[int],
+        matches: Sequence[Match],
+    ) -> None:
+        """Keep what the calls of an update show. `samplers`: ids of models that sample;
+        `matches`: where the calls train on sampled rows."""
+        if self.scored.is_over:
+            return
+        losses, self._losses = tuple(float(one) for one in self._losses), []
+        number, names = len(self.found) + 1, names_on_stack()
+        try:
+            rows = self._rows(policy, calls, samplers, matches)
+            self.found.append(TrainedUpdate(number, rows, losses, names))
+        except Exception as error:  # noqa: BLE001 - a user's model may return anything
+            why = f"the trained rows cannot be read: {one_line(error)}"
+            self.found.append(TrainedUpdate(number, (), losses, names, why))
+        self.scored.updates += 1
+        if number >= MOST_UPDATES:
+            self.end()
+
+    def _rows(
+        self,
+        policy: nn.Module,
+        calls: Sequence[KeptCall],
+        samplers: Set[int],
+        matches: Sequence[Match],
+    ) -> tuple[TrainedRow, ...]:
+        calls = [one for one in calls if shares(one.module, policy)]
+        groups = {
+            (id(one.call), one.row): hash(one.sampled.prompt or one.prompt) for one in matches
+        }
+        sides = _Sides(policy, self.scored, samplers)
+        rows = [_trained_rows(one, groups, sides) for one in calls]
+        if not self.found:
+            self.references = sides.references
+        return tuple(one for some in rows for one in some) if all(rows) else ()
+
+
+class _Sides:
+    """Tells who scored the rows of an update without gradients."""
+
+    def __init__(self, policy: nn.Module, rows: ScoredRows, samplers: Set[int]) -> None:
+        self._now = rows.updates
+        self._adapters = adapters_of(policy)
+        self._calls: list[Scored] = []
+        self._own: dict[int, bool] = {}
+        """Whether a model is the policy, by its id."""
+        for call in rows.calls:
+            if call.source not in self._own:
+                model = call.model()
+                self._own[call.source] = model is not None and shares(model, policy)
+            if self._own[call.source] or call.source not in samplers:
+                self._calls.append(call)
+        self.references: list[Reference] = []
+
+    def of_row(self, key: bytes) -> Iterator[tuple[Scored, str, torch.Tensor]]:
+        """Yield each call that scored a row, whether it is the policy `now`, the policy `before`
+        or a `reference`, and what it said; the newest first."""
+        for call in reversed(self._calls):
+            said = call.of_row(key)
+            if said is None:
+                continue
+            own = self._own[call.source]
+            if own and call.adapters == self._adapters:
+                yield call, "now" if call.update == self._now else "before", said
+            else:
+                self._note(call, own)
+                yield call, "reference", said
+
+    def _note(self, call: Scored, own: bool) -> None:
+        model = call.model()
+        known = ((one.module, one.adapters) for one in self.references)
+        if model is not None and all(known_one != (model, call.adapters) for known_one in known):
+            self.references.append(Reference(model, call.adapters, call.modes, own))
+
+
+def _trained_rows(
+    call: KeptCall, groups: dict[tuple[int, int], int], sides: _Sides
+) -> list[TrainedRow]:
+    """Return the trained rows of a call; empty if the gradient does not show their weights."""
+    ids = call.ids
+    if ids is None or call.weights is None or call.labels is None or call.log_probs is None:
+        return []
+    ids, width = ids.cpu(), ids.shape[1]
+    weights = right_aligned(_of_tokens(call, call.weights), width)
+    labels = right_aligned(_of_tokens(call, call.labels), width)
+    trained = weights.isfinite() & (weights != 0)
+    if float((labels[trained] == ids[:, 1:][trained]).float().mean()) < SURE:
+        return []
+    fits = call.mask is not None and call.mask.shape == ids.shape
+    mask = call.mask.bool().cpu() if fits and call.mask is not None else None
+    return [
+        _row(
+            weights[row, places[1:] - 1],
+            call.log_probs[row, places[1:] - 1],
+            groups.get((id(call), row)),
+            [*sides.of_row(key_of(ids[row], places))],
+        )
+        for row, places in enumerate(real_places(ids, mask))
+    ]
+
+
+def _of_tokens(call: KeptCall, values: torch.Tensor) -> torch.Tensor:
+    """Return values of positions as those of tokens: logits are of the next token."""
+    return (values[:, :-1] if call.says == "logits" else values).float().cpu()
+
+
+def _row(
+    weights: torch.Tensor,
+    own: torch.Tensor,
+    group: int | None,
+    said: Sequence[tuple[Scored, str, torch.Tensor]],
+) -> TrainedRow:
+    trained = weights != 0
+    sure = trained & (own < NEARLY_CERTAIN)
+    if not bool(sure.any()):
+        sure = trained
+    values = weights[sure]
+    mean = float(values.mean()) if len(values) else 0.0
+    largest = float((values - mean).abs().max()) if len(values) else 0.0
+    now = [one for _, kind, one in said if kind == "now"]
+    return TrainedRow(
+        int(trained.sum()),
+        mean,
+        largest / abs(mean) if mean else (math.inf if largest else 0.0),
+        group,
+        any(_is_close(one[trained], own[trained]) for one in now),
+        len(said) > len(now) or not all(_is_close(one[trained], own[trained]) for one in now),
+        _towards(
+            values,
+            [(call, one[sure] - own[sure]) for call, kind, one in said if kind == "reference"],
+        ),
+    )
+
+
+def _is_close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((one - other).abs() <= CLOSE * other.abs().clamp_min(1)).all())
+
+
+def _towards(
+    weights: torch.Tensor, likelier: Sequence[tuple[Scored, torch.Tensor]]
+) -> float | None:
+    """Return the correlation of weights with the only reference that differs from the policy."""
+    by_source: dict[tuple[int, State], torch.Tensor] = {}
+    for call, values in likelier:
+        if bool(values.isfinite().all()) and float(values.std()) > LEAST_SPREAD:
+            by_source.setdefault((call.source, call.adapters), values)
+    if len(weights) < LEAST_TOKENS or len(by_source) != 1:
+        return None
+    (values,) = by_source.values()
+    # The gradient of exp(d) - d - 1, and that of d * d / 2.
+    found = [_correlation(weights, one) for one in (values.expm1(), values)]
+    return max((one for one in found if one is not None), key=abs, default=None)
+
+
+def _correlation(one: torch.Tensor, other: torch.Tensor) -> float | None:
+    x, y = (values.double() - values.double().mean() for values in (one, other))
+    size = float(x.norm() * y.norm())
+    if float(x.norm()) <= LEAST_SPREAD * float(one.double().norm()) or not size:
+        return None
+    return float((x * y).sum()) / size
