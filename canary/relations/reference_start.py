@@ -33,47 +33,30 @@ ONLINE = ("ppo", "grpo", "rloo", "reinforce")
 def ask(look: Look) -> Outcome:
     """Ask the references about the policy's first micro-batch."""
     first = next(iter(look.trained), None)
-    calls = [*look.reference_calls] if first is not None and prefers(first) else []
-    modules = [one for one, _ in look.references]
-    modules += [one.module for one in calls if not one.is_policy]
-    if not modules and not calls:
+    prefers_rows = first is not None and prefers(first)
+    others = {id(one) for one, _ in look.references}
+    found = [one for one in look.reference_calls if prefers_rows or id(one.module) in others]
+    if not found:
         raise CannotAsk("no reference model was seen (same shapes, called without gradients)")
-    answers = [_started(look, modules[0])] if modules else []
-    for one in calls:
-        if one.training:
-            answers.append(_repeats(look, one))
-        if one.is_policy:
-            answers.append(_without_adapters(look, one))
-    return next((one for one in answers if one["status"] == "broken"), answers[0])
+    answers = [_repeats(look, one) for one in found if one.training and prefers_rows]
+    answers += [_starts_as_policy(look, one) for one in found]
+    return next((one for one in answers if one["status"] == "broken"), answers[-1])
 
 
-def _started(look: Look, reference: object) -> Outcome:
-    """Ask whether another model begins as the policy."""
-    named = [*reference.named_parameters()]  # type: ignore[attr-defined]
-    own = {value.data_ptr() for _, value in look.named_parameters() if value.requires_grad}
-    shared = [name for name, value in named if value.data_ptr() in own]
-    if shared:
-        return broken(
-            RELATION, f"reference and policy share {len(shared)} trainable tensors", shared[0]
-        )
+def _starts_as_policy(look: Look, reference: Reference) -> Outcome:
+    """Ask whether a reference begins as the policy."""
     call = look.call
-    before = look.scores(call)
-    module = call.module
-    try:
-        call.module = reference
-        after = look.scores(call)
-    finally:
-        call.module = module
-    counts = look.counted(call, before) if call.scores_tokens and call.ids is not None else None
-    return look.compared(RELATION.id, call, before, after, counts)
-
-
-def _without_adapters(look: Look, reference: Reference) -> Outcome:
-    """Ask whether the policy with other adapters begins as the policy."""
-    call = look.call
+    if not reference.is_policy:
+        own = {value.data_ptr() for _, value in look.named_parameters() if value.requires_grad}
+        named = reference.module.named_parameters()
+        shared = [name for name, value in named if value.data_ptr() in own]
+        if shared:
+            words = f"reference and policy share {len(shared)} trainable tensors"
+            return broken(RELATION, words, shared[0])
     before, after = look.scores(call), reference.scores(call)
-    found = look.compared(RELATION.id, call, before, after, look.counted(call, before))
-    if found["status"] == "broken":
+    counts = look.counted(call, before) if call.scores_tokens and call.ids is not None else None
+    found = look.compared(RELATION.id, call, before, after, counts)
+    if found["status"] == "broken" and reference.is_policy:
         found["message"] = f"{reference.what} differs from it: {found['message']}"
     return found
 

@@ -117,8 +117,8 @@ class Call(Protocol):
 
 
 class Reference(Protocol):
-    """Who scored the rows of the first update without gradients: another model of the same shapes,
-    or the policy with other adapters."""
+    """Who was called without gradients: another model of the same shapes, or the policy with other
+    adapters."""
 
     module: Any
 
@@ -215,7 +215,7 @@ class Look(Protocol):
 
     @property
     def reference_calls(self) -> Sequence[Reference]:
-        """Who scored the first update's rows without gradients, and is no sampler."""
+        """Who may be a reference: it was called without gradients, and is no sampler."""
 
     def scores(self, call: Call, **changed: Any) -> Tensor:
         """Call the model again with changed arguments; None leaves one out.

@@ -9,19 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
 
-from canary.protocol.failure import one_line
-from canary.relations import MODULES
-from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
+from canary.training.relations.asking import Answers, several_ranks
 from canary.training.relations.calls import (
     KeptCall,
     are_logits,
@@ -34,7 +33,8 @@ from canary.training.relations.calls import (
 )
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
-from canary.training.relations.own import OwnRelations, checked_outcome
+from canary.training.relations.other_policy import RELATIONS as OF_OTHERS
+from canary.training.relations.other_policy import OtherPolicy, calls_of_other
 from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
 from canary.training.relations.scored import own_log_probs
@@ -43,8 +43,6 @@ from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
-SEVERAL_RANKS = "it is asked with one rank only"
-UNSEEN = "no model call with a training loss was seen"
 
 
 class Inspector:
@@ -54,15 +52,9 @@ class Inspector:
         self, trained: Any, wanted: Sequence[str], files: Mapping[str, str] | None = None
     ) -> None:
         self._trained = trained
-        self.own = OwnRelations(files or {})
+        self._answers = Answers(wanted, files or {})
+        self.own = self._answers.own
         """The user's own relations."""
-        self._modules = MODULES | self.own.modules
-        self._wanted = [
-            name
-            for name in wanted
-            if name in self._modules and self._modules[name].RELATION.moment is not None
-        ]
-        self._found: dict[str, Outcome] = {}
         self._depth = 0
         self._autocast: torch.dtype | None = None
         """That of the running call."""
@@ -73,15 +65,17 @@ class Inspector:
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
+        self._other: OtherPolicy | None = None
         self._drawn = DrawnRows(trained)
         self._inputs: dict[str, Any] | None = None
         self._wrapping = Wrapping()
-        if "swap" in self._wanted:
+        if "swap" in self._answers.wanted:
             self._wrapping.wrap(trained, "compute_loss", self._around_loss)
         self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
-        self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
+        sampling = {*self._answers.wanted} & {*SAMPLING_RELATIONS}
+        self._sampling = SAMPLING if sampling else None
         if self._sampling is not None:
             self._sampling.begin()
             self._sampling.belongs_to(self, trained)
@@ -165,33 +159,53 @@ class Inspector:
             self._counts(optimizer)
             self._calls = []
             self._sampled(trained)
-            self._ask("first")
+            with self._aside(self._look):
+                self._answers.ask("first", self._look)
         elif self._counts(optimizer):
             self._sampled(trained)
             self._calls = []
+        elif self._sampling is not None:
+            self._others_update(optimizer, self._look, trained)
+
+    def _others_update(
+        self, optimizer: torch.optim.Optimizer, look: TrainingLook, trained: list[KeptCall]
+    ) -> None:
+        """Follow the first of the other policies."""
+        if self._other is not None and self._other.optimizer is not optimizer:
+            return
+        calls = calls_of_other(trained, optimizer, look.model)
+        if not calls or self._sampling is None or several_ranks():
+            return
+        begins = self._other is None
+        if self._other is None:
+            self._other = OtherPolicy(
+                self._looked(calls, alone=True), self._updates.of_other(), optimizer
+            )
+        self._calls = []
+        with self._aside(self._other.look):
+            self._other.updates.begins(self._other.look, calls, self._sampling)
+            if begins:
+                self._answers.ask("first", self._other.look, OF_OTHERS)
 
     def _sampled(self, calls: Sequence[KeptCall]) -> None:
         """Compare what was sampled for this update with what it trains on."""
         look, sampling = self._look, self._sampling
         assert look is not None
-        if sampling is None or sampling.owner is not self or _several_ranks():
+        if sampling is None or sampling.owner is not self or several_ranks():
             return
-        look.sampling = sampling.found
-        with self._aside(), sampling.safely():
+        with self._aside(look), sampling.safely():
             sampling.update_begins(look.updates, look.model, calls, _temperature(look))
-        with self._aside():
-            self._updates.begins(look.model, calls, sampling.samplers, sampling.matches)
-        look.trained, look.scorers = self._updates.found, self._updates.references
+        with self._aside(look):
+            self._updates.begins(look, calls, sampling)
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 
     @contextlib.contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _aside(self, look: TrainingLook) -> Iterator[None]:
         """Ask beside the training: what is called inside is no part of it."""
-        assert self._look is not None
         self._asking = True
         pause = contextlib.nullcontext() if self._sampling is None else self._sampling.aside()
         try:
-            with pause, uncounted(), undisturbed(self._look.model):
+            with pause, uncounted(), undisturbed(look.model):
                 yield
         finally:
             self._asking = False
@@ -209,7 +223,8 @@ class Inspector:
         look.rates.append(float(optimizer.param_groups[0]["lr"]))
         return True
 
-    def _looked(self, calls: list[KeptCall]) -> TrainingLook:
+    def _looked(self, calls: list[KeptCall], *, alone: bool = False) -> TrainingLook:
+        """Begin to look at a policy. `alone`: without what was called for another one."""
         model = calls[0].module
         trainer = self._trained if hasattr(self._trained, "compute_loss") else None
         tokenizer = getattr(trainer, "processing_class", None)
@@ -225,7 +240,7 @@ class Inspector:
             calls=calls,
             optimizers=self._optimizers_of(model),
             trainer=trainer,
-            others=[one for one in self._others.values() if one[0] is not model],
+            others=[one for one in self._others.values() if one[0] is not model and not alone],
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
             drawn=self._drawn,
@@ -243,27 +258,6 @@ class Inspector:
             if any(id(value) in own for group in one.param_groups for value in group["params"])
         ]
 
-    def _ask(self, moment: Literal["first", "last"]) -> None:
-        look = self._look
-        assert look is not None
-        with self._aside():
-            for name in self._wanted:
-                module = self._modules[name]
-                ask = module.ask if module.RELATION.moment == moment else None
-                if ask is None and moment == "last":
-                    ask = getattr(module, "ask_at_end", None)
-                if ask is not None:
-                    self._answered(name, _asked(name, ask, look))
-                    look.model.eval()
-
-    def _answered(self, name: str, found: Outcome) -> None:
-        """Keep an answer. Of two, one that says something counts, and a broken one before all."""
-        if name in self.own.modules:
-            found = checked_outcome(name, found)
-        before = self._found.get(name)
-        if before is None or before["status"] == "not applicable" or found["status"] == "broken":
-            self._found[name] = found
-
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
         for handle in self._handles:
@@ -272,13 +266,16 @@ class Inspector:
         self._wrapping.undo()
         if self._look is not None:
             self._look.optimizers = self._optimizers_of(self._look.model)
-            self._ask("last")
+            with self._aside(self._look):
+                self._answers.ask("last", self._look)
+        if self._other is not None:
+            self._other.updates.end()
+            with self._aside(self._other.look):
+                self._answers.ask("last", self._other.look, OF_OTHERS)
         if self._sampling is not None:
             self._updates.end()
             self._sampling.end()
-        return [
-            self._found.get(name) or outcome(name, "undecided", UNSEEN) for name in self._wanted
-        ]
+        return self._answers.all()
 
 
 def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor, *, keep: bool) -> None:
@@ -290,19 +287,3 @@ def _temperature(look: TrainingLook) -> float | None:
     """Return the temperature that a trainer says."""
     found = getattr(look.trainer, "temperature", None)
     return float(found) if isinstance(found, int | float) else None
-
-
-def _several_ranks() -> bool:
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return several and torch.distributed.get_world_size() > 1
-
-
-def _asked(name: str, ask: Callable[[TrainingLook], Outcome], look: TrainingLook) -> Outcome:
-    if _several_ranks():
-        return outcome(name, "not applicable", SEVERAL_RANKS)
-    try:
-        return ask(look)
-    except CannotAsk as why:
-        return outcome(name, "not applicable", str(why))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")

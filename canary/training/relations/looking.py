@@ -20,6 +20,7 @@ from canary.relations.sampling import Sampling
 from canary.relations.trained import TrainedUpdate
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
+from canary.training.relations.adapters import adapters_of
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.checkpoints import left_out
 from canary.training.relations.compiling import compiled_scores
@@ -128,9 +129,12 @@ class TrainingLook:
 
     @property
     def reference_calls(self) -> list[Reference]:
-        """Who else scored the first update's rows; see `Look`."""
+        """Who may be a reference; see `Look`."""
         own = _shapes(self.model)
-        return [one for one in self.scorers if one.is_policy or _shapes(one.module) == own]
+        found = [one for one in self.scorers if one.is_policy or _shapes(one.module) == own]
+        known = {id(one.module) for one in found}
+        others = [one for one, _ in self.references if id(one) not in known]
+        return [*found, *(Reference(one, adapters_of(one), (), False) for one in others)]
 
     @property
     def schedulers(self) -> list[tuple[Any, int]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from canary.protocol.failure import one_line
+from canary.relations.sampling import Sampling
 from canary.relations.trained import TrainedRow, TrainedUpdate
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
@@ -22,8 +23,8 @@ from canary.training.relations.adapters import (
     adapters_of,
     with_adapters,
 )
-from canary.training.relations.calls import KeptCall, scored, undisturbed
 from canary.training.relations.called_from import names_on_stack
+from canary.training.relations.calls import KeptCall, scored, undisturbed
 from canary.training.relations.scored import (
     Scored,
     ScoredRows,
@@ -31,9 +32,10 @@ from canary.training.relations.scored import (
     real_places,
     right_aligned,
 )
-from canary.training.sampling.matching import Match
+from canary.training.sampling.watch import SamplingWatch
 from canary.training.sampling.weights import shares
 
+MOST_LOSSES = 1024
 MOST_UPDATES = 8
 """Updates whose rows are kept."""
 CLOSE = 1e-5
@@ -87,20 +89,33 @@ class Reference:
                 call.module = module
 
 
+class Follows(Protocol):
+    """The look that sees what is kept."""
+
+    model: nn.Module
+    sampling: Sampling
+    trained: list[TrainedUpdate]
+    scorers: list[Reference]
+
+
 @dataclass
 class Updates:
     """Follows the updates of one policy, until `end`."""
 
     scored: ScoredRows
     found: list[TrainedUpdate] = field(default_factory=list)
-    references: list[Reference] = field(default_factory=list)
-    """Of the first update."""
-    _losses: list[torch.Tensor] = field(default_factory=list)
+    _losses: deque[torch.Tensor] = field(default_factory=lambda: deque(maxlen=MOST_LOSSES))
+    """Of the backward passes since the last update."""
     _wrapping: Wrapping = field(default_factory=Wrapping)
 
     def begin(self) -> None:
         """Follow backward passes from here on."""
+        self.scored.is_over = False
         self._wrapping.wrap(torch.autograd, "backward", self._backward)
+
+    def of_other(self) -> Updates:
+        """Return the updates of another policy of this process."""
+        return Updates(self.scored, _losses=self._losses)
 
     def end(self) -> None:
         """Follow no longer."""
@@ -115,21 +130,16 @@ class Updates:
                     self._losses.append(one.detach().clone())
         return original(*args, **kwargs)
 
-    def begins(
-        self,
-        policy: nn.Module,
-        calls: Sequence[KeptCall],
-        samplers: Set[int],
-        matches: Sequence[Match],
-    ) -> None:
-        """Keep what the calls of an update show. `samplers`: ids of models that sample;
-        `matches`: where the calls train on sampled rows."""
+    def begins(self, look: Follows, calls: Sequence[KeptCall], sampling: SamplingWatch) -> None:
+        """Keep what the calls of an update show, and let the look see it."""
+        look.sampling, look.trained = sampling.found, self.found
         if self.scored.is_over:
             return
-        losses, self._losses = tuple(float(one) for one in self._losses), []
+        losses = tuple(float(one) for one in self._losses)
+        self._losses.clear()
         number, names = len(self.found) + 1, names_on_stack()
         try:
-            rows = self._rows(policy, calls, samplers, matches)
+            rows = self._rows(look, calls, sampling)
             self.found.append(TrainedUpdate(number, rows, losses, names))
         except Exception as error:  # noqa: BLE001 - a user's model may return anything
             why = f"the trained rows cannot be read: {one_line(error)}"
@@ -139,20 +149,17 @@ class Updates:
             self.end()
 
     def _rows(
-        self,
-        policy: nn.Module,
-        calls: Sequence[KeptCall],
-        samplers: Set[int],
-        matches: Sequence[Match],
+        self, look: Follows, calls: Sequence[KeptCall], sampling: SamplingWatch
     ) -> tuple[TrainedRow, ...]:
-        calls = [one for one in calls if shares(one.module, policy)]
+        calls = [one for one in calls if shares(one.module, look.model)]
         groups = {
-            (id(one.call), one.row): hash(one.sampled.prompt or one.prompt) for one in matches
+            (id(one.call), one.row): hash(one.sampled.prompt or one.prompt)
+            for one in sampling.matches
         }
-        sides = _Sides(policy, self.scored, samplers)
+        sides = _Sides(look.model, self.scored, sampling.samplers)
         rows = [_trained_rows(one, groups, sides) for one in calls]
         if not self.found:
-            self.references = sides.references
+            look.scorers = sides.references
         return tuple(one for some in rows for one in some) if all(rows) else ()
 
 
@@ -168,7 +175,7 @@ class _Sides:
         for call in rows.calls:
             if call.source not in self._own:
                 model = call.model()
-                self._own[call.source] = model is not None and shares(model, policy)
+                self._own[call.source] = model is not None and _is_policy(model, policy)
             if self._own[call.source] or call.source not in samplers:
                 self._calls.append(call)
         self.references: list[Reference] = []
@@ -192,6 +199,12 @@ class _Sides:
         known = ((one.module, one.adapters) for one in self.references)
         if model is not None and all(known_one != (model, call.adapters) for known_one in known):
             self.references.append(Reference(model, call.adapters, call.modes, own))
+
+
+def _is_policy(model: nn.Module, policy: nn.Module) -> bool:
+    """Whether a model is the policy, in another wrapper perhaps. A reference may share layers."""
+    trained = {id(value) for value in policy.parameters() if value.requires_grad}
+    return 2 * len(trained & {id(value) for value in model.parameters()}) > len(trained)
 
 
 def _trained_rows(

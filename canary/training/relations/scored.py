@@ -127,7 +127,9 @@ def own_log_probs(
     CPU; None if the rows are not those of the ids. `labels`: of a model that returns the
     log-probability of each label."""
     rows, width = ids.shape
-    if len(said) != rows or said.shape[1] > width:
+    if len(said) != rows or said.shape[1] > width or bool((ids < 0).any()):
+        return None
+    if says == "logits" and int(ids.max()) >= said.shape[-1]:
         return None
     said = said.detach()
     if says == "log_probs":
