@@ -73,7 +73,7 @@ def _kl_sign(look: Look) -> Outcome | None:
     if least > PURE:
         return holds(
             RELATION,
-            f"the KL term pulls to the reference, with a correlation above {least:.2f} {updates}",
+            f"the KL term pulls to the reference: correlation {least:.2f} or above {updates}",
         )
     return None
 

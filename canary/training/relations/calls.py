@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from canary.training.random_states import kept_random
+from canary.training.relations.adapters import State
 from canary.training.relations.naming import own_names
 from canary.training.relations.temperature import nearest, of_gradient
 
@@ -60,6 +61,8 @@ class KeptCall:
     """The dtype that the call computed in, if not that of the parameters."""
     log_probs: torch.Tensor | None = None
     """Of each own token but the first, shape (rows, tokens - 1); None if they were not kept."""
+    adapters: State = ()
+    """Which adapters of peft it used, if they were kept."""
 
     @property
     def ids(self) -> torch.Tensor | None:

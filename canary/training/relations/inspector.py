@@ -20,6 +20,7 @@ from torch.optim import optimizer as torch_optimizer
 from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
+from canary.training.relations.adapters import adapters_of
 from canary.training.relations.asking import Answers, several_ranks
 from canary.training.relations.calls import (
     KeptCall,
@@ -141,6 +142,7 @@ class Inspector:
             self._calls.append(call)
             if call.ids is not None and call.scores_tokens and self._sampling is not None:
                 call.log_probs = own_log_probs(says, said, call.ids, call.arguments.get("labels"))
+                call.adapters = adapters_of(module)
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:

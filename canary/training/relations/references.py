@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ from canary.training.random_states import kept_random
 from canary.training.relations.adapters import (
     State,
     adapters_in_words,
-    adapters_of,
     with_adapters,
 )
 from canary.training.relations.called_from import names_on_stack
@@ -32,6 +31,7 @@ from canary.training.relations.scored import (
     real_places,
     right_aligned,
 )
+from canary.training.sampling.matching import Match
 from canary.training.sampling.watch import SamplingWatch
 from canary.training.sampling.weights import shares
 
@@ -152,23 +152,41 @@ class Updates:
         self, look: Follows, calls: Sequence[KeptCall], sampling: SamplingWatch
     ) -> tuple[TrainedRow, ...]:
         calls = [one for one in calls if shares(one.module, look.model)]
-        groups = {
-            (id(one.call), one.row): hash(one.sampled.prompt or one.prompt)
-            for one in sampling.matches
-        }
-        sides = _Sides(look.model, self.scored, sampling.samplers)
+        groups = _whole_groups(sampling.matches, sampling.prompts)
+        sides = _Sides(look.model, calls, self.scored, sampling.samplers)
         rows = [_trained_rows(one, groups, sides) for one in calls]
         if not self.found:
             look.scorers = sides.references
         return tuple(one for some in rows for one in some) if all(rows) else ()
 
 
+def _whole_groups(
+    matches: Sequence[Match], prompts: Mapping[tuple[int, ...], int]
+) -> dict[tuple[int, int], int]:
+    """Return the group of each row by its call and place, where all rows that were sampled for a
+    prompt are trained in one update. A trainer may spread them over several."""
+    here = Counter(one.sampled.prompt for one in matches)
+    whole = [one for one, count in here.items() if one and prompts.get(one) == count]
+    numbers = {prompt: number for number, prompt in enumerate(whole)}
+    return {
+        (id(one.call), one.row): numbers[one.sampled.prompt]
+        for one in matches
+        if one.sampled.prompt in numbers
+    }
+
+
 class _Sides:
     """Tells who scored the rows of an update without gradients."""
 
-    def __init__(self, policy: nn.Module, rows: ScoredRows, samplers: Set[int]) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        trained: Sequence[KeptCall],
+        rows: ScoredRows,
+        samplers: Set[int],
+    ) -> None:
         self._now = rows.updates
-        self._adapters = adapters_of(policy)
+        self._adapters = trained[0].adapters if trained else ()
         self._calls: list[Scored] = []
         self._own: dict[int, bool] = {}
         """Whether a model is the policy, by its id."""

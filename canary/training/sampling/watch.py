@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ class SamplingWatch:
         self.scored = ScoredRows()
         self.matches: list[Match] = []
         """Where the newest update trains on sampled rows."""
+        self.prompts: Counter[tuple[int, ...]] = Counter()
+        """How often each prompt was sampled for before the newest update."""
 
     def begin(self) -> None:
         """Watch this process; twice is once."""
@@ -244,6 +247,7 @@ class SamplingWatch:
         self.samplers |= {id(one.engine) for one in drawn}
         self.found.sampled += len(drawn) + len(reports)
         trained = self.matches = matches([*reports, *drawn], calls)
+        self.prompts = Counter(one.prompt for one in [*reports, *drawn])
         sources: dict[str, list[Any]] = {}
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
