@@ -27,7 +27,7 @@ RELATION = Relation(
 PURE = 0.9
 """Correlation: if the KL term alone varies within a row, it is almost 1 or -1."""
 LEAST_UPDATES = 2
-LEAST_TOKENS = 24
+LEAST_TOKENS = 12
 """Of an update, for each sign of the advantage."""
 BY_GROUP = ("grpo", "rloo")
 """Parts of names: these normalise advantages within the completions of a prompt."""
@@ -62,7 +62,8 @@ def _kl_sign(look: Look) -> Outcome | None:
     worst = max(value for _, pulls in known for value in pulls)
     least = min(value for _, pulls in known for value in pulls)
     updates = f"in {len(known)} updates"
-    if worst < -PURE and all(len(pulls) == 2 for _, pulls in known):
+    of_both = sum(len(pulls) == 2 for _, pulls in known)
+    if worst < -PURE and of_both >= LEAST_UPDATES:
         return broken(
             RELATION,
             "the KL term pushes away from the reference: within a row, tokens that the reference "

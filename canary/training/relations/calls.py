@@ -247,7 +247,7 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         told = nearest(call.temperature or 1.0)
         low, at_low = gradient.min(-1)
         high, at_high = gradient.max(-1)
-        up = -low >= high
+        up = _raises(call, (low, at_low), (high, at_high), zero * size)
         call.labels = torch.where(up, at_low, at_high)
         probability = (logits.float() / told).softmax(-1)
         chosen = probability.gather(-1, call.labels.unsqueeze(-1)).squeeze(-1)
@@ -255,6 +255,24 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         others = size - torch.where(up, -low, high).float()
         weight = others / (1 - chosen).clamp_min(1e-6)
         call.weights = torch.where(up, weight, -weight) * told
+
+
+def _raises(
+    call: KeptCall,
+    low: tuple[torch.Tensor, torch.Tensor],
+    high: tuple[torch.Tensor, torch.Tensor],
+    zero: torch.Tensor,
+) -> torch.Tensor:
+    """Return whether the label is at the lowest gradient, so that it is raised, or at the highest.
+    Where only two tokens are possible, both sizes are equal: then the label is the next token."""
+    up = -low[0] >= high[0]
+    ids, kept = call.ids, up.shape[1]
+    if ids is None or kept > ids.shape[1]:
+        return up
+    following = ids.roll(-1, 1)[:, ids.shape[1] - kept :]
+    equal = (low[0] + high[0]).abs() <= zero
+    up = up | (equal & (low[1] == following))
+    return up & ~(equal & (high[1] == following))
 
 
 def _asked_for(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor:

@@ -38,7 +38,6 @@ from canary.training.relations.other_policy import RELATIONS as OF_OTHERS
 from canary.training.relations.other_policy import OtherPolicy, calls_of_other
 from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
-from canary.training.relations.scored import own_log_probs
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
@@ -141,7 +140,8 @@ class Inspector:
         if trains:
             self._calls.append(call)
             if call.ids is not None and call.scores_tokens and self._sampling is not None:
-                call.log_probs = own_log_probs(says, said, call.ids, call.arguments.get("labels"))
+                labels = call.arguments.get("labels")
+                call.log_probs = self._sampling.scored.own(says, said, call.ids, labels)
                 call.adapters = adapters_of(module)
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))

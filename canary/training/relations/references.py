@@ -25,12 +25,14 @@ from canary.training.relations.adapters import (
 from canary.training.relations.called_from import names_on_stack
 from canary.training.relations.calls import KeptCall, scored, undisturbed
 from canary.training.relations.scored import (
+    UNKNOWN,
     Scored,
     ScoredRows,
     key_of,
     real_places,
     right_aligned,
 )
+from canary.training.relations.temperature import nearest
 from canary.training.sampling.matching import Match
 from canary.training.sampling.watch import SamplingWatch
 from canary.training.sampling.weights import shares
@@ -145,6 +147,9 @@ class Updates:
             why = f"the trained rows cannot be read: {one_line(error)}"
             self.found.append(TrainedUpdate(number, (), losses, names, why))
         self.scored.updates += 1
+        measured = sorted(one.temperature for one in calls if one.temperature is not None)
+        if measured:
+            self.scored.temperature = nearest(measured[len(measured) // 2])
         if number >= MOST_UPDATES:
             self.end()
 
@@ -185,7 +190,7 @@ class _Sides:
         rows: ScoredRows,
         samplers: Set[int],
     ) -> None:
-        self._now = rows.updates
+        self._now, self._temperature = rows.updates, rows.temperature
         self._adapters = trained[0].adapters if trained else ()
         self._calls: list[Scored] = []
         self._own: dict[int, bool] = {}
@@ -210,7 +215,8 @@ class _Sides:
                 yield call, "now" if call.update == self._now else "before", said
             else:
                 self._note(call, own)
-                yield call, "reference", said
+                alike = call.temperature == self._temperature
+                yield call, "reference", said if alike else torch.full_like(said, UNKNOWN)
 
     def _note(self, call: Scored, own: bool) -> None:
         model = call.model()
@@ -293,10 +299,12 @@ def _towards(
 ) -> float | None:
     """Return the correlation of weights with the only reference that differs from the policy."""
     by_source: dict[tuple[int, State], torch.Tensor] = {}
+    if len(weights) < LEAST_TOKENS:
+        return None
     for call, values in likelier:
         if bool(values.isfinite().all()) and float(values.std()) > LEAST_SPREAD:
             by_source.setdefault((call.source, call.adapters), values)
-    if len(weights) < LEAST_TOKENS or len(by_source) != 1:
+    if len(by_source) != 1:
         return None
     (values,) = by_source.values()
     # The gradient of exp(d) - d - 1, and that of d * d / 2.

@@ -41,6 +41,8 @@ class Scored:
     """Whether each part of the model was in training mode; empty if the model was not."""
     update: int
     """Updates before the call."""
+    temperature: float = 1.0
+    """Of the log-probabilities."""
 
     @functools.cached_property
     def _rows(self) -> dict[bytes, tuple[int, torch.Tensor]]:
@@ -69,6 +71,8 @@ class ScoredRows:
         """The newest last."""
         self.updates = 0
         """Updates so far."""
+        self.temperature = 1.0
+        """Of the log-probabilities that are kept from here on."""
         self.is_over = False
         """Whether no more calls are needed."""
 
@@ -83,7 +87,7 @@ class ScoredRows:
         mask: Any = named.get(names.get("attention_mask", "attention_mask"))
         if not torch.is_tensor(ids) or ids.dim() != 2 or ids.shape[1] < 2:
             return
-        log_probs = own_log_probs(*known, ids, named.get("labels"))
+        log_probs = self.own(*known, ids, named.get("labels"))
         if log_probs is None:
             return
         fits = torch.is_tensor(mask) and mask.shape == ids.shape
@@ -97,8 +101,15 @@ class ScoredRows:
                 adapters_of(module),
                 tuple(one.training for one in module.modules()) if module.training else (),
                 self.updates,
+                self.temperature,
             )
         )
+
+    def own(
+        self, says: Says, said: torch.Tensor, ids: torch.Tensor, labels: Any = None
+    ) -> torch.Tensor | None:
+        """Return the log-probabilities of own tokens; see `own_log_probs`."""
+        return own_log_probs(says, said, ids, labels, self.temperature)
 
     def _keep(self, scored: Scored) -> None:
         newest = next((one for one in reversed(self.calls) if one.source == scored.source), None)
@@ -121,7 +132,11 @@ def _scores_rows(says: Says, said: torch.Tensor) -> bool:
 
 
 def own_log_probs(
-    says: Says, said: torch.Tensor, ids: torch.Tensor, labels: Any = None
+    says: Says,
+    said: torch.Tensor,
+    ids: torch.Tensor,
+    labels: Any = None,
+    temperature: float = 1.0,
 ) -> torch.Tensor | None:
     """Return the log-probability of each token but the first, shape (rows, tokens - 1), on the
     CPU; None if the rows are not those of the ids. `labels`: of a model that returns the
@@ -141,7 +156,7 @@ def own_log_probs(
     lines = []
     # Row by row: a copy of all logits may be too large.
     for row in range(rows):
-        line = said[row, :-1].float()
+        line = said[row, :-1].float() / temperature
         lines.append(line.gather(-1, following[row]).squeeze(-1) - line.logsumexp(-1))
     return right_aligned(torch.stack(lines).cpu(), width)
 
