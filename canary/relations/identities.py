@@ -111,9 +111,8 @@ def _group_sums(look: Look) -> Outcome | None:
             return broken(
                 RELATION,
                 f"the training calls itself {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
-                f"({name}), but advantages add up to 0 over the update and not within the "
-                f"completions of a prompt, where {_worst_group(first, by_length):.0%} of their "
-                "size is left",
+                f"({name}), but advantages add up to 0 over the update only: within a prompt's "
+                f"completions, {_worst_group(first, by_length):.0%} of their size is left",
                 f"update {first.number}",
             )
     return None

@@ -18,7 +18,7 @@ from canary.relations.trained import CONSTANT, TrainedRow, TrainedUpdate, is_cal
 RELATION = Relation(
     "reference_start",
     "start and end",
-    "the reference equals the policy at the start, is not random, and does not move with it",
+    "the reference equals the policy at the start, is not random, and is not the policy itself",
     "the reference is another model, has dropout, or is the policy itself: then it moves with it",
     "https://arxiv.org/abs/2305.18290",
 )

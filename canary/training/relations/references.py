@@ -168,8 +168,8 @@ class Updates:
 def _whole_groups(
     matches: Sequence[Match], prompts: Mapping[tuple[int, ...], int]
 ) -> dict[tuple[int, int], int]:
-    """Return the group of each row by its call and place, where all rows that were sampled for a
-    prompt are trained in one update. A trainer may spread them over several."""
+    """Return the group of each row, by its call and place. Groups that a trainer spreads over
+    several updates are left out."""
     here = Counter(one.sampled.prompt for one in matches)
     whole = [one for one, count in here.items() if one and prompts.get(one) == count]
     numbers = {prompt: number for number, prompt in enumerate(whole)}
@@ -204,8 +204,8 @@ class _Sides:
         self.references: list[Reference] = []
 
     def of_row(self, key: bytes) -> Iterator[tuple[Scored, str, torch.Tensor]]:
-        """Yield each call that scored a row, whether it is the policy `now`, the policy `before`
-        or a `reference`, and what it said; the newest first."""
+        """Yield each call that scored a row, the newest first, with who it is and what it said.
+        That is the policy `now`, the policy `before` an update, or a `reference`."""
         for call in reversed(self._calls):
             said = call.of_row(key)
             if said is None:
