@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypedDict
 
 from canary.relations.documents import Document, Example
 from canary.relations.sampling import Sampling
+from canary.relations.trained import TrainedUpdate
 
 Tensor = Any
 """A torch.Tensor."""
@@ -118,6 +119,8 @@ class Call(Protocol):
     was not trained on."""
     labels: Tensor | None
     """Shape (rows, tokens): the token that each position was trained towards."""
+    log_probs: Tensor | None
+    """Shape (rows, tokens - 1), on the CPU: what the call said of its own tokens but the first."""
 
     @property
     def ids(self) -> Tensor | None:
@@ -130,6 +133,29 @@ class Call(Protocol):
     @property
     def are_labels_known(self) -> bool:
         """Whether the model got its labels and returned their log-probabilities."""
+
+
+class Reference(Protocol):
+    """Who was called without gradients: another model of the same shapes, or the policy with other
+    adapters."""
+
+    module: Any
+
+    @property
+    def what(self) -> str:
+        """Who it is, for people."""
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether it is the policy with other adapters."""
+
+    @property
+    def training(self) -> bool:
+        """Whether it was in training mode."""
+
+    def scores(self, call: Any, seed: int | None = None) -> Tensor:
+        """Ask it about a call of the policy; see `Look.scores`. `seed`: in its own modes, with
+        these random numbers; None: in evaluation mode."""
 
 
 class Look(Protocol):
@@ -191,6 +217,8 @@ class Look(Protocol):
 
     sampling: Sampling
     """What was sampled, by which weights, and how it was rewarded."""
+    trained: Sequence[TrainedUpdate]
+    """The first updates so far, with the weights of their rows."""
 
     @property
     def call(self) -> Call:
@@ -203,6 +231,10 @@ class Look(Protocol):
     @property
     def references(self) -> Sequence[tuple[Any, Call]]:
         """Other models of the same shapes that were called without gradients, with one call."""
+
+    @property
+    def reference_calls(self) -> Sequence[Reference]:
+        """Who may be a reference: it was called without gradients, and is no sampler."""
 
     def scores(self, call: Call, **changed: Any) -> Tensor:
         """Call the model again with changed arguments; None leaves one out.

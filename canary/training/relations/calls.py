@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from canary.training.random_states import kept_random
+from canary.training.relations.adapters import State
 from canary.training.relations.naming import own_names
-from canary.training.relations.temperature import of_gradient
+from canary.training.relations.temperature import nearest, of_gradient
 
 MOST_LOGITS = 1 << 26
 """Numbers of a gradient of logits that are kept; a larger one is only summed up."""
@@ -58,6 +59,10 @@ class KeptCall:
     """Of the log-probabilities that the loss took; None if it was not measured."""
     autocast: torch.dtype | None = None
     """The dtype that the call computed in, if not that of the parameters."""
+    log_probs: torch.Tensor | None = None
+    """Of each own token but the first, shape (rows, tokens - 1); None if they were not kept."""
+    adapters: State = ()
+    """Which adapters of peft it used, if they were kept."""
 
     @property
     def ids(self) -> torch.Tensor | None:
@@ -229,8 +234,8 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
     """Read from the gradient of the logits what each position was trained towards.
 
     The gradient of a cross-entropy with weight w is w (p - 1) at the label and w p elsewhere. So
-    the label is where the sign differs from all others, and the others add up to w (1 - p).
-    `keep`: keep the gradient too.
+    the label is where the sign differs from all others, and the others add up to w (1 - p). At
+    temperature T both are 1 / T of that. `keep`: keep the gradient too.
     """
     call.trained = True
     with torch.no_grad():
@@ -246,16 +251,35 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         if gradient.dim() != 3 or bool((apart > zero * size + 1e-12).any()):
             return
         call.temperature = of_gradient(logits, gradient)
+        told = nearest(call.temperature or 1.0)
         low, at_low = gradient.min(-1)
         high, at_high = gradient.max(-1)
-        up = -low >= high
+        up = _raises(call, (low, at_low), (high, at_high), zero * size)
         call.labels = torch.where(up, at_low, at_high)
-        probability = logits.float().softmax(-1)
+        probability = (logits.float() / told).softmax(-1)
         chosen = probability.gather(-1, call.labels.unsqueeze(-1)).squeeze(-1)
         call.certain = probability.amax(-1) > 1 - CERTAIN
         others = size - torch.where(up, -low, high).float()
         weight = others / (1 - chosen).clamp_min(1e-6)
-        call.weights = torch.where(up, weight, -weight)
+        call.weights = torch.where(up, weight, -weight) * told
+
+
+def _raises(
+    call: KeptCall,
+    low: tuple[torch.Tensor, torch.Tensor],
+    high: tuple[torch.Tensor, torch.Tensor],
+    zero: torch.Tensor,
+) -> torch.Tensor:
+    """Return whether the label is at the lowest gradient, so that it is raised, or at the highest.
+    Where only two tokens are possible, both sizes are equal: then the label is the next token."""
+    up = -low[0] >= high[0]
+    ids, kept = call.ids, up.shape[1]
+    if ids is None or kept > ids.shape[1]:
+        return up
+    following = ids.roll(-1, 1)[:, ids.shape[1] - kept :]
+    equal = (low[0] + high[0]).abs() <= zero
+    up = up | (equal & (low[1] == following))
+    return up & ~(equal & (high[1] == following))
 
 
 def _fused_labels(call: KeptCall, gradient: torch.Tensor) -> torch.Tensor | None:

@@ -10,19 +10,18 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
 
-from canary.protocol.failure import one_line
-from canary.relations import MODULES
-from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
+from canary.training.relations.adapters import adapters_of
+from canary.training.relations.asking import Answers, several_ranks
 from canary.training.relations.calls import (
     KeptCall,
     are_logits,
@@ -35,15 +34,15 @@ from canary.training.relations.calls import (
 )
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
-from canary.training.relations.own import OwnRelations, checked_outcome
+from canary.training.relations.other_policy import RELATIONS as OF_OTHERS
+from canary.training.relations.other_policy import OtherPolicy, calls_of_other
+from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
-SEVERAL_RANKS = "it is asked with one rank only"
-UNSEEN = "no model call with a training loss was seen"
 
 
 class Inspector:
@@ -53,15 +52,9 @@ class Inspector:
         self, trained: Any, wanted: Sequence[str], files: Mapping[str, str] | None = None
     ) -> None:
         self._trained = trained
-        self.own = OwnRelations(files or {})
+        self._answers = Answers(wanted, files or {})
+        self.own = self._answers.own
         """The user's own relations."""
-        self._modules = MODULES | self.own.modules
-        self._wanted = [
-            name
-            for name in wanted
-            if name in self._modules and self._modules[name].RELATION.moment is not None
-        ]
-        self._found: dict[str, Outcome] = {}
         self._depth = 0
         self._autocast: torch.dtype | None = None
         """That of the running call."""
@@ -72,18 +65,22 @@ class Inspector:
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
+        self._other: OtherPolicy | None = None
         self._drawn = DrawnRows(trained)
         self._inputs: dict[str, Any] | None = None
         self._wrapping = Wrapping()
-        if "swap" in self._wanted:
+        if "swap" in self._answers.wanted:
             self._wrapping.wrap(trained, "compute_loss", self._around_loss)
         self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
-        self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
+        sampling = {*self._answers.wanted} & {*SAMPLING_RELATIONS}
+        self._sampling = SAMPLING if sampling else None
         if self._sampling is not None:
             self._sampling.begin()
             self._sampling.belongs_to(self, trained)
+            self._updates = Updates(self._sampling.scored)
+            self._updates.begin()
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -142,6 +139,10 @@ class Inspector:
         call.head, call.autocast = head, autocast
         if trains:
             self._calls.append(call)
+            if call.ids is not None and call.scores_tokens and self._sampling is not None:
+                labels = call.arguments.get("labels")
+                call.log_probs = self._sampling.scored.own(says, said, call.ids, labels)
+                call.adapters = adapters_of(module)
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:
@@ -160,30 +161,53 @@ class Inspector:
             self._counts(optimizer)
             self._calls = []
             self._sampled(trained)
-            self._ask("first")
+            with self._aside(self._look):
+                self._answers.ask("first", self._look)
         elif self._counts(optimizer):
             self._sampled(trained)
             self._calls = []
+        elif self._sampling is not None:
+            self._others_update(optimizer, self._look, trained)
+
+    def _others_update(
+        self, optimizer: torch.optim.Optimizer, look: TrainingLook, trained: list[KeptCall]
+    ) -> None:
+        """Follow the first of the other policies."""
+        if self._other is not None and self._other.optimizer is not optimizer:
+            return
+        calls = calls_of_other(trained, optimizer, look.model)
+        if not calls or self._sampling is None or several_ranks():
+            return
+        begins = self._other is None
+        if self._other is None:
+            self._other = OtherPolicy(
+                self._looked(calls, alone=True), self._updates.of_other(), optimizer
+            )
+        self._calls = []
+        with self._aside(self._other.look):
+            self._other.updates.begins(self._other.look, calls, self._sampling)
+            if begins:
+                self._answers.ask("first", self._other.look, OF_OTHERS)
 
     def _sampled(self, calls: Sequence[KeptCall]) -> None:
         """Compare what was sampled for this update with what it trains on."""
         look, sampling = self._look, self._sampling
         assert look is not None
-        if sampling is None or sampling.owner is not self or _several_ranks():
+        if sampling is None or sampling.owner is not self or several_ranks():
             return
-        look.sampling = sampling.found
-        with self._aside(), sampling.safely():
+        with self._aside(look), sampling.safely():
             sampling.update_begins(look.updates, look.model, calls, _temperature(look))
+        with self._aside(look):
+            self._updates.begins(look, calls, sampling)
         look.others = [one for one in look.others if id(one[0]) not in sampling.samplers]
 
     @contextlib.contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _aside(self, look: TrainingLook) -> Iterator[None]:
         """Ask beside the training: what is called inside is no part of it."""
-        assert self._look is not None
         self._asking = True
         pause = contextlib.nullcontext() if self._sampling is None else self._sampling.aside()
         try:
-            with pause, uncounted(), undisturbed(self._look.model):
+            with pause, uncounted(), undisturbed(look.model):
                 yield
         finally:
             self._asking = False
@@ -201,7 +225,8 @@ class Inspector:
         look.rates.append(float(optimizer.param_groups[0]["lr"]))
         return True
 
-    def _looked(self, calls: list[KeptCall]) -> TrainingLook:
+    def _looked(self, calls: list[KeptCall], *, alone: bool = False) -> TrainingLook:
+        """Begin to look at a policy. `alone`: without what was called for another one."""
         model = calls[0].module
         trainer = self._trained if hasattr(self._trained, "compute_loss") else None
         tokenizer = getattr(trainer, "processing_class", None)
@@ -217,7 +242,7 @@ class Inspector:
             calls=calls,
             optimizers=self._optimizers_of(model),
             trainer=trainer,
-            others=[one for one in self._others.values() if one[0] is not model],
+            others=[one for one in self._others.values() if one[0] is not model and not alone],
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
             drawn=self._drawn,
@@ -235,19 +260,6 @@ class Inspector:
             if any(id(value) in own for group in one.param_groups for value in group["params"])
         ]
 
-    def _ask(self, moment: Literal["first", "last"]) -> None:
-        look = self._look
-        assert look is not None
-        with self._aside():
-            for name in self._wanted:
-                if self._modules[name].RELATION.moment == moment:
-                    self._found[name] = self._answer(name, look)
-                    look.model.eval()
-
-    def _answer(self, name: str, look: TrainingLook) -> Outcome:
-        found = _asked(name, self._modules[name], look)
-        return checked_outcome(name, found) if name in self.own.modules else found
-
     def end(self) -> list[Outcome]:
         """Ask the relations of the end, and return all answers."""
         for handle in self._handles:
@@ -256,12 +268,16 @@ class Inspector:
         self._wrapping.undo()
         if self._look is not None:
             self._look.optimizers = self._optimizers_of(self._look.model)
-            self._ask("last")
+            with self._aside(self._look):
+                self._answers.ask("last", self._look)
+        if self._other is not None:
+            self._other.updates.end()
+            with self._aside(self._other.look):
+                self._answers.ask("last", self._other.look, OF_OTHERS)
         if self._sampling is not None:
+            self._updates.end()
             self._sampling.end()
-        return [
-            self._found.get(name) or outcome(name, "undecided", UNSEEN) for name in self._wanted
-        ]
+        return self._answers.all()
 
 
 def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor, *, keep: bool) -> None:
@@ -273,20 +289,3 @@ def _temperature(look: TrainingLook) -> float | None:
     """Return the temperature that a trainer says."""
     found = getattr(look.trainer, "temperature", None)
     return float(found) if isinstance(found, int | float) else None
-
-
-def _several_ranks() -> bool:
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return several and torch.distributed.get_world_size() > 1
-
-
-def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
-    if _several_ranks():
-        return outcome(name, "not applicable", SEVERAL_RANKS)
-    try:
-        found: Outcome = module.ask(look)
-    except CannotAsk as why:
-        return outcome(name, "not applicable", str(why))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")
-    return found

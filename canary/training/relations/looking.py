@@ -17,12 +17,15 @@ from torch.optim.lr_scheduler import LRScheduler
 from canary.relations.documents import Document
 from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.relations.sampling import Sampling
+from canary.relations.trained import TrainedUpdate
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
+from canary.training.relations.adapters import adapters_of
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.checkpoints import left_out
 from canary.training.relations.compiling import compiled_scores
 from canary.training.relations.drawn import DrawnRows
+from canary.training.relations.references import Reference
 from canary.training.relations.rounding import (
     DRAWS,
     epsilon,
@@ -61,6 +64,9 @@ class TrainingLook:
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
     sampling: Sampling = field(default_factory=Sampling)
+    trained: list[TrainedUpdate] = field(default_factory=list)
+    scorers: list[Reference] = field(default_factory=list)
+    """Who scored the first update's rows without gradients."""
     _rounding: dict[int, float] = field(default_factory=dict)
 
     @functools.cached_property
@@ -120,6 +126,15 @@ class TrainingLook:
         """Other models of the policy's shapes."""
         own = _shapes(self.model)
         return [one for one in self.others if _shapes(one[0]) == own]
+
+    @property
+    def reference_calls(self) -> list[Reference]:
+        """Who may be a reference; see `Look`."""
+        own = _shapes(self.model)
+        found = [one for one in self.scorers if one.is_policy or _shapes(one.module) == own]
+        known = {id(one.module) for one in found}
+        others = [one for one, _ in self.references if id(one) not in known]
+        return [*found, *(Reference(one, adapters_of(one), (), False) for one in others)]
 
     @property
     def schedulers(self) -> list[tuple[Any, int]]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from canary.relations.sampling import Reward, Sampling
 from canary.training.collectors.uncounted import uncounted
 from canary.training.random_states import random_states
 from canary.training.relations.calls import KeptCall, autocast_now, bound, said_of, undisturbed
+from canary.training.relations.scored import ScoredRows
 from canary.training.sampling.engines import EngineFile, EngineFiles
 from canary.training.sampling.following import Following
 from canary.training.sampling.kept import compared_kept, of_engine, of_policy, paired
-from canary.training.sampling.matching import compared, matches
+from canary.training.sampling.matching import Match, compared, matches
 from canary.training.sampling.ratios import compared_cut
 from canary.training.sampling.reward_models import asked_model
 from canary.training.sampling.rewards import asked
@@ -37,7 +39,13 @@ from canary.training.sampling.trainers import (
 )
 from canary.training.sampling.weights import Prints, Versions, floats_of, print_of, printed, shares
 
-RELATIONS = ("sampler_logprobs", "sampler_weights", "reward_function")
+RELATIONS = (
+    "sampler_logprobs",
+    "sampler_weights",
+    "reward_function",
+    "reference_start",
+    "identities",
+)
 ITSELF, OTHER, REPORTED = "the trained model", "another model of this process", "the loop's engine"
 ELSEWHERE = "the model of another process"
 
@@ -68,6 +76,11 @@ class SamplingWatch:
         self._reward_models: dict[int, nn.Module] = {}
         self.samplers: set[int] = set()
         """Ids of the models that sampled."""
+        self.scored = ScoredRows()
+        self.matches: list[Match] = []
+        """Where the newest update trains on sampled rows."""
+        self.prompts: Counter[tuple[int, ...]] = Counter()
+        """How often each prompt was sampled for before the newest update."""
 
     def begin(self, folder: Path | None = None) -> None:
         """Watch this process; twice is once. `folder`: where child processes tell what they
@@ -110,6 +123,8 @@ class SamplingWatch:
         autocast, self._autocast = self._autocast, None
         if self.paused or torch.compiler.is_compiling():
             return
+        with uncounted(), torch.no_grad(), contextlib.suppress(Exception):
+            self.scored.called(module, args, kwargs, output)
         with uncounted(), torch.no_grad(), self.safely():
             known = said_of(output)
             if known is not None and known[1].requires_grad:
@@ -257,11 +272,12 @@ class SamplingWatch:
         self._told, self._kept = [], []
         others = self._engines.taken() if self._engines is not None else []
         self.samplers |= {id(one.engine) for one in drawn}
-        trained = matches([*reports, *drawn, *others], calls)
+        trained = self.matches = matches([*reports, *drawn, *others], calls)
         used = [one.sampled for one in trained if one.sampled.elsewhere]
         if self._engines is not None:
             self._engines.trained(used)
         self.found.sampled += len(drawn) + len(reports) + len(used)
+        self.prompts = Counter(one.prompt for one in [*reports, *drawn, *used])
         sources: dict[str, list[Any]] = {}
         for match in trained:
             sources.setdefault(self._source(match.sampled, model), []).append(match)
