@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from canary.relations.padded import example_of, padded_row
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation
+from canary.relations.trained_padding import trained_padding
 
 RELATION = Relation(
     "padding",
     "neighbours",
-    "more padding does not change the log-probabilities of a row",
-    "padding is attended to: the attention mask is missing, or positions count padding",
+    "more padding does not change the log-probabilities of a row, and is not trained on",
+    "padding is attended to (no mask, or positions count it), or the loss does not mask it",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
 )
 COLUMNS = 7
 
 
 def ask(look: Look) -> Outcome:
-    """Add columns of padding to a padded row, on the side where its padding is."""
+    """Look for trained padding, then add columns of it to a padded row, where its padding is."""
+    trained = trained_padding(look, RELATION)
+    if trained is not None:
+        return trained
     call, side, row = padded_row(look)
     if look.pad_id is None:
         raise CannotAsk("the id of padding is not known")

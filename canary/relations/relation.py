@@ -155,6 +155,12 @@ class Look(Protocol):
             CannotAsk: what the loss trains on cannot be read from its gradient.
         """
 
+    def by_place(
+        self, call: Call
+    ) -> tuple[Sequence[Sequence[float | None]], Sequence[Sequence[int]]]:
+        """Return, per row, how much each token of a call that has weights was raised, and the
+        token that its place was trained towards. The weight is None where it is not known."""
+
     def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
         """Return the texts of a call, and how much the loss raises each: its log-probability, or
         its score if the model gives one per row. Empty if that is not known."""

@@ -86,6 +86,10 @@ class TrainingLook:
             raise CannotAsk("the gradient does not show what each token is trained towards")
         return rows.documents(call, self.spans(call))
 
+    def by_place(self, call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]:
+        """Return weights and labels by token; see `Look`."""
+        return rows.by_place(call)
+
     def raised(self, call: KeptCall) -> list[tuple[Document, float]]:
         """Return how much the loss raises each text of a call; see `Look`."""
         if call.ids is None:
