@@ -171,7 +171,7 @@ def _texts(messages: Any) -> list[tuple[Role, str]]:
 def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> list[Matched]:
     """Return the rows of the dataset that explain most of a document; several are equally good."""
     text = decoded(document.ids, tokenizer)
-    marks = _special_texts(tokenizer)
+    marks = special_texts(tokenizer)
     best: list[Matched] = []
     most = 0
     for example in examples:
@@ -194,7 +194,7 @@ def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> 
 Place = tuple[Role, int, int]
 
 
-def _special_texts(tokenizer: Any) -> list[str]:
+def special_texts(tokenizer: Any) -> list[str]:
     """Return the texts of special tokens, long ones first."""
     ids = sorted(special_ids(tokenizer))
     return sorted((_plain([one], tokenizer) for one in ids), key=len, reverse=True)

@@ -37,11 +37,13 @@ from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
 from canary.training.relations.own import OwnRelations, checked_outcome
 from canary.training.relations.rows import pad_of
+from canary.training.relations.tokenizers import LivingTokenizers
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
+ASK_WHAT_IS_SAMPLED = ("prompt_labels", "assistant_mask", "swap")
 SEVERAL_RANKS = "it is asked with one rank only"
 UNSEEN = "no model call with a training loss was seen"
 
@@ -73,6 +75,7 @@ class Inspector:
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
         self._drawn = DrawnRows(trained)
+        self._tokenizers = LivingTokenizers()
         self._inputs: dict[str, Any] | None = None
         self._wrapping = Wrapping()
         if "swap" in self._wanted:
@@ -80,7 +83,8 @@ class Inspector:
         self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
-        self._sampling = SAMPLING if {*self._wanted} & {*SAMPLING_RELATIONS} else None
+        asks = {*self._wanted} & {*SAMPLING_RELATIONS, *ASK_WHAT_IS_SAMPLED}
+        self._sampling = SAMPLING if asks else None
         if self._sampling is not None:
             self._sampling.begin()
             self._sampling.belongs_to(self, trained)
@@ -221,6 +225,7 @@ class Inspector:
             pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
             eos_ids=frozenset(ends),
             drawn=self._drawn,
+            tokenizers=self._tokenizers,
             brought=self._brought,
             inputs=self._inputs,
         )

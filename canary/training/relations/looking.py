@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,7 @@ from canary.relations.sampling import Sampling
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.calls import KeptCall, called, scored
-from canary.training.relations.checkpoints import left_out
+from canary.training.relations.checkpoints import switched
 from canary.training.relations.compiling import compiled_scores
 from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.rounding import (
@@ -32,11 +31,7 @@ from canary.training.relations.rounding import (
 )
 from canary.training.relations.scheduled import rate_of, wanted_factors
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
-
-SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
-"""Beginnings of the names of two methods, the newest first."""
-CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
-"""Attributes of modules of transformers that switch checkpointing."""
+from canary.training.relations.tokenizers import LivingTokenizers
 
 
 @dataclass
@@ -61,6 +56,7 @@ class TrainingLook:
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
     sampling: Sampling = field(default_factory=Sampling)
+    tokenizers: LivingTokenizers = field(default_factory=LivingTokenizers)
     _rounding: dict[int, float] = field(default_factory=dict)
 
     @functools.cached_property
@@ -69,11 +65,7 @@ class TrainingLook:
         if self.trainer is not None:
             found = tokenizer_of(self.trainer)
             return getattr(found, "tokenizer", found)
-        base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
-        if base is None:
-            return None
-        alive = [one for one in gc.get_objects() if base in type(one).__mro__]
-        return alive[0] if len(alive) == 1 else None
+        return self.tokenizers.only()
 
     @functools.cached_property
     def examples(self) -> list[Mapping[str, Any]]:
@@ -232,32 +224,8 @@ class TrainingLook:
     @contextlib.contextmanager
     def other_checkpointing(self) -> Iterator[None]:
         """Switch activation checkpointing the other way; see `Look`."""
-        on, off = (
-            next(
-                (found for kind in SWITCHES if (found := getattr(self.model, kind + do, None))),
-                None,
-            )
-            for do in ("enable", "disable")
-        )
-        if on is None or off is None:
-            with left_out():
-                yield
-            return
-        kept = [
-            (module, name, vars(module)[name])
-            for module in self.model.modules()
-            for name in CHECKPOINTING
-            if name in vars(module)
-        ]
-        was_on = any(value for _, name, value in kept if name == CHECKPOINTING[0])
-        try:
-            off() if was_on else on({"use_reentrant": False})
+        with switched(self.model):
             yield
-        finally:
-            if not was_on:
-                off()
-            for module, name, value in kept:
-                setattr(module, name, value)
 
     def spans(self, call: KeptCall) -> Sequence[tuple[int, int]]:
         """Return (first, end) of each row's example."""
