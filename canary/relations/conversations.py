@@ -95,6 +95,8 @@ class Asked:
     """The column of the answer; empty if the chat template showed the turns, or if several fit."""
     whole: bool = False
     """Whether the last answer is known to be whole."""
+    is_known: bool = False
+    """Whether a row of the dataset showed the turns."""
 
     def of(self, role: Role) -> list[Turn]:
         """Return the turns of a role that have tokens."""
@@ -125,7 +127,7 @@ def asked(look: Look) -> list[Asked]:
             one = rows[0]
             sides = {other.side for other in rows}
             side = one.side if len(sides) == 1 else ""
-            found.append(Asked(document, one.turns, side, one.whole))
+            found.append(Asked(document, one.turns, side, one.whole, is_known=True))
         else:
             turns = found_turns(document, look.tokenizer) if look.tokenizer is not None else ()
             # A sampled text may hold marks by chance: only what comes first is prompt for sure.

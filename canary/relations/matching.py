@@ -20,6 +20,8 @@ HIDDEN = "\x00"
 """Stands for each character of a special token: no text of a dataset is found there."""
 TAIL = 24
 """Characters at the end of a cut row that must be in the answer."""
+LEAST_REST = 2
+"""Characters that are left of a cut answer, if they begin it right after the text before."""
 
 Role = Literal["prompt", "answer", "other"]
 """Other: a message of somebody else within an answer of several turns."""
@@ -233,6 +235,9 @@ def _placed(plain: str, texts: Sequence[tuple[Role, str]]) -> tuple[list[Place],
 def _cut_at(plain: str, begins: int, wanted: str) -> tuple[int, int] | None:
     """Return where the beginning of a text stands that was cut at the end of the row."""
     end = len(plain.rstrip(HIDDEN + " \n"))
+    rest = plain[begins:end].lstrip(HIDDEN + " \n\t")
+    if len(rest) >= LEAST_REST and wanted.startswith(rest):
+        return end - len(rest), end
     tail = plain[max(begins, end - TAIL) : end]
     if len(tail) < TAIL or tail not in wanted:
         return None

@@ -210,6 +210,10 @@ class Look(Protocol):
             CannotAsk: the model cannot switch it.
         """
 
+    def merged(self) -> AbstractContextManager[int]:
+        """Merge all adapters that the model's own modules can merge, and put everything back after
+        the block. It gives how many were merged."""
+
     def gradients(self, call: Call) -> Mapping[str, Tensor] | None:
         """Run forward and backward of a call again, with the gradient that its logits had, and
         return the gradients by parameter; None if that gradient is not known."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.relations.sampling import Sampling
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
+from canary.training.relations.adapters import merged
 from canary.training.relations.calls import KeptCall, called, scored
 from canary.training.relations.checkpoints import switched
 from canary.training.relations.compiling import compiled_scores
@@ -226,6 +228,10 @@ class TrainingLook:
         """Switch activation checkpointing the other way; see `Look`."""
         with switched(self.model):
             yield
+
+    def merged(self) -> AbstractContextManager[int]:
+        """Merge the adapters of the model's own modules; see `Look`."""
+        return merged(self.model)
 
     def spans(self, call: KeptCall) -> Sequence[tuple[int, int]]:
         """Return (first, end) of each row's example."""
