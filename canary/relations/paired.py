@@ -134,7 +134,7 @@ def _are_even(rows: Rows) -> bool:
     return max(sizes) - min(sizes) <= EQUAL * max(sizes)
 
 
-def _partners(texts: Sequence[Sequence[int]], shared: int) -> Iterator[tuple[int, int]]:
+def _partners(texts: Sequence[tuple[int, ...]], shared: int) -> Iterator[tuple[int, int]]:
     """Yield two rows each that begin alike for long, and with no other row half as long.
 
     Args:
@@ -151,7 +151,7 @@ def _partners(texts: Sequence[Sequence[int]], shared: int) -> Iterator[tuple[int
             yield one, other
 
 
-def _same(texts: Sequence[Sequence[int]]) -> int:
+def _same(texts: Sequence[tuple[int, ...]]) -> int:
     """Return how many tokens all texts begin with."""
     first, last = min(texts), max(texts)
     at = 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
 from canary.relations.documents import Document, Example
+from canary.relations.leftover import Buffer
 from canary.relations.sampling import Sampling
 
 Tensor = Any
@@ -176,6 +177,8 @@ class Look(Protocol):
         """Return the same for the first batch with its chosen and rejected rows swapped; None if
         its layout is not known."""
 
+    buffer: Buffer
+    """What a buffer that a collator reuses would hold, over all calls so far."""
     sampling: Sampling
     """What was sampled, by which weights, and how it was rewarded."""
 

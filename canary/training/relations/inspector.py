@@ -10,7 +10,6 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -18,11 +17,11 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
 
-from canary.protocol.failure import one_line
 from canary.relations import MODULES
-from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.relation import Outcome, outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
+from canary.training.relations.asking import asked, asked_again, several_ranks
 from canary.training.relations.calls import (
     KeptCall,
     are_logits,
@@ -37,14 +36,13 @@ from canary.training.relations.drawn import DrawnRows
 from canary.training.relations.looking import TrainingLook
 from canary.training.relations.own import OwnRelations, checked_outcome
 from canary.training.relations.rows import pad_of
-from canary.training.relations.tokenizers import LivingTokenizers
+from canary.training.relations.tokenizers import LivingTokenizers, special_ids
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
 ASK_WHAT_IS_SAMPLED = ("prompt_labels", "assistant_mask", "swap")
-SEVERAL_RANKS = "it is asked with one rank only"
 UNSEEN = "no model call with a training loss was seen"
 
 
@@ -138,18 +136,29 @@ class Inspector:
         if trains:
             self._training = module.training
         only_sampling = self._look is not None and (self._sampling is None or not trains)
-        if only_sampling or len(self._calls) >= MOST_CALLS:
+        follows = trains and self._follows()
+        if (only_sampling and not follows) or len(self._calls) >= MOST_CALLS:
             return
         if not trains and id(module) in self._others:
             return
         call = kept_call(module, args, kwargs, says, said)
         call.head, call.autocast = head, autocast
+        if follows and self._look is not None:
+            self._look.buffered(call)
+        if only_sampling:
+            return
         if trains:
             self._calls.append(call)
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:
             self._others[id(module)] = (module, call)
+
+    def _follows(self) -> bool:
+        """Whether rows of later updates are looked at too."""
+        return (
+            self._look is not None and "neighbour" in self._wanted and not self._look.buffer.is_full
+        )
 
     def _update_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self._asking:
@@ -163,6 +172,8 @@ class Inspector:
             self._look = self._looked(trained)
             self._counts(optimizer)
             self._calls = []
+            for call in trained:
+                self._look.buffered(call)
             self._sampled(trained)
             self._ask("first")
         elif self._counts(optimizer):
@@ -173,7 +184,7 @@ class Inspector:
         """Compare what was sampled for this update with what it trains on."""
         look, sampling = self._look, self._sampling
         assert look is not None
-        if sampling is None or sampling.owner is not self or _several_ranks():
+        if sampling is None or sampling.owner is not self or several_ranks():
             return
         look.sampling = sampling.found
         with self._aside(), sampling.safely():
@@ -209,21 +220,15 @@ class Inspector:
         model = calls[0].module
         trainer = self._trained if hasattr(self._trained, "compute_loss") else None
         tokenizer = getattr(trainer, "processing_class", None)
-        config = getattr(model, "config", None)
-        generation = getattr(model, "generation_config", None)
-        pads = (getattr(one, "pad_token_id", None) for one in (tokenizer, config, generation))
-        ends: set[int] = set()
-        for one in (tokenizer, config, generation):
-            found = getattr(one, "eos_token_id", None)
-            ends |= {found} if isinstance(found, int) else set(found or ())
+        pad, ends = special_ids(tokenizer, model)
         return TrainingLook(
             model=model,
             calls=calls,
             optimizers=self._optimizers_of(model),
             trainer=trainer,
             others=[one for one in self._others.values() if one[0] is not model],
-            pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
-            eos_ids=frozenset(ends),
+            pad_id=pad_of(calls) if pad is None else pad,
+            eos_ids=ends,
             drawn=self._drawn,
             tokenizers=self._tokenizers,
             brought=self._brought,
@@ -248,9 +253,12 @@ class Inspector:
                 if self._modules[name].RELATION.moment == moment:
                     self._found[name] = self._answer(name, look)
                     look.model.eval()
+                elif moment == "last" and name in MODULES:
+                    found = asked_again(MODULES[name], look)
+                    self._found |= {} if found is None else {name: found}
 
     def _answer(self, name: str, look: TrainingLook) -> Outcome:
-        found = _asked(name, self._modules[name], look)
+        found = asked(name, self._modules[name], look)
         return checked_outcome(name, found) if name in self.own.modules else found
 
     def end(self) -> list[Outcome]:
@@ -278,20 +286,3 @@ def _temperature(look: TrainingLook) -> float | None:
     """Return the temperature that a trainer says."""
     found = getattr(look.trainer, "temperature", None)
     return float(found) if isinstance(found, int | float) else None
-
-
-def _several_ranks() -> bool:
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return several and torch.distributed.get_world_size() > 1
-
-
-def _asked(name: str, module: ModuleType, look: TrainingLook) -> Outcome:
-    if _several_ranks():
-        return outcome(name, "not applicable", SEVERAL_RANKS)
-    try:
-        found: Outcome = module.ask(look)
-    except CannotAsk as why:
-        return outcome(name, "not applicable", str(why))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")
-    return found

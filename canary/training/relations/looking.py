@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from canary.relations.documents import Document
+from canary.relations.leftover import Buffer
 from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.relations.sampling import Sampling
 from canary.training.exact.fingerprints import tokenizer_of
@@ -57,6 +58,7 @@ class TrainingLook:
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
+    buffer: Buffer = field(default_factory=Buffer)
     sampling: Sampling = field(default_factory=Sampling)
     tokenizers: LivingTokenizers = field(default_factory=LivingTokenizers)
     _rounding: dict[int, float] = field(default_factory=dict)
@@ -83,6 +85,11 @@ class TrainingLook:
     def by_place(self, call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]:
         """Return weights and labels by token; see `Look`."""
         return rows.by_place(call)
+
+    def buffered(self, call: KeptCall) -> None:
+        """Note the rows of one more call of the policy."""
+        if call.module is self.model and call.ids is not None and not self.buffer.is_full:
+            self.buffer.add(call.ids.tolist(), self.spans(call))
 
     def raised(self, call: KeptCall) -> list[tuple[Document, float]]:
         """Return how much the loss raises each text of a call; see `Look`."""

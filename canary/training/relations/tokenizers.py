@@ -1,4 +1,4 @@
-"""The tokenizer of a loop that names none: the only one that lives in the process."""
+"""The tokenizer of a loop that names none, and what tokenizers and configs say of special ids."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ class LivingTokenizers:
         found += [one for one in _alive() if all(one is not other for other in found)]
         kinds = {_kind(one) for one in found}
         return found[0] if len(kinds) == 1 else None
+
+
+def special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:
+    """Return the ids of padding and of ends that a tokenizer, or else a model's configs, say."""
+    known = (tokenizer, getattr(model, "config", None), getattr(model, "generation_config", None))
+    pads = (getattr(one, "pad_token_id", None) for one in known)
+    ends: set[int] = set()
+    for one in known:
+        found = getattr(one, "eos_token_id", None)
+        ends |= {found} if isinstance(found, int) else set(found or ())
+    return next((one for one in pads if isinstance(one, int)), None), frozenset(ends)
 
 
 def _alive() -> list[Any]:
