@@ -134,8 +134,8 @@ def _are_even(rows: Rows) -> bool:
     return max(sizes) - min(sizes) <= EQUAL * max(sizes)
 
 
-def _partners(texts: Sequence[tuple[int, ...]], shared: int) -> Iterator[tuple[int, int]]:
-    """Yield two rows each that begin alike for long, and with no other row half as long.
+def _partners(texts: Sequence[tuple[int, ...]], shared: int) -> list[tuple[int, int]]:
+    """Return two rows each that begin alike for long, and with no other row half as long.
 
     Args:
         texts: the ids of the rows.
@@ -144,11 +144,13 @@ def _partners(texts: Sequence[tuple[int, ...]], shared: int) -> Iterator[tuple[i
     order = sorted(range(len(texts)), key=lambda row: texts[row])
     # A row begins like its neighbours in this order at least as long as like any other.
     alike = [0, *(_same([texts[one], texts[other]]) - shared for one, other in pairwise(order)), 0]
+    found = []
     for place in range(1, len(order)):
         here, around = alike[place], max(alike[place - 1], alike[place + 1])
         if here >= LEAST_PROMPT and 2 * around <= here:
             one, other = sorted(order[place - 1 : place + 1])
-            yield one, other
+            found.append((one, other))
+    return sorted(found)
 
 
 def _same(texts: Sequence[tuple[int, ...]]) -> int:
