@@ -159,8 +159,8 @@ class Look(Protocol):
     def by_place(
         self, call: Call
     ) -> tuple[Sequence[Sequence[float | None]], Sequence[Sequence[int]]]:
-        """Return, per row, how much each token of a call that has weights was raised, and the
-        token that its place was trained towards. The weight is None where it is not known."""
+        """Return (weights, labels) of a call that has weights, per row and token: how much a token
+        was raised, and which token its place was trained towards. A weight may be unknown: None."""
 
     def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
         """Return the texts of a call, and how much the loss raises each: its log-probability, or
