@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.conversations import Asked, asked
+from canary.relations.conversations import Asked, asked, samples
 from canary.relations.matching import Turn
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
 
@@ -22,7 +22,7 @@ def ask(look: Look) -> Outcome:
     arguments = getattr(look.trainer, "args", None)
     if getattr(arguments, "ld_alpha", None) is not None:
         raise CannotAsk("ld_alpha weighs the end of an answer less on purpose")
-    if hasattr(arguments, "num_generations"):
+    if samples(look):
         raise CannotAsk("completions are sampled, and a loss may choose among their tokens")
     found = [one for one in asked(look) if one.of("answer")]
     if not found:

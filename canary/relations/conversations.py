@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from canary.relations.matching import (
     decoded,
     matched,
     next_token_documents,
+    special_texts,
 )
 from canary.relations.relation import Look
 
@@ -52,19 +53,36 @@ def _marks(tokenizer: Any) -> Marks | None:
     answer, rest = rest.split(NAMES[1])
     between, rest = rest.split(NAMES[2])
     again, _ = rest.split(NAMES[3])
-    user = _common_end(before, between)
-    if answer != again or user == answer or min(len(user), len(answer)) < LEAST_MARK:
+    user = _common_end(before, between, special_texts(tokenizer))
+    user, answer, again = (_as_read(one, tokenizer) for one in (user, answer, again))
+    # A template may write more before the last answer only, such as empty thoughts.
+    mark = min(answer, again, key=len)
+    alike = answer.startswith(mark) and again.startswith(mark)
+    if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
         return None
-    return Marks(user, answer)
+    return Marks(user, mark)
 
 
-def _common_end(one: str, other: str) -> str:
+def _as_read(mark: str, tokenizer: Any) -> str:
+    """Return a mark as decoded rows show it: some tokenizers drop spaces."""
+    ids = tokenizer(mark, add_special_tokens=False)["input_ids"]
+    again = decoded(ids, tokenizer).whole
+    return mark if again == mark else again.strip()
+
+
+def _common_end(one: str, other: str, whole: Sequence[str]) -> str:
+    """Return the common end of two texts; it cuts none of the `whole` texts."""
     same = 0
     for ours, theirs in zip(reversed(one), reversed(other), strict=False):
         if ours != theirs:
             break
         same += 1
-    return one[len(one) - same :]
+    begins = len(one) - same
+    for text in whole:
+        at = one.find(text, max(0, begins - len(text) + 1)) if text else -1
+        if 0 <= at < begins:
+            begins = at + len(text)
+    return one[begins:]
 
 
 @dataclass(frozen=True)
@@ -74,9 +92,11 @@ class Asked:
     document: Document
     turns: tuple[Turn, ...]
     side: str = ""
-    """The column of the answer; empty if the chat template showed the turns."""
+    """The column of the answer; empty if the chat template showed the turns, or if several fit."""
     whole: bool = False
     """Whether the last answer is known to be whole."""
+    is_known: bool = False
+    """Whether a row of the dataset showed the turns."""
 
     def of(self, role: Role) -> list[Turn]:
         """Return the turns of a role that have tokens."""
@@ -97,17 +117,29 @@ def asked(look: Look) -> list[Asked]:
         CannotAsk: the model has no token logits, or its loss is not a next-token loss.
     """
     found = []
-    for document in next_token_documents(look):
+    documents = next_token_documents(look)
+    is_sampled = samples(look) or len({one.raised > 0 for one in documents}) > 1
+    for document in documents:
         rows: list[Matched] = []
         if look.tokenizer is not None and look.examples:
             rows = matched(document, look.examples, look.tokenizer)
         if rows:
             one = rows[0]
-            found.append(Asked(document, one.turns, one.side, one.whole))
+            sides = {other.side for other in rows}
+            side = one.side if len(sides) == 1 else ""
+            found.append(Asked(document, one.turns, side, one.whole, is_known=True))
         else:
             turns = found_turns(document, look.tokenizer) if look.tokenizer is not None else ()
-            found.append(Asked(document, turns))
+            # A sampled text may hold marks by chance: only what comes first is prompt for sure.
+            found.append(Asked(document, turns[:2] if is_sampled else turns))
     return found
+
+
+def samples(look: Look) -> bool:
+    """Whether the training trains on texts that were sampled."""
+    arguments = getattr(look.trainer, "args", None)
+    sampling = look.sampling
+    return hasattr(arguments, "num_generations") or bool(sampling.sampled or sampling.expected)
 
 
 def found_turns(document: Document, tokenizer: Any) -> tuple[Turn, ...]:

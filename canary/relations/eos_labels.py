@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from canary.relations.conversations import Asked, asked
+from canary.relations.cut_answers import cut_answers
 from canary.relations.documents import Document
 from canary.relations.matching import special_ids
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
@@ -13,8 +14,8 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "eos_labels",
     "what is trained",
-    "the labels hold the EOS of every answer that was not cut",
-    "EOS is masked like padding, or answers have none: the model never learns to stop",
+    "the labels hold the EOS of every answer that was not cut, and most are not",
+    "EOS is masked like padding, missing or cut off: the model does not learn to stop",
     "https://github.com/huggingface/trl/issues/1623",
     invariants=("labels_contain_eos",),
 )
@@ -45,10 +46,14 @@ def ask(look: Look) -> Outcome:
     first = next(iter(look.examples), {})
     if "prompt" in first and not {"completion", "chosen", "messages"} & set(first):
         raise CannotAsk("completions may be cut before EOS")
-    ends = [end for one in asked(look) for end in _ends(look, one)]
+    found = asked(look)
+    ends = [end for one in found for end in _ends(look, one)]
     known = [one for one in ends if one.is_trained is not None]
     lost = [one for one in known if not one.is_trained]
     masked = [one for one in lost if one.place is not None]
+    cut = None if masked else cut_answers(look, found, RELATION)
+    if cut is not None:
+        return cut
     if not known or (not masked and len(lost) == len(known)):
         # Without EOS in any answer, the record says whether one is known at all.
         raise CannotAsk("no answer is known to end with EOS")

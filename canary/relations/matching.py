@@ -20,6 +20,8 @@ HIDDEN = "\x00"
 """Stands for each character of a special token: no text of a dataset is found there."""
 TAIL = 24
 """Characters at the end of a cut row that must be in the answer."""
+LEAST_REST = 2
+"""Characters that are left of a cut answer, if they begin it right after the text before."""
 
 Role = Literal["prompt", "answer", "other"]
 """Other: a message of somebody else within an answer of several turns."""
@@ -171,7 +173,7 @@ def _texts(messages: Any) -> list[tuple[Role, str]]:
 def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> list[Matched]:
     """Return the rows of the dataset that explain most of a document; several are equally good."""
     text = decoded(document.ids, tokenizer)
-    marks = _special_texts(tokenizer)
+    marks = special_texts(tokenizer)
     best: list[Matched] = []
     most = 0
     for example in examples:
@@ -194,7 +196,7 @@ def matched(document: Document, examples: Sequence[Example], tokenizer: Any) -> 
 Place = tuple[Role, int, int]
 
 
-def _special_texts(tokenizer: Any) -> list[str]:
+def special_texts(tokenizer: Any) -> list[str]:
     """Return the texts of special tokens, long ones first."""
     ids = sorted(special_ids(tokenizer))
     return sorted((_plain([one], tokenizer) for one in ids), key=len, reverse=True)
@@ -233,6 +235,9 @@ def _placed(plain: str, texts: Sequence[tuple[Role, str]]) -> tuple[list[Place],
 def _cut_at(plain: str, begins: int, wanted: str) -> tuple[int, int] | None:
     """Return where the beginning of a text stands that was cut at the end of the row."""
     end = len(plain.rstrip(HIDDEN + " \n"))
+    rest = plain[begins:end].lstrip(HIDDEN + " \n\t")
+    if len(rest) >= LEAST_REST and wanted.startswith(rest):
+        return end - len(rest), end
     tail = plain[max(begins, end - TAIL) : end]
     if len(tail) < TAIL or tail not in wanted:
         return None

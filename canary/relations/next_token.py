@@ -57,8 +57,8 @@ def _share(look: Look, calls: list[Call], shift: int) -> tuple[int, int]:
         assert weights is not None
         assert labels is not None
         assert ids is not None
-        # A call may leave out the logits of the first tokens. Logits at one position are of the next
-        # token, log-probabilities of labels are of their own.
+        # A call may leave out the logits of the first tokens. Logits are of the next token,
+        # log-probabilities of labels are of their own.
         first = ids.shape[1] - labels.shape[1] + shift - (1 if call.are_labels_known else 0)
         there = ids[:, first:]
         both = min(there.shape[1], labels.shape[1])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from canary.relations.padded import example_of, padded_row
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, Variation
+from canary.relations.trained_padding import trained_padding
 from canary.relations.trajectory import Recorded, near_steps
 
 COLUMNS = 7
@@ -17,8 +18,8 @@ VARIATIONS: Sequence[Variation] = (
 RELATION = Relation(
     "padding",
     "neighbours",
-    "more padding changes neither the log-probabilities of a row nor the loss",
-    "padding is attended to or is part of a mean: a mask is missing, or positions count padding",
+    "more padding changes no log-probability of a row and no loss, and none is trained on",
+    "padding is attended to, trained on or part of a mean: a mask or positions are wrong",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
     variations=(*VARIATIONS,),
     of_loop=(*VARIATIONS,),
@@ -26,7 +27,10 @@ RELATION = Relation(
 
 
 def ask(look: Look) -> Outcome:
-    """Add columns of padding to a padded row, on the side where its padding is."""
+    """Look for trained padding, then add columns of it to a padded row, where its padding is."""
+    trained = trained_padding(look, RELATION)
+    if trained is not None:
+        return trained
     call, side, row = padded_row(look)
     if look.pad_id is None:
         raise CannotAsk("the id of padding is not known")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canary.relations.conversations import asked
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
 
@@ -18,15 +20,21 @@ ANSWERS = 0.95
 
 def ask(look: Look) -> Outcome:
     """Look for trained tokens of prompts."""
-    masks = _masks(look)
+    kinds = _kinds(look)
+    masks = _masks(look, kinds)
     found = asked(look)
+    of = ""
+    if "ORPOTrainer" in kinds:
+        # The likelihood of chosen answers covers the prompt on purpose.
+        found = [one for one in found if one.side == "rejected"]
+        of = " of rejected answers"
     prompts = [(one, place) for one in found for place in one.places("prompt")]
     if not prompts:
         raise CannotAsk("the data does not say what is prompt and what is answer")
     trained = [(one, place) for one, place in prompts if one.document.trained[place]]
-    words = f"{len(trained)} of {len(prompts)} prompt tokens are trained on"
+    words = f"{len(trained)} of {len(prompts)} prompt tokens{of} are trained on"
     if not trained:
-        return holds(RELATION, f"none of {len(prompts)} prompt tokens is trained on")
+        return holds(RELATION, f"none of {len(prompts)} prompt tokens{of} is trained on")
     if not masks:
         if len(trained) == len(prompts):
             raise CannotAsk("all tokens are trained on, as in plain language modelling")
@@ -43,19 +51,20 @@ def ask(look: Look) -> Outcome:
     )
 
 
-def _masks(look: Look) -> bool:
+def _kinds(look: Look) -> list[str]:
+    """Return the classes of trl that a trainer is one of."""
+    return [one.__name__ for one in type(look.trainer).__mro__ if one.__module__.startswith("trl.")]
+
+
+def _masks(look: Look, kinds: Sequence[str]) -> bool:
     """Whether the trainer's settings leave prompts out of the loss.
 
     Raises:
         CannotAsk: they train on prompts on purpose.
     """
-    trainer = look.trainer
-    kinds = [one.__name__ for one in type(trainer).__mro__ if one.__module__.startswith("trl.")]
-    if "ORPOTrainer" in kinds:
-        raise CannotAsk("ORPO's likelihood covers the prompt on purpose")
     if not any(one.endswith("Trainer") for one in kinds):
         return False
-    arguments, first = trainer.args, next(iter(look.examples), {})
+    arguments, first = look.trainer.args, next(iter(look.examples), {})
     if "messages" in first:
         return bool(getattr(arguments, "assistant_only_loss", False))
     if "SFTTrainer" in kinds:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
 
 from canary.relations.documents import Document, Example
+from canary.relations.leftover import Buffer
 from canary.relations.sampling import Sampling
 from canary.relations.trained import TrainedUpdate
 
@@ -200,6 +201,12 @@ class Look(Protocol):
             CannotAsk: what the loss trains on cannot be read from its gradient.
         """
 
+    def by_place(
+        self, call: Call
+    ) -> tuple[Sequence[Sequence[float | None]], Sequence[Sequence[int]]]:
+        """Return (weights, labels) of a call that has weights, per row and token: how much a token
+        was raised, and which token its place was trained towards. A weight may be unknown: None."""
+
     def raised(self, call: Call) -> Sequence[tuple[Document, float]]:
         """Return the texts of a call, and how much the loss raises each: its log-probability, or
         its score if the model gives one per row. Empty if that is not known."""
@@ -215,6 +222,8 @@ class Look(Protocol):
         """Return the same for the first batch with its chosen and rejected rows swapped; None if
         its layout is not known."""
 
+    buffer: Buffer
+    """What a buffer that a collator reuses would hold, over all calls so far."""
     sampling: Sampling
     """What was sampled, by which weights, and how it was rewarded."""
     trained: Sequence[TrainedUpdate]
@@ -254,6 +263,10 @@ class Look(Protocol):
         Raises:
             CannotAsk: the model cannot switch it.
         """
+
+    def merged(self) -> AbstractContextManager[int]:
+        """Merge all adapters that the model's own modules can merge, and put everything back after
+        the block. It gives how many were merged."""
 
     def gradients(self, call: Call) -> Mapping[str, Tensor] | None:
         """Run forward and backward of a call again, with the gradient that its logits had, and

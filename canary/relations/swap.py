@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from canary.relations.documents import Document
 from canary.relations.matching import matched
+from canary.relations.paired import compared_pairs
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
 
 RELATION = Relation(
     "swap",
     "what is trained",
     "the gradient raises chosen and lowers rejected answers; swapping them reverses this",
-    "the collator or the loss takes chosen for rejected, or ignores which is which",
+    "the collator or the loss takes chosen for rejected, or mixes up the pairs",
     "https://arxiv.org/abs/2305.18290",
 )
 LEAST = 1e-6
@@ -25,8 +27,22 @@ Raised = Sequence[tuple[Document, float]]
 
 
 def ask(look: Look) -> Outcome:
-    """Look which texts are raised, then swap both sides and look again."""
+    """Look which texts are raised, then swap both sides and look again.
+
+    Without columns that say the sides, look whether the loss compares the answers of one prompt.
+    """
     _refuse_other_losses(look)
+    try:
+        return _by_sides(look)
+    except CannotAsk:
+        if any(one.__module__.startswith("trl.") for one in type(look.trainer).__mro__):
+            raise
+        with contextlib.suppress(CannotAsk):
+            return compared_pairs(look, RELATION)
+        raise
+
+
+def _by_sides(look: Look) -> Outcome:
     raised = [one for call in look.calls for one in look.raised(call)]
     sides = _sides(look, raised)
     for one, amount in raised:

@@ -24,6 +24,8 @@ LEAST_VOCABULARY = 17
 """A model with fewer outputs per token scores rows or tokens by classes."""
 SUMS_TO_ZERO = 1e-3
 """The gradient of a log-softmax adds up to 0 over the vocabulary; relative, if not rounded more."""
+ROUNDED = 1e-5
+"""Of the largest gradient of a token: one that adds up to less may be rounding."""
 CERTAIN = 1e-5
 """A token whose probability is this close to 1 has no gradient, trained or not."""
 
@@ -248,7 +250,9 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
         size = gradient.float().abs().sum(-1)
         apart = gradient.float().sum(-1).abs()
         zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
-        if gradient.dim() != 3 or bool((apart > zero * size + 1e-12).any()):
+        # Of an almost certain token, only rounding of its weight is left.
+        rounded = ROUNDED * float(size.max()) if size.numel() else 0.0
+        if gradient.dim() != 3 or bool((apart > zero * size + rounded + 1e-12).any()):
             return
         call.temperature = of_gradient(logits, gradient)
         told = nearest(call.temperature or 1.0)

@@ -1,4 +1,4 @@
-"""Activation checkpoints that a model sets by itself, left out for a while."""
+"""Activation checkpoints that a model sets by itself, left out or switched for a while."""
 
 from __future__ import annotations
 
@@ -8,11 +8,49 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch.utils.checkpoint as torch_checkpoint
+from torch import nn
 
 from canary.relations.relation import CannotAsk
 
 NAMES = ("_checkpoint_without_reentrant_generator", "CheckpointFunction")
 """What `torch.utils.checkpoint.checkpoint` asks to keep and to run again, by `use_reentrant`."""
+
+SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
+"""Beginnings of the names of two methods, the newest first."""
+CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
+"""Attributes of modules of transformers that switch checkpointing."""
+
+
+@contextlib.contextmanager
+def switched(model: nn.Module) -> Iterator[None]:
+    """Switch activation checkpointing off if it is on, else on.
+
+    Raises:
+        CannotAsk: the model cannot switch it, and sets no checkpoint in the block.
+    """
+    on, off = (
+        next((found for kind in SWITCHES if (found := getattr(model, kind + do, None))), None)
+        for do in ("enable", "disable")
+    )
+    if on is None or off is None:
+        with left_out():
+            yield
+        return
+    kept = [
+        (module, name, vars(module)[name])
+        for module in model.modules()
+        for name in CHECKPOINTING
+        if name in vars(module)
+    ]
+    was_on = any(value for _, name, value in kept if name == CHECKPOINTING[0])
+    try:
+        off() if was_on else on({"use_reentrant": False})
+        yield
+    finally:
+        if not was_on:
+            off()
+        for module, name, value in kept:
+            setattr(module, name, value)
 
 
 @contextlib.contextmanager

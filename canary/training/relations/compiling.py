@@ -12,6 +12,7 @@ import torch
 
 from canary.relations.relation import CannotAsk
 from canary.training.relations.calls import KeptCall, scored
+from canary.training.torch_loop.calls import is_compiled
 
 
 def compiled_scores(call: KeptCall) -> torch.Tensor | None:
@@ -21,7 +22,7 @@ def compiled_scores(call: KeptCall) -> torch.Tensor | None:
         CannotAsk: the model is compiled already, or there is no compiler for this Python.
     """
     module = call.module
-    if hasattr(module, "_orig_mod") or module._compiled_call_impl is not None:
+    if is_compiled(module):
         raise CannotAsk("the training compiles its model already")
     from torch import _dynamo
     from torch._dynamo.backends.debugging import aot_eager

@@ -38,11 +38,13 @@ from canary.training.relations.other_policy import RELATIONS as OF_OTHERS
 from canary.training.relations.other_policy import OtherPolicy, calls_of_other
 from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
+from canary.training.relations.tokenizers import LivingTokenizers, special_ids
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
 MOST_CALLS = 64
 """Calls of one update that are kept."""
+ASK_WHAT_IS_SAMPLED = ("prompt_labels", "assistant_mask", "swap")
 
 
 class Inspector:
@@ -67,6 +69,7 @@ class Inspector:
         self._look: TrainingLook | None = None
         self._other: OtherPolicy | None = None
         self._drawn = DrawnRows(trained)
+        self._tokenizers = LivingTokenizers()
         self._inputs: dict[str, Any] | None = None
         self._wrapping = Wrapping()
         if "swap" in self._answers.wanted:
@@ -74,8 +77,8 @@ class Inspector:
         self._brought = getattr(trained, "optimizer", None) is not None
         self._training = True
         """The policy's mode in its last call."""
-        sampling = {*self._answers.wanted} & {*SAMPLING_RELATIONS}
-        self._sampling = SAMPLING if sampling else None
+        asks = {*self._answers.wanted} & {*SAMPLING_RELATIONS, *ASK_WHAT_IS_SAMPLED}
+        self._sampling = SAMPLING if asks else None
         if self._sampling is not None:
             self._sampling.begin()
             self._sampling.belongs_to(self, trained)
@@ -131,12 +134,17 @@ class Inspector:
         if trains:
             self._training = module.training
         only_sampling = self._look is not None and (self._sampling is None or not trains)
-        if only_sampling or len(self._calls) >= MOST_CALLS:
+        follows = trains and self._follows()
+        if (only_sampling and not follows) or len(self._calls) >= MOST_CALLS:
             return
         if not trains and id(module) in self._others:
             return
         call = kept_call(module, args, kwargs, says, said)
         call.head, call.autocast = head, autocast
+        if follows and self._look is not None:
+            self._look.buffered(call)
+        if only_sampling:
+            return
         if trains:
             self._calls.append(call)
             if call.ids is not None and call.scores_tokens and self._sampling is not None:
@@ -147,6 +155,14 @@ class Inspector:
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
         else:
             self._others[id(module)] = (module, call)
+
+    def _follows(self) -> bool:
+        """Whether rows of later updates are looked at too."""
+        return (
+            self._look is not None
+            and "neighbour" in self._answers.wanted
+            and not self._look.buffer.is_full
+        )
 
     def _update_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self._asking:
@@ -160,6 +176,8 @@ class Inspector:
             self._look = self._looked(trained)
             self._counts(optimizer)
             self._calls = []
+            for call in trained:
+                self._look.buffered(call)
             self._sampled(trained)
             with self._aside(self._look):
                 self._answers.ask("first", self._look)
@@ -230,22 +248,17 @@ class Inspector:
         model = calls[0].module
         trainer = self._trained if hasattr(self._trained, "compute_loss") else None
         tokenizer = getattr(trainer, "processing_class", None)
-        config = getattr(model, "config", None)
-        generation = getattr(model, "generation_config", None)
-        pads = (getattr(one, "pad_token_id", None) for one in (tokenizer, config, generation))
-        ends: set[int] = set()
-        for one in (tokenizer, config, generation):
-            found = getattr(one, "eos_token_id", None)
-            ends |= {found} if isinstance(found, int) else set(found or ())
+        pad, ends = special_ids(tokenizer, model)
         return TrainingLook(
             model=model,
             calls=calls,
             optimizers=self._optimizers_of(model),
             trainer=trainer,
             others=[one for one in self._others.values() if one[0] is not model and not alone],
-            pad_id=next((one for one in pads if isinstance(one, int)), pad_of(calls)),
-            eos_ids=frozenset(ends),
+            pad_id=pad_of(calls) if pad is None else pad,
+            eos_ids=ends,
             drawn=self._drawn,
+            tokenizers=self._tokenizers,
             brought=self._brought,
             inputs=self._inputs,
         )

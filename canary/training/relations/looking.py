@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from canary.relations.documents import Document
+from canary.relations.leftover import Buffer
 from canary.relations.relation import CannotAsk, Outcome, outcome
 from canary.relations.sampling import Sampling
 from canary.relations.trained import TrainedUpdate
@@ -22,9 +23,10 @@ from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.relations import rows
 from canary.training.relations.adapters import adapters_of
 from canary.training.relations.calls import KeptCall, called, scored
-from canary.training.relations.checkpoints import left_out
+from canary.training.relations.checkpoints import switched
 from canary.training.relations.compiling import compiled_scores
 from canary.training.relations.drawn import DrawnRows
+from canary.training.relations.merging import merged
 from canary.training.relations.references import Reference
 from canary.training.relations.rounding import (
     DRAWS,
@@ -35,11 +37,7 @@ from canary.training.relations.rounding import (
 )
 from canary.training.relations.scheduled import rate_of, wanted_factors
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
-
-SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
-"""Beginnings of the names of two methods, the newest first."""
-CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
-"""Attributes of modules of transformers that switch checkpointing."""
+from canary.training.relations.tokenizers import LivingTokenizers
 
 
 @dataclass
@@ -63,10 +61,12 @@ class TrainingLook:
     drawn: DrawnRows | None = None
     inputs: dict[str, Any] | None = None
     """The first batch that the trainer's loss was computed of."""
+    buffer: Buffer = field(default_factory=Buffer)
     sampling: Sampling = field(default_factory=Sampling)
     trained: list[TrainedUpdate] = field(default_factory=list)
     scorers: list[Reference] = field(default_factory=list)
     """Who scored the first update's rows without gradients."""
+    tokenizers: LivingTokenizers = field(default_factory=LivingTokenizers)
     _rounding: dict[int, float] = field(default_factory=dict)
 
     @functools.cached_property
@@ -75,11 +75,7 @@ class TrainingLook:
         if self.trainer is not None:
             found = tokenizer_of(self.trainer)
             return getattr(found, "tokenizer", found)
-        base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
-        if base is None:
-            return None
-        alive = [one for one in gc.get_objects() if base in type(one).__mro__]
-        return alive[0] if len(alive) == 1 else None
+        return self.tokenizers.only()
 
     @functools.cached_property
     def examples(self) -> list[Mapping[str, Any]]:
@@ -91,6 +87,15 @@ class TrainingLook:
         if call.ids is None or call.weights is None or call.labels is None:
             raise CannotAsk("the gradient does not show what each token is trained towards")
         return rows.documents(call, self.spans(call))
+
+    def by_place(self, call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]:
+        """Return weights and labels by token; see `Look`."""
+        return rows.by_place(call)
+
+    def buffered(self, call: KeptCall) -> None:
+        """Note the rows of one more call of the policy."""
+        if call.module is self.model and call.ids is not None and not self.buffer.is_full:
+            self.buffer.add(call.ids.tolist(), self.spans(call))
 
     def raised(self, call: KeptCall) -> list[tuple[Document, float]]:
         """Return how much the loss raises each text of a call; see `Look`."""
@@ -243,32 +248,12 @@ class TrainingLook:
     @contextlib.contextmanager
     def other_checkpointing(self) -> Iterator[None]:
         """Switch activation checkpointing the other way; see `Look`."""
-        on, off = (
-            next(
-                (found for kind in SWITCHES if (found := getattr(self.model, kind + do, None))),
-                None,
-            )
-            for do in ("enable", "disable")
-        )
-        if on is None or off is None:
-            with left_out():
-                yield
-            return
-        kept = [
-            (module, name, vars(module)[name])
-            for module in self.model.modules()
-            for name in CHECKPOINTING
-            if name in vars(module)
-        ]
-        was_on = any(value for _, name, value in kept if name == CHECKPOINTING[0])
-        try:
-            off() if was_on else on({"use_reentrant": False})
+        with switched(self.model):
             yield
-        finally:
-            if not was_on:
-                off()
-            for module, name, value in kept:
-                setattr(module, name, value)
+
+    def merged(self) -> AbstractContextManager[int]:
+        """Merge the adapters of the model's own modules; see `Look`."""
+        return merged(self.model)
 
     def spans(self, call: KeptCall) -> Sequence[tuple[int, int]]:
         """Return (first, end) of each row's example."""

@@ -123,25 +123,39 @@ def texts(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
     ]
 
 
-def documents(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
-    """Return the texts of a call that has weights; `found`: the spans of its rows."""
+def by_place(call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]:
+    """Return how much each token of a call that has weights was raised, and its label.
+
+    The weight is None where it is not known, and the label is the token itself without a weight.
+    """
     assert call.ids is not None
     assert call.weights is not None
     assert call.labels is not None
     width, kept = call.ids.shape[1], call.weights.shape[1]
     # The logits at one position are of the next token. Log-probabilities already are of their own.
     shift = width - kept + (0 if call.says == "log_probs" else 1)
-    made = []
-    for row, (first, end) in enumerate(found):
-        ids = call.ids[row].tolist()
+    all_weights, all_labels = [], call.ids.tolist()
+    for row, labels in enumerate(all_labels):
         weights: list[float | None] = [0.0] * width
-        labels = [*ids]
         lines = (call.weights[row].tolist(), call.labels[row].tolist())
         certain = [False] * kept if call.certain is None else call.certain[row].tolist()
         for place, (weight, label) in enumerate(zip(*lines, strict=True), start=shift):
             if 0 <= place < width:
                 weights[place] = None if certain[place - shift] and not weight else weight
                 labels[place] = label
+        all_weights.append(weights)
+    return all_weights, all_labels
+
+
+def documents(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
+    """Return the texts of a call that has weights; `found`: the spans of its rows."""
+    assert call.ids is not None
+    width = call.ids.shape[1]
+    all_weights, all_labels = by_place(call)
+    made = []
+    for row, (first, end) in enumerate(found):
+        ids = call.ids[row].tolist()
+        weights, labels = all_weights[row], all_labels[row]
         for begins, ends in _parts(call, row, first, end):
             off = sum(
                 labels[place] != ids[place] for place in range(begins, ends) if weights[place]

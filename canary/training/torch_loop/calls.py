@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-SLOT = "_compiled_call_impl"
+SLOT, BEFORE = "_compiled_call_impl", "_canary_before"
 Around = Callable[[nn.Module, Callable[..., Any], Any, Any], Any]
 
 
@@ -115,7 +115,14 @@ def _watcher(
             return called(*args, **kwargs)
         return around(module, called, args, kwargs)
 
+    vars(call)[BEFORE] = before
     return call
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module is compiled, watched or not."""
+    slot = vars(module).get(SLOT)
+    return hasattr(module, "_orig_mod") or getattr(slot, BEFORE, slot) is not None
 
 
 HERE = Path(__file__).resolve()

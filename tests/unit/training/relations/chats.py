@@ -200,13 +200,15 @@ class Chat:
     model: Any = None
     batch_size: int = 2
     changes: dict[str, Any] = field(default_factory=dict)
+    is_loop: bool = False
+    """Whether the inspector gets no trainer, as from a loop of torch."""
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
         model = self.model or llama(vocab_size=len(tokenizer()), **self.changes)
         model.train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        inspector = Inspector(self.trainer, self.wanted)
+        inspector = Inspector(object() if self.is_loop else self.trainer, self.wanted)
         loader = DataLoader(self.trainer.train_dataset, self.batch_size, collate_fn=self.collate)
         for _, batch in zip(range(3), loader, strict=False):
             self.trainer.compute_loss(model, batch).backward()

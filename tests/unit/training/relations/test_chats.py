@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from canary.relations.conversations import Marks, marks_of
 from canary.relations.relation import Outcome
+from canary.training.relations import tokenizers
 from tests.unit.training.relations import chats
 from tests.unit.training.relations.chats import (
     DPO,
@@ -217,6 +220,124 @@ def test_a_cut_answer_needs_no_eos() -> None:
     found = Chat(trainer, collate_with(answers_only, ids=lambda ids: ids[:9])).run()
     assert status(found)["eos_labels"] != "broken", found
     assert status(found)["prompt_labels"] == "holds", found
+
+
+def cut_at(size: int) -> Callable[[list[int]], list[int]]:
+    return lambda ids: ids[:size]
+
+
+@pytest.mark.parametrize(
+    ("changed", "size", "expected"),
+    [({}, 11, "broken"), ({"packing": True}, 11, "not applicable"), ({}, 40, "holds")],
+    ids=["cut", "cut blocks", "whole"],
+)
+def test_most_answers_must_not_be_cut(changed: dict[str, bool], size: int, expected: str) -> None:
+    rows = completions()
+    for row in rows:
+        row["completion"] = [chats.said("assistant", " ".join(chats.WORDS))]
+    trainer = SFT(rows, **MASKING, max_length=size, **changed)
+    collate = collate_with(answers_only, ids=cut_at(size))
+    found = Chat(trainer, collate, batch_size=8).run()["eos_labels"]
+    assert found["status"] == expected, found
+    if expected == "broken":
+        assert found["message"].startswith("8 of 8 answers are cut at 11 tokens")
+
+
+ORPO = chats.of_trl(chats.Preferring, "ORPOTrainer")
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [(None, "holds"), ("chosen", "holds"), ("rejected", "broken")]
+)
+def test_only_chosen_answers_of_orpo_may_train_on_prompts(side: str | None, expected: str) -> None:
+    def collate(rows: list[chats.Row]) -> chats.Row:
+        made = collate_pairs(rows)
+        if side is not None:
+            half = slice(0, len(rows)) if side == "chosen" else slice(len(rows), None)
+            made["completion_mask"][half] = made["attention_mask"][half]
+        return made
+
+    found = Chat(ORPO(pairs()), collate, wanted=("prompt_labels",)).run()["prompt_labels"]
+    assert found["status"] == expected, found
+
+
+def left_padded(covers_padding: bool) -> Callable[[list[chats.Row]], chats.Row]:
+    """Pad on the left; the mask of the prompt begins at the row or at its text."""
+
+    def collate(rows: list[chats.Row]) -> chats.Row:
+        ids = [chats.rendered(row) for row in rows]
+        width = max(map(len, ids)) + 2
+        made, labels = [], []
+        for row, one in zip(rows, ids, strict=True):
+            missing, prompt = width - len(one), chats.prompt_length(row)
+            line = [tokenizer().pad_token_id] * missing + one
+            covered = prompt if covers_padding else missing + prompt
+            real = [token if at >= missing else IGNORE for at, token in enumerate(line)]
+            made.append(line)
+            labels.append([IGNORE] * covered + real[covered:])
+        tensor = torch.tensor(made)
+        return {
+            "input_ids": tensor,
+            "attention_mask": (tensor != tokenizer().pad_token_id).long(),
+            "labels": torch.tensor(labels),
+        }
+
+    return collate
+
+
+@pytest.mark.parametrize(("covers_padding", "expected"), [(False, "holds"), (True, "broken")])
+def test_prompts_of_left_padded_ids_are_found(
+    covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
+    monkeypatch.setattr(tokenizers, "_alive", lambda: [tokenizer()])
+    found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
+    assert found["prompt_labels"]["status"] == expected, found
+
+
+def test_a_tokenizer_is_known_while_the_collector_does_not_see_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alive = [tokenizer(), copy.deepcopy(tokenizer())]
+    monkeypatch.setattr(tokenizers, "_alive", lambda: alive)
+    known = tokenizers.LivingTokenizers()
+    monkeypatch.setattr(tokenizers, "_alive", list)
+    assert known.only() is alive[0], "both write the same"
+    alive[1].chat_template = "another"
+    assert known.only() is None
+
+
+DROPPING = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}"
+    "{% if m['role'] == 'assistant' and loop.last %}{{ '<think> </think>' }}{% endif %}"
+    "{{ m['content'] + eos_token }}{% endfor %}"
+)
+
+
+def test_a_template_may_add_thoughts_to_the_last_answer() -> None:
+    changed = copy.deepcopy(tokenizer())
+    changed.chat_template = DROPPING
+    assert marks_of(changed) == Marks("<|user|>", f"{changed.eos_token}<|assistant|>")
+
+
+def test_marks_are_those_of_decoded_rows() -> None:
+    """A tokenizer of words drops spaces; the marks end within a special token of the template."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<unk>", "<s>", "</s>", "<user>", "<bot>", "name", "two", "yes"]
+    backend = Tokenizer(models.WordLevel({one: at for at, one in enumerate(words)}, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    spoken = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    )
+    spoken.add_special_tokens({"additional_special_tokens": ["<user>", "<bot>"]})
+    spoken.chat_template = (
+        "{{ bos_token }}{% for m in messages %}"
+        "{% if m['role'] == 'user' %}{{ ' <user> ' + m['content'] + ' ' }}"
+        "{% else %}{{ ' <bot> ' + m['content'] + ' ' + eos_token }}{% endif %}{% endfor %}"
+    )
+    assert marks_of(spoken) == Marks("<user>", "<bot>")
 
 
 def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:

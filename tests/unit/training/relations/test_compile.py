@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from canary.training.torch_loop.calls import ModuleCalls, is_compiled
 from tests.unit.training.relations.tiny import Loop, gpt2, llama
 
 ONLY = ("compile",)
@@ -32,6 +33,21 @@ def test_another_path_in_the_compiler_is_broken() -> None:
     model.model.norm = nn.Sequential(model.model.norm, Tracing())
     found = Loop(model, wanted=ONLY).run()["compile"]
     assert found["status"] == "broken", found
+
+
+def test_a_watched_loop_is_asked() -> None:
+    calls = ModuleCalls(lambda module, call, args, kwargs: call(*args, **kwargs))
+    try:
+        model = llama()
+        calls.watch([model])
+        assert not is_compiled(model)
+        assert Loop(model, wanted=ONLY).run()["compile"]["status"] == "holds"
+        compiled = nn.Linear(2, 2)
+        compiled.compile(backend="eager")
+        calls.watch([compiled])
+        assert is_compiled(compiled)
+    finally:
+        calls.end()
 
 
 def test_the_model_stays_uncompiled() -> None:

@@ -1,0 +1,54 @@
+"""The tokenizer of a loop that names none, and what tokenizers and configs say of special ids."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+
+class LivingTokenizers:
+    """Tokenizers of transformers that live in the process.
+
+    The count of live tensors hides older objects from the garbage collector while a training runs.
+    So they are looked for at the beginning too.
+    """
+
+    def __init__(self) -> None:
+        self._known = [weakref.ref(one) for one in _alive()]
+
+    def only(self) -> Any:
+        """Return the only tokenizer, or one of several that write the same; else None."""
+        found = [one for known in self._known if (one := known()) is not None]
+        found += [one for one in _alive() if all(one is not other for other in found)]
+        kinds = {_kind(one) for one in found}
+        return found[0] if len(kinds) == 1 else None
+
+
+def special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:
+    """Return the ids of padding and of ends that a tokenizer, or else a model's configs, say."""
+    known = (tokenizer, getattr(model, "config", None), getattr(model, "generation_config", None))
+    pads = (getattr(one, "pad_token_id", None) for one in known)
+    ends: set[int] = set()
+    for one in known:
+        found = getattr(one, "eos_token_id", None)
+        ends |= {found} if isinstance(found, int) else set(found or ())
+    return next((one for one in pads if isinstance(one, int)), None), frozenset(ends)
+
+
+def _alive() -> list[Any]:
+    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+    if base is None:
+        return []
+    return [one for one in gc.get_objects() if base in type(one).__mro__]
+
+
+def _kind(tokenizer: Any) -> tuple[object, ...]:
+    """Return what decides which texts a tokenizer writes, and how it marks turns."""
+    return (
+        type(tokenizer),
+        len(tokenizer),
+        str(getattr(tokenizer, "chat_template", None)),
+        tuple(getattr(tokenizer, "all_special_ids", ())),
+    )
