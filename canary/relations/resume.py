@@ -41,13 +41,11 @@ def judge(base: Recorded, saved: Recorded, resumed: Recorded) -> Outcome:
     if whole["status"] == "broken":
         whole["message"] = f"saving a checkpoint already changes the training: {whole['message']}"
         return whole
-    if by_itself:
-        begins = _begins(base, resumed, at)
-        if begins == 0:
-            words = f"started again after the checkpoint of update {at}, the training begins anew"
-            return outcome(RELATION.id, "not applicable", words)
-        at = at if begins is None else begins
-    return _resumed(base, resumed, at)
+    begins = _begins(base, resumed, at)
+    if begins == 0:
+        words = f"started again after the checkpoint of update {at}, the training begins anew"
+        return outcome(RELATION.id, "not applicable", words)
+    return _resumed(base, resumed, begins if by_itself and begins is not None else at)
 
 
 def _begins(base: Recorded, resumed: Recorded, at: int) -> int | None:

@@ -59,6 +59,13 @@ def test_completions_that_are_sampled_again_are_undecided() -> None:
     assert (found["status"], found["place"]) == ("undecided", "step 5")
 
 
+def test_a_trainer_that_does_not_resume_is_not_judged() -> None:
+    """As the canary's own PPO, which always starts from the beginning."""
+    found = resume.judge(recorded(), recorded(), recorded())
+    assert found["status"] == "not applicable"
+    assert "begins anew" in found["message"]
+
+
 def by_itself(at: int) -> dict[str, Any]:
     """The launch that saved a checkpoint by itself after an update, and was killed."""
     found = recorded()
