@@ -30,7 +30,6 @@ class Adapter(nn.Module):
         said: torch.Tensor = self.base(hidden)
         return said if self.merged else said + 2.0 * (hidden @ self.down.T @ self.up.T)
 
-    @torch.no_grad()
     def merge(self, safe: bool = False) -> None:
         self.base.weight = nn.Parameter(
             self.base.weight + 2.0 * self.forgets * self.up @ self.down, requires_grad=False
