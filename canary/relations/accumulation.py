@@ -38,13 +38,13 @@ def ask(look: Look) -> Outcome:
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
     if look.changed is not None:
-        one = look.changed
+        between = look.changed
         return broken(
             RELATION,
-            f"after micro-batch {one.micro_batch} the accumulated gradient has norm {one.was:.4g}, "
-            f"and before the next one {one.now:.4g}",
-            one.name,
-            (one.was, one.now),
+            f"after micro-batch {between.micro_batch} the accumulated gradient has norm "
+            f"{between.was:.4g}, and before the next one {between.now:.4g}",
+            between.name,
+            (between.was, between.now),
         )
     _refuse_advantages(look, calls)
     used = [_used(call) for call in calls]

@@ -147,6 +147,10 @@ class Call(Protocol):
         """Whether the logits are those of tokens."""
 
     @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether its ids are those of an encoder, and its logits those of a decoder."""
+
+    @property
     def are_labels_known(self) -> bool:
         """Whether the model got its labels and returned their log-probabilities."""
 

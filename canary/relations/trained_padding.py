@@ -29,7 +29,7 @@ def trained_padding(look: Look, relation: Relation) -> Outcome | None:
     """Return that padding is trained on; None if it is not, or if that is not known."""
     pad = look.pad_id
     calls = [one for one in look.calls if one.ids is not None and one.scores_tokens]
-    calls = [one for one in calls if one.strengths is not None]
+    calls = [one for one in calls if one.strengths is not None and not one.is_encoder_decoder]
     if pad is None or not calls or not _is_shown(look, calls, pad):
         return None
     found = [one for call in calls for one in _rows(look, call, pad)]

@@ -81,6 +81,13 @@ class KeptCall:
         return found if torch.is_tensor(found) and found.dim() == 2 else None
 
     @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether its ids are those of an encoder, and its logits those of a decoder."""
+        config = getattr(self.module, "config", None)
+        said = bool(getattr(config, "is_encoder_decoder", False))
+        return said or any(name.startswith("decoder_") for name in self.arguments)
+
+    @property
     def are_labels_known(self) -> bool:
         """Whether the model got its labels and returned their log-probabilities."""
         labels: Any = self.arguments.get("labels")
