@@ -51,6 +51,7 @@ class Online:
     """Whether each row is divided by its tokens."""
     temperature: float = 1.0
     rounds: int = 4
+    rate: float = 5e-3
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
@@ -58,7 +59,7 @@ class Online:
             torch.manual_seed(7)
             self.policy = tiny()
             self.reference = copy.deepcopy(self.policy).eval()
-            self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=5e-3)
+            self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=self.rate)
             looking = Inspector(object(), ("reference_start", "identities"))
             for _ in range(self.rounds):
                 self.round()

@@ -42,7 +42,7 @@ def only_better(rewards: torch.Tensor) -> torch.Tensor:
     "made",
     [
         Online(passes=2),
-        Online(passes=3, advantages=only_better, rounds=1),
+        Online(passes=3, advantages=only_better, rounds=1, rate=5e-4),
         Online(passes=2, kl=0.01),
         Online(in_reward=0.2),
         Online(in_reward=0.2, passes=2),
