@@ -24,6 +24,8 @@ RELATION = Relation(
     ),
     inapplicable="this trainer has no known first values",
 )
+RATIO = 1e-2
+"""Of log-probabilities; more than another kernel or mixed precision changes."""
 PURE = 0.9
 """Correlation: if the KL term alone varies within a row, it is almost 1 or -1."""
 LEAST_UPDATES = 2
@@ -40,13 +42,37 @@ def ask(look: Look) -> Outcome:
     failed = next((one.failed for one in look.trained if one.failed), "")
     if failed:
         return outcome(RELATION.id, "undecided", failed)
-    answers = [one for one in (_kl_sign(look), _group_sums(look)) if one is not None]
+    asked = (_first_ratio(look), _kl_sign(look), _group_sums(look))
+    answers = [one for one in asked if one is not None]
     if not answers:
         raise CannotAsk("the weights show neither a KL term nor advantages of groups")
     found = next((one for one in answers if one["status"] == "broken"), answers[0])
     if found["status"] == "holds":
         found["message"] = "; ".join(one["message"] for one in answers)
     return found
+
+
+# The ratio.
+
+
+def _first_ratio(look: Look) -> Outcome | None:
+    """Ask whether the policy says of sampled rows what it said just before, without gradients: a
+    ratio of both is 1."""
+    found = [
+        (update.number, max(row.apart for row in rows if row.apart is not None))
+        for update in look.trained
+        if (rows := [one for one in update.rows if one.group is not None and one.apart is not None])
+    ]
+    moved = [(number, apart) for number, apart in found if apart > RATIO]
+    if not moved or len(moved) < len(found):
+        return None
+    number, apart = moved[0]
+    words = (
+        "before the update a log-probability of a sampled token differs by "
+        f"{apart:.2g} between the policy with and without gradients, so its ratio is not 1: "
+        "dropout or another mode"
+    )
+    return broken(RELATION, words, f"update {number}", (apart,))
 
 
 # The KL term.

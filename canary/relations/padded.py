@@ -20,6 +20,8 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
     for call in look.calls:
         if call.ids is None or is_packed(call):
             continue
+        if _holds_padding_inside(look, call):
+            continue
         width = call.ids.shape[1]
         rows = [(first, width - end, row) for row, (first, end) in enumerate(look.spans(call))]
         left, right = max(rows), max(rows, key=lambda one: one[1])
@@ -28,6 +30,16 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
         if right[1]:
             return call, "right", right[2]
     raise CannotAsk("no row of the first update has padding")
+
+
+def _holds_padding_inside(look: Look, call: Call) -> bool:
+    """Whether the token of padding stands in texts too, as noise does, and no mask tells which."""
+    mask = call.arguments.get("attention_mask")
+    assert call.ids is not None
+    if getattr(mask, "shape", None) == call.ids.shape:
+        return False
+    rows = zip(call.ids.tolist(), look.spans(call), strict=True)
+    return any(look.pad_id in line[first : end - 1] for line, (first, end) in rows)
 
 
 def example_of(

@@ -34,6 +34,10 @@ class TrainedRow:
     """Correlation of the weights, within the row, with how much likelier a reference finds a token
     than the policy; None without a reference, or if either does not vary."""
 
+    apart: float | None = None
+    """Largest distance of the policy's log-probabilities in the update to those that it gave just
+    before, without gradients and in the same state; None without such a call."""
+
     @property
     def total(self) -> float:
         """The sum of the row's weights."""

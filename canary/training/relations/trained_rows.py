@@ -90,6 +90,8 @@ def _row(
             values,
             [(call, one[sure] - own[sure]) for call, kind, one in said if kind == "reference"],
         ),
+        # The newest one: dropout may differ between calls.
+        float((now[0][trained] - own[trained]).abs().max()) if now and trained.any() else None,
     )
 
 
