@@ -33,4 +33,5 @@ def ask(look: Look) -> Outcome:
             "but no optimizer has them",
             lost[0],
         )
-    return holds(RELATION, f"the optimizer has all {len(named)} trainable tensors")
+    count = sum(name in look.first_gradients for name, _ in named)
+    return holds(RELATION, f"the optimizer has all {count} trainable tensors with a gradient")

@@ -46,7 +46,7 @@ def test_a_stream_may_come_in_another_order_and_with_other_losses() -> None:
 def test_a_stream_that_every_worker_reads_is_broken() -> None:
     found = judged(TWICE, stream=True)
     assert found["status"] == "broken"
-    assert found["place"] == "step 2"
+    assert found["place"] == "update 2"
     assert found["message"] == (
         "of 24 rows, 12 are seen again with two workers, and 0 of 24 with none"
     )
