@@ -56,7 +56,7 @@ def _starts_as_policy(look: Look, reference: Reference) -> Outcome:
     before, after = look.scores(call), reference.scores(call)
     counts = look.counted(call, before) if call.scores_tokens and call.ids is not None else None
     found = look.compared(RELATION.id, call, before, after, counts)
-    if found["status"] == "broken" and reference.is_policy:
+    if found["status"] == "broken":
         found["message"] = f"{reference.what} differs from the policy: {found['message']}"
     return found
 
