@@ -272,6 +272,8 @@ class Varied(TypedDict, total=False):
     """Whether a first launch saved a checkpoint between two updates."""
     loads: bool
     """Whether a `DataLoader` gave it batches."""
+    workers: int
+    """The most workers of a `DataLoader` in a first launch."""
 
 
 class Exact(Part, total=False):

@@ -19,7 +19,7 @@ RELATION = Relation(
     "accumulation",
     "same work",
     "each trained token of an update weighs the same, whatever its micro-batch",
-    "the loss is averaged per micro-batch, although these hold different numbers of tokens",
+    "the loss is averaged, or gradients are clipped, in each micro-batch in place of each update",
     "https://github.com/huggingface/transformers/issues/24725",
 )
 FACTOR = 8.0
@@ -37,6 +37,15 @@ def ask(look: Look) -> Outcome:
     calls = [one for one in look.calls if one.labels is not None]
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
+    if look.changed is not None:
+        between = look.changed
+        return broken(
+            RELATION,
+            f"after micro-batch {between.micro_batch} the accumulated gradient has the norm "
+            f"{between.was:.4g}, and before the next one {between.now:.4g}",
+            between.name,
+            (between.was, between.now),
+        )
     _refuse_advantages(look, calls)
     used = [_used(call) for call in calls]
     read = [one for weights in used if (one := _even_weight(weights)) is not None]

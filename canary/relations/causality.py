@@ -23,7 +23,7 @@ RELATION = Relation(
 def ask(look: Look) -> Outcome:
     """Change the second half of each example: what is said of the first half must not move."""
     call = unpacked_call(look)
-    if getattr(getattr(call.module, "config", None), "is_encoder_decoder", False):
+    if call.is_encoder_decoder:
         raise CannotAsk("an encoder sees all tokens on purpose")
     assert call.ids is not None
     ids, before = call.ids.clone(), look.scores(call)

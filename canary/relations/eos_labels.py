@@ -43,6 +43,8 @@ class End:
 
 def ask(look: Look) -> Outcome:
     """Look at the token after each trained answer."""
+    if look.call.is_encoder_decoder:
+        return _of_decoder(look)
     first = next(iter(look.examples), {})
     if "prompt" in first and not {"completion", "chosen", "messages"} & set(first):
         raise CannotAsk("completions may be cut before EOS")
@@ -67,6 +69,24 @@ def ask(look: Look) -> Outcome:
         worst.words,
         (len(lost), len(known)),
     )
+
+
+def _of_decoder(look: Look) -> Outcome:
+    """Look at the last label of each row, which a decoder of its own writes."""
+    labels = look.call.arguments.get("labels")
+    if labels is None or labels.dim() != 2 or not look.eos_ids:
+        raise CannotAsk("the labels of the decoder are not known")
+    rows = [[one for one in row if one >= 0 and one != look.pad_id] for row in labels.tolist()]
+    rows = [row for row in rows if row]
+    # A row that fills the width may be cut.
+    whole = [row for row in rows if len(row) < labels.shape[1]]
+    lost = [row for row in whole if row[-1] not in look.eos_ids]
+    if not whole or look.pad_id in look.eos_ids:
+        raise CannotAsk("no answer is known to end with EOS")
+    if not lost:
+        return holds(RELATION, f"all {len(whole)} answers have their EOS among the labels")
+    words = f"{len(lost)} of {len(whole)} answers lack EOS in their labels"
+    return broken(RELATION, words, f"row {rows.index(lost[0])}", (len(lost), len(whole)))
 
 
 def _ends(look: Look, one: Asked) -> Iterator[End]:

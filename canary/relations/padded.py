@@ -13,6 +13,8 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
     """
     if look.call.ids is None:
         raise CannotAsk("the model gets no token ids")
+    if look.call.is_encoder_decoder:
+        raise CannotAsk("the ids are those of an encoder, and the logits those of a decoder")
     if not look.call.scores_tokens and len(look.call.shape) > 2:
         raise CannotAsk("the model has no token logits")
     for call in look.calls:

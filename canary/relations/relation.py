@@ -104,6 +104,18 @@ class Relation:
     """Why a plain loop has none."""
 
 
+@dataclass(frozen=True)
+class Changed:
+    """A gradient that something changed between two micro-batches of an update."""
+
+    name: str
+    micro_batch: int
+    """The one before."""
+    was: float
+    """Its norm."""
+    now: float
+
+
 class Call(Protocol):
     """One call of the policy whose loss trained it."""
 
@@ -123,6 +135,9 @@ class Call(Protocol):
     log_probs: Tensor | None
     """Shape (rows, tokens - 1), on the CPU: what the call said of its own tokens but the first."""
 
+    strengths: Tensor | None
+    """Shape (rows, tokens): how strongly the loss pulls at each position, whatever its label."""
+
     @property
     def ids(self) -> Tensor | None:
         """Token ids, shape (rows, tokens)."""
@@ -130,6 +145,10 @@ class Call(Protocol):
     @property
     def scores_tokens(self) -> bool:
         """Whether the logits are those of tokens."""
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether its ids are those of an encoder, and its logits those of a decoder."""
 
     @property
     def are_labels_known(self) -> bool:
@@ -175,6 +194,8 @@ class Look(Protocol):
     modes: Sequence[bool]
     """Whether the policy was in training mode, one per update so far."""
     updates: int
+    changed: Changed | None
+    """The first gradient that was changed between the micro-batches of the first update."""
     first_gradients: Mapping[str, int]
     """The first update in which each parameter had a gradient, from 1."""
     schedulers: Sequence[tuple[Any, int]]
@@ -200,6 +221,10 @@ class Look(Protocol):
         Raises:
             CannotAsk: what the loss trains on cannot be read from its gradient.
         """
+
+    def strengths_by_place(self, call: Call) -> Sequence[Sequence[float]]:
+        """Return how strongly the loss pulls at each token of a call that has strengths, per row
+        and token: the size of the gradient at the position before it."""
 
     def by_place(
         self, call: Call

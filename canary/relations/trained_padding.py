@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.relations.documents import LEAST
@@ -29,7 +29,7 @@ def trained_padding(look: Look, relation: Relation) -> Outcome | None:
     """Return that padding is trained on; None if it is not, or if that is not known."""
     pad = look.pad_id
     calls = [one for one in look.calls if one.ids is not None and one.scores_tokens]
-    calls = [one for one in calls if one.weights is not None and one.labels is not None]
+    calls = [one for one in calls if one.strengths is not None and not one.is_encoder_decoder]
     if pad is None or not calls or not _is_shown(look, calls, pad):
         return None
     found = [one for call in calls for one in _rows(look, call, pad)]
@@ -65,21 +65,33 @@ def _is_shown(look: Look, calls: Sequence[Call], pad: int) -> bool:
 def _rows(look: Look, call: Call, pad: int) -> Iterator[Padding]:
     """Yield the rows that have padding and no token of it inside."""
     assert call.ids is not None
-    weights, labels = look.by_place(call)
-    largest = max((abs(one) for row in weights for one in row if one), default=0.0)
+    pulls = _pulls(look, call, pad)
     for row, (line, (first, end)) in enumerate(
         zip(call.ids.tolist(), look.spans(call), strict=True)
     ):
         if pad in line[first : end - 1]:
             continue
         columns = _columns(line, first, end, pad, look.eos_ids)
-        trained = tuple(
-            place
-            for place in columns
-            if labels[row][place] == pad and abs(weights[row][place] or 0.0) > LEAST * largest
-        )
         if columns:
-            yield Padding(row, columns, trained)
+            yield Padding(row, columns, tuple(at for at in columns if pulls(row, at, columns)))
+
+
+def _pulls(look: Look, call: Call, pad: int) -> Callable[[int, int, Sequence[int]], bool]:
+    """Return whether the loss trains on a column: towards padding from anywhere, or from padding
+    towards anything, as a loss over whole distributions does."""
+    strengths = look.strengths_by_place(call)
+    strongest = max((one for row in strengths for one in row), default=0.0)
+    known = call.weights is not None and call.labels is not None
+    weights, labels = look.by_place(call) if known else ([], [])
+    largest = max((abs(one) for row in weights for one in row if one), default=0.0)
+
+    def pulls(row: int, at: int, columns: Sequence[int]) -> bool:
+        if at - 1 in columns and strengths[row][at] > LEAST * strongest:
+            return True
+        towards = known and labels[row][at] == pad
+        return towards and abs(weights[row][at] or 0.0) > LEAST * largest
+
+    return pulls
 
 
 def _columns(

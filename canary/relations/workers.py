@@ -35,17 +35,29 @@ def judge(base: Recorded, none: Recorded, two: Recorded) -> Outcome:
         return outcome(RELATION.id, "undecided", "the rows were not recorded")
     if two.get("varied", {}).get("iterable"):
         return _of_stream(alone, together)
+    ways = [("two workers", together)]
+    if base.get("varied", {}).get("workers"):
+        # Workers that live on may keep what the main process changes later.
+        ways.append(("the loop's own workers", rows_of(base)))
+    for words, rows in ways:
+        apart = _apart(alone, rows, words)
+        if apart is not None:
+            return apart
+    return equal_steps(RELATION, none, two)
+
+
+def _apart(alone: list[list[str]], together: list[list[str]], words: str) -> Outcome | None:
     for step, (was, now) in enumerate(zip(alone, together, strict=False), start=1):
-        if sorted(was) != sorted(now):
+        if was and now and sorted(was) != sorted(now):
             seen = {row for rows in together[:step] for row in rows}
             twice = sum(len(rows) for rows in together[:step]) - len(seen)
             before = len({row for rows in alone[:step] for row in rows})
-            words = (
-                f"the rows differ: {len(seen)} different rows up to here with two workers, "
+            message = (
+                f"the rows differ: {len(seen)} different rows up to here with {words}, "
                 f"{before} with none"
             )
-            return broken(RELATION, words, f"update {step}", (float(len(was)), float(twice)))
-    return equal_steps(RELATION, none, two)
+            return broken(RELATION, message, f"update {step}", (float(len(was)), float(twice)))
+    return None
 
 
 def _of_stream(alone: list[list[str]], together: list[list[str]]) -> Outcome:

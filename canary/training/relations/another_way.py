@@ -202,7 +202,12 @@ class AnotherWay:
         """What this launch did, for its record."""
         found: Varied = {}
         if self._looks_on and self._workers is not None:
-            return {"saves": self._has_saved, "loads": bool(self._workers.loaders)}
+            loaders = self._workers
+            return {
+                "saves": self._has_saved,
+                "loads": bool(loaders.loaders),
+                "workers": loaders.most,
+            }
         if self._saved_at is not None:
             found |= {"saved_at": self._saved_at, "saved": self._paths}
         elif self._variation is not None and "save_at" in self._variation:

@@ -53,6 +53,8 @@ class KeptCall:
     labels: torch.Tensor | None = None
     certain: torch.Tensor | None = None
     """Shape (rows, tokens): True where a weight of 0 may be that of a certain token."""
+    strengths: torch.Tensor | None = None
+    """Shape (rows, tokens): the size of the gradient at each position."""
     gradient: torch.Tensor | None = None
     """Of what it said; None if it is too large to keep."""
     trained: bool = False
@@ -77,6 +79,13 @@ class KeptCall:
         """The attention mask, shape (rows, tokens)."""
         found: Any = self.arguments.get("attention_mask")
         return found if torch.is_tensor(found) and found.dim() == 2 else None
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether its ids are those of an encoder, and its logits those of a decoder."""
+        config = getattr(self.module, "config", None)
+        said = bool(getattr(config, "is_encoder_decoder", False))
+        return said or any(name.startswith("decoder_") for name in self.arguments)
 
     @property
     def are_labels_known(self) -> bool:
@@ -245,9 +254,11 @@ def weigh(call: KeptCall, logits: torch.Tensor, gradient: torch.Tensor, keep: bo
             call.gradient = gradient.detach().clone()
         if call.says == "log_probs":
             call.weights = -gradient.detach().float() * _asked_for(call, gradient)
+            call.strengths = call.weights.abs()
             call.labels = _fused_labels(call, gradient)
             return
         size = gradient.float().abs().sum(-1)
+        call.strengths = size if gradient.dim() == 3 else None
         apart = gradient.float().sum(-1).abs()
         zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
         # Of an almost certain token, only rounding of its weight is left.

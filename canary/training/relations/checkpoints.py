@@ -11,14 +11,15 @@ import torch.utils.checkpoint as torch_checkpoint
 from torch import nn
 
 from canary.relations.relation import CannotAsk
+from canary.training.relations.unchanged import attributes_unchanged
 
 NAMES = ("_checkpoint_without_reentrant_generator", "CheckpointFunction")
 """What `torch.utils.checkpoint.checkpoint` asks to keep and to run again, by `use_reentrant`."""
 
 SWITCHES = ("activation_checkpointing_", "gradient_checkpointing_")
 """Beginnings of the names of two methods, the newest first."""
-CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
-"""Attributes of modules of transformers that switch checkpointing."""
+CHECKPOINTING = "gradient_checkpointing"
+"""The attribute of modules of transformers that says whether it is on."""
 
 
 @contextlib.contextmanager
@@ -36,21 +37,11 @@ def switched(model: nn.Module) -> Iterator[None]:
         with left_out():
             yield
         return
-    kept = [
-        (module, name, vars(module)[name])
-        for module in model.modules()
-        for name in CHECKPOINTING
-        if name in vars(module)
-    ]
-    was_on = any(value for _, name, value in kept if name == CHECKPOINTING[0])
-    try:
+    was_on = any(vars(module).get(CHECKPOINTING) for module in model.modules())
+    # To switch it on also puts a hook on the embeddings, which lets gradients through them.
+    with attributes_unchanged(model):
         off() if was_on else on({"use_reentrant": False})
         yield
-    finally:
-        if not was_on:
-            off()
-        for module, name, value in kept:
-            setattr(module, name, value)
 
 
 @contextlib.contextmanager

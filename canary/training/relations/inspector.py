@@ -20,6 +20,7 @@ from torch.optim import optimizer as torch_optimizer
 from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
+from canary.training.relations.accumulated import Accumulated
 from canary.training.relations.adapters import adapters_of
 from canary.training.relations.asking import Answers, several_ranks
 from canary.training.relations.calls import (
@@ -67,6 +68,7 @@ class Inspector:
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._look: TrainingLook | None = None
+        self._accumulated = Accumulated()
         self._other: OtherPolicy | None = None
         self._drawn = DrawnRows(trained)
         self._tokenizers = LivingTokenizers()
@@ -98,6 +100,9 @@ class Inspector:
         return original(*args, **kwargs)
 
     def _enters(self, module: nn.Module, args: Any) -> None:
+        if not self._depth and self._look is None and torch.is_grad_enabled():
+            with uncounted():
+                self._accumulated.forward()
         self._depth += 1
         self._autocast = self._autocast or autocast_now()
 
@@ -153,8 +158,14 @@ class Inspector:
                 call.adapters = adapters_of(module)
             first = self._look is None
             said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
+            if first:
+                said.register_hook(functools.partial(self._backward, module))
         else:
             self._others[id(module)] = (module, call)
+
+    def _backward(self, model: nn.Module, gradient: torch.Tensor) -> None:
+        if self._look is None:
+            self._accumulated.backward(model)
 
     def _follows(self) -> bool:
         """Whether rows of later updates are looked at too."""
@@ -260,6 +271,7 @@ class Inspector:
             drawn=self._drawn,
             tokenizers=self._tokenizers,
             brought=self._brought,
+            changed=self._accumulated.changed,
             inputs=self._inputs,
         )
 

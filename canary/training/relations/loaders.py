@@ -25,6 +25,8 @@ class LoaderWorkers:
         self._workers = workers
         self.loaders = 0
         """Loaders that began."""
+        self.most = 0
+        """Their workers at most, as they were."""
         self.is_iterable = False
         """Whether a dataset is a stream: each worker splits it by itself."""
         self.draws = False
@@ -57,6 +59,7 @@ class LoaderWorkers:
 
     def _change(self, loader: Any) -> None:
         self.loaders += 1
+        self.most = max(self.most, loader.num_workers)
         self.is_iterable |= isinstance(loader.dataset, IterableDataset)
         if self._workers is None:
             return

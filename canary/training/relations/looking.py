@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from canary.relations.documents import Document
 from canary.relations.leftover import Buffer
-from canary.relations.relation import CannotAsk, Outcome, outcome
+from canary.relations.relation import CannotAsk, Changed, Outcome, outcome
 from canary.relations.sampling import Sampling
 from canary.relations.trained import TrainedUpdate
 from canary.training.exact.fingerprints import tokenizer_of
@@ -54,6 +54,7 @@ class TrainingLook:
     eos_ids: frozenset[int] = frozenset()
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
+    changed: Changed | None = None
     first_gradients: dict[str, int] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
     brought: bool = False
@@ -87,6 +88,10 @@ class TrainingLook:
         if call.ids is None or call.weights is None or call.labels is None:
             raise CannotAsk("the gradient does not show what each token is trained towards")
         return rows.documents(call, self.spans(call))
+
+    def strengths_by_place(self, call: KeptCall) -> list[list[float]]:
+        """Return how strongly the loss pulls at each token; see `Look`."""
+        return rows.strengths_by_place(call)
 
     def by_place(self, call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]:
         """Return weights and labels by token; see `Look`."""
@@ -232,6 +237,10 @@ class TrainingLook:
                 moved[name] = max(moved.get(name, 0.0), float((one - before[name]).abs().max()))
         self.model.train(training)
         worst = 0.0
+        for name in after:
+            if name not in before:
+                words = "this parameter has a gradient in the second way only"
+                return outcome(relation, "broken", words, name)
         for name, one in before.items():
             other = after.get(name)
             apart = float("inf") if other is None else float((other - one).abs().max())

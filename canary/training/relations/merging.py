@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+
+from canary.training.relations.unchanged import unchanged
 
 NAMES = ("merge", "merge_adapter", "merge_weights")
 """Methods that merge; each needs another one that takes it back, with `un` before its name."""
@@ -64,39 +65,3 @@ def _is_free(method: Any) -> bool:
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     return len(needed) == 1
-
-
-@contextlib.contextmanager
-def unchanged(model: nn.Module) -> Iterator[None]:
-    """Put back parameters, buffers, submodules and plain attributes of a model after a block."""
-    attributes = [(vars(module), _shallow(vars(module))) for module in model.modules()]
-    tensors = [*model.parameters(), *model.buffers()]
-    values = [(one, one.data, one.detach().clone(), one.requires_grad) for one in tensors]
-    try:
-        yield
-    finally:
-        for place, kept in attributes:
-            _restore(place, kept)
-        for one, data, value, requires_grad in values:
-            one.data = data
-            one.data.copy_(value)
-            one.requires_grad_(requires_grad)
-
-
-def _shallow(place: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each value with a copy of what it holds, if it is a container."""
-    return {
-        name: (value, copy.copy(value) if isinstance(value, dict | list | set) else None)
-        for name, value in place.items()
-    }
-
-
-def _restore(place: dict[str, Any], kept: dict[str, tuple[Any, Any]]) -> None:
-    for value, held in kept.values():
-        if isinstance(value, list):
-            value[:] = held
-        elif isinstance(value, dict | set):
-            value.clear()
-            value.update(held)
-    place.clear()
-    place.update({name: value for name, (value, _) in kept.items()})

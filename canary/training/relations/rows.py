@@ -147,6 +147,16 @@ def by_place(call: KeptCall) -> tuple[list[list[float | None]], list[list[int]]]
     return all_weights, all_labels
 
 
+def strengths_by_place(call: KeptCall) -> list[list[float]]:
+    """Return how strongly the loss pulls at each token of a call, seen from the position before."""
+    assert call.ids is not None
+    assert call.strengths is not None
+    width, kept = call.ids.shape[1], call.strengths.shape[1]
+    shift = width - kept + (0 if call.says == "log_probs" else 1)
+    lines = [[0.0] * shift + line for line in call.strengths.tolist()]
+    return [(line + [0.0] * width)[:width] for line in lines]
+
+
 def documents(call: KeptCall, found: Sequence[tuple[int, int]]) -> list[Document]:
     """Return the texts of a call that has weights; `found`: the spans of its rows."""
     assert call.ids is not None

@@ -37,6 +37,16 @@ def test_a_list_of_rows_keeps_its_order() -> None:
     assert judged(HALVES, stream=False)["status"] == "broken"
 
 
+def test_workers_that_keep_an_old_state_are_broken() -> None:
+    """Persistent workers do not see what the main process changes; new ones do."""
+    base = recorded([*ALONE[:3], *ALONE[:3]]) | {"varied": {"workers": 2}}
+    found = workers.judge(base, recorded(ALONE), recorded(ALONE))
+    assert (found["status"], found["place"]) == ("broken", "step 4")
+    assert "with the loop's own workers" in found["message"]
+    base["varied"] = {"workers": 0}
+    assert workers.judge(base, recorded(ALONE), recorded(ALONE))["status"] == "holds"
+
+
 def test_a_stream_may_come_in_another_order_and_with_other_losses() -> None:
     found = judged(HALVES, stream=True)
     assert found["status"] == "holds", found

@@ -44,12 +44,14 @@ class Online:
     """Weight of the KL term of the rewards of each token."""
     passes: int = 1
     """Updates per round."""
-    pieces: int = 1
-    """Updates that a round is spread over."""
+    spread: bool = False
+    """Whether a round is spread over two updates, each with half of each group. The first gets the
+    best of the first group and the worst of the second one."""
     by_length: bool = True
     """Whether each row is divided by its tokens."""
     temperature: float = 1.0
     rounds: int = 4
+    rate: float = 5e-3
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
@@ -57,7 +59,7 @@ class Online:
             torch.manual_seed(7)
             self.policy = tiny()
             self.reference = copy.deepcopy(self.policy).eval()
-            self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=5e-3)
+            self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=self.rate)
             looking = Inspector(object(), ("reference_start", "identities"))
             for _ in range(self.rounds):
                 self.round()
@@ -78,7 +80,7 @@ class Online:
             known = self.log_probs(self.reference, ids, kept)
         wanted = advantages + self.in_reward * (known - old).flip(1).cumsum(1).flip(1)
         order = torch.randperm(len(ids))
-        for some in order.chunk(self.pieces) if self.pieces > 1 else [order] * self.passes:
+        for some in halves(advantages) if self.spread else [order] * self.passes:
             self.update(ids[some], kept[some], wanted.expand_as(kept)[some], old[some], known[some])
 
     def sampled(self, prompts: torch.Tensor) -> torch.Tensor:
@@ -113,6 +115,14 @@ class Online:
         logits = model(input_ids=ids, attention_mask=mask).logits[:, PROMPT - 1 : -1]
         known = (logits / self.temperature).log_softmax(-1)
         return known.gather(-1, ids[:, PROMPT:, None]).squeeze(-1)
+
+
+def halves(advantages: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the rows of two updates."""
+    best = advantages.view(GROUPS, EACH).argsort(1, descending=True)
+    best = best + EACH * torch.arange(GROUPS).unsqueeze(1)
+    first = torch.cat([best[0, :2], best[1, 2:], best[2, 1:3]])
+    return first, torch.cat([best[0, 2:], best[1, :2], best[2, ::3]])
 
 
 def tiny() -> Any:

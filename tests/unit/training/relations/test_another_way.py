@@ -89,12 +89,12 @@ def test_a_loader_of_workers_loads_without_them() -> None:
 
 def test_a_first_launch_looks_on(tmp_path: Path) -> None:
     way = begun({})
-    assert way.found == {"saves": False, "loads": False}
+    assert way.found == {"saves": False, "loads": False, "workers": 0}
     loader: Any = DataLoader(Rows(), 2, num_workers=0)
     list(loader)
     torch.save({"a": 1}, tmp_path / "last.pt")
     assert not way.is_killed(2), "only a launch that is to be killed is"
-    assert way.found == {"saves": True, "loads": True}
+    assert way.found == {"saves": True, "loads": True, "workers": 0}
     assert way.why_not() is None
 
 

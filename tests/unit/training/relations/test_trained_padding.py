@@ -97,6 +97,27 @@ def test_the_first_eos_is_real_where_eos_pads() -> None:
     assert asked(nothing, model, batches=ends_as_padding)["status"] == "broken"
 
 
+class Distilled(Loop):
+    """A loss over whole distributions, with or without padding."""
+
+    masked = True
+
+    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+        said = self.model(**one).logits.log_softmax(-1)
+        taught = torch.randn(said.shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
+        apart = -(taught * said).sum(-1)
+        real = one["attention_mask"].float() if self.masked else torch.ones_like(apart)
+        return (apart * real).sum() / real.sum()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_loss_over_distributions_is_asked_too(masked: bool) -> None:
+    loop = Distilled(llama(), wanted=("padding",))
+    loop.masked = masked
+    found = loop.run()["padding"]
+    assert found["status"] == ("holds" if masked else "broken"), found
+
+
 def test_rows_that_hold_the_token_inside_say_nothing() -> None:
     found = asked(nothing, batches=with_padding_inside)
     assert found["status"] == "holds", found
