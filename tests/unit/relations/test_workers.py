@@ -41,7 +41,7 @@ def test_workers_that_keep_an_old_state_are_broken() -> None:
     """Persistent workers do not see what the main process changes; new ones do."""
     base = recorded([*ALONE[:3], *ALONE[:3]]) | {"varied": {"workers": 2}}
     found = workers.judge(base, recorded(ALONE), recorded(ALONE))
-    assert (found["status"], found["place"]) == ("broken", "step 4")
+    assert (found["status"], found["place"]) == ("broken", "update 4")
     assert "with the loop's own workers" in found["message"]
     base["varied"] = {"workers": 0}
     assert workers.judge(base, recorded(ALONE), recorded(ALONE))["status"] == "holds"
