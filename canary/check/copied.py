@@ -68,8 +68,9 @@ def _planned(folder: Path, leave_out: set[Path]) -> list[Path]:
                 if files > MOST_FILES or size > MOST_BYTES:
                     break
         if files > MOST_FILES or folders > MOST_FOLDERS:
-            most = MOST_FILES if files > MOST_FILES else MOST_FOLDERS
-            raise TooLarge(f"the working folder has more than {most:,} files or folders to copy")
+            are_files = files > MOST_FILES
+            most = f"{MOST_FILES:,} files" if are_files else f"{MOST_FOLDERS:,} folders"
+            raise TooLarge(f"the working folder has more than {most} to copy")
         if size > MOST_BYTES:
             raise TooLarge(f"the working folder has more than {MOST_BYTES >> 20} MiB to copy")
     return found

@@ -97,8 +97,8 @@ def _judge(metric: Metric, name: str, points: Points) -> Outcome:
     if not abs(first) <= metric.start:
         return broken(
             RELATION,
-            f"{name} begins at {first:.3g}; a {metric.words} of {metric.start:g} is more than "
-            "rounding",
+            f"{name} begins at {first:.3g}; rounding alone gives a {metric.words} below "
+            f"{metric.start:g}",
             f"step {first_step}",
             (first, metric.start),
         )

@@ -22,7 +22,7 @@ from canary.relations.relation import Outcome, Relation, outcome
 
 LARGEST = 1 << 20
 """Bytes of a file."""
-HELP = "docs/check.md says how to write one"
+HELP = "docs/relations.md says how to write one"
 
 
 def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> LoadedConfig:
@@ -100,5 +100,5 @@ def told_outcome(name: str, found: Mapping[str, Any]) -> Outcome:
     try:
         one = StoredRelation.model_validate(found)
     except ValidationError:
-        return outcome(name, "undecided", "the training told nothing about it that can be read")
+        return outcome(name, "undecided", "the training process gave no readable result")
     return outcome(name, one.status, one.message, one.place, one.values, one.tolerance)

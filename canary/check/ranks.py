@@ -28,14 +28,14 @@ def on_ranks(
     """
     config = loaded.config
     if config.nproc is not None or record.env.get("world_size", 1) > 1:
-        return "it already trains on several ranks"
+        return "the training already has several ranks"
     if device not in (None, "cpu"):
         return "two ranks would need two GPUs"
     if config.training_type != "exec":
         return _built_in(loaded, variation)
     command = _under_torchrun(config.command)
     if command is None:
-        return "the command does not start a Python script"
+        return "the command does not start a Python script or module"
     changed = config.model_copy(update={"command": command})
     return replace(loaded, config=changed), variation
 
@@ -44,7 +44,7 @@ def _built_in(loaded: LoadedConfig, variation: Variation) -> tuple[LoadedConfig,
     """Halve the micro-batches of an update."""
     config, row = loaded.config, loaded.config.trainer
     if row.online or row.own_loop:
-        return "each rank would sample completions of its own"
+        return "each rank would sample its own completions"
     micro, rest = divmod(config.gradient_accumulation_steps, RANKS)
     if rest:
         return "an update has an odd number of micro-batches"

@@ -181,8 +181,8 @@ def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -
     return Checked(record.name, tuple(found), folder, launches.count, seconds, tuple(record.notes))
 
 
-NOT_WATCHED = "another program records the training: nothing is asked inside"
-NOT_LOGGED = "the source has no metric of the mismatch of sampler and trainer"
+NOT_WATCHED = "another program records this training: nothing is tested inside"
+NOT_LOGGED = "the framework logged no mismatch of sampler and trainer"
 
 
 def _of_import(name: str, record: RunRecord) -> Outcome:
@@ -229,7 +229,7 @@ def _worst(relation: Relation, answers: Sequence[Outcome], left_out: bool) -> Ou
     if left_out:
         answers = [*answers, outcome(relation.id, "not asked", LEFT_OUT)]
     if not answers:
-        return outcome(relation.id, "undecided", "the run gave no data for this")
+        return outcome(relation.id, "undecided", "the first launch recorded nothing about this")
     return min(answers, key=lambda one: ORDER.index(one["status"]))
 
 

@@ -22,7 +22,7 @@ from canary.relations.workers import NO_LOADER
 
 COPY = "working-folder"
 """The copy of the working folder, in the folder of the check."""
-SEVERAL_RANKS = "it trains on several ranks"
+SEVERAL_RANKS = "the command trains on several ranks"
 
 
 def variations_of(relation: Relation, result: Result, exact: Exact) -> tuple[Variation, ...] | str:
@@ -116,7 +116,7 @@ def _saved_elsewhere(exact: Exact, copied: Path) -> str | None:
     inside = os.path.realpath(copied) + os.sep
     if not saved or any(path.startswith(inside) for path in saved):
         return None
-    return "its checkpoint is not in the working folder"
+    return "the checkpoint is outside the working folder"
 
 
 def _planned(

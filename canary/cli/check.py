@@ -32,13 +32,16 @@ def check(
     quick: Annotated[
         bool | None,
         typer.Option(
-            "--quick/--no-quick", help="Add at most two launches in all; leave out compile."
+            "--quick/--no-quick",
+            help="Add at most two launches to the first; leave out compile.",
         ),
     ] = None,
     relations: Annotated[
         list[Path] | None,
         typer.Option(
-            "--relations", metavar="FILE", help="A relation of your own; may be repeated."
+            "--relations",
+            metavar="FILE",
+            help="A Python file with your own relation; may be repeated.",
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List all relations and exit.")] = False,
@@ -73,9 +76,10 @@ def check(
     given = words or []
     is_config = not given or given[0].endswith((".yaml", ".yml"))
     if is_config and len(given) > 1:
-        raise UsageError(f"one config, got {len(given)}: {' '.join(given)}", "name one config")
+        message = f"canary check takes one config, not {len(given)}: {' '.join(given)}"
+        raise UsageError(message, "name one config")
     if given and given[0].endswith(".py"):
-        raise UsageError(f"{given[0]} is no config", f"canary check -- python {' '.join(given)}")
+        raise UsageError(f"{given[0]} is not a config", f"canary check -- python {' '.join(given)}")
     if is_config and config is None:
         loaded = load_config(Path(given[0]) if given else None, set_ or [])
     else:

@@ -144,7 +144,7 @@ class SpeedConfig(Strict):
 
 
 class CheckConfig(Strict):
-    """What `canary check` asks of this training."""
+    """What `canary check` tests on this training."""
 
     only: tuple[str, ...] = Field(
         (), strict=False, description="Only these relations, a list ([check.md](check.md))."

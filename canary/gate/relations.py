@@ -60,7 +60,7 @@ def _require_asked(found: Checked, base: LoadedConfig) -> None:
         missing += [name for name in wanted_relations(section) if name in left_out]
     if missing:
         raise RecordError(
-            f"it lacks {missing[0]}, which the base branch's config asks", "train again"
+            f"it lacks {missing[0]}, which the base branch's config wants", "train again"
         )
     unknown = [name for name in answered if name not in known_relations(section)]
     if unknown:
@@ -79,8 +79,8 @@ def without_answer(found: Comparison, reason: str) -> Comparison:
     """Return the comparison of a run without a usable answer: an `error`, unless it is already
     worse."""
     if found.verdict == "regression":
-        return replace(found, notes=(*found.notes, f"no answer of canary check: {reason}"))
-    line = f"Error: no answer of canary check: {reason}."
+        return replace(found, notes=(*found.notes, f"no usable answer of canary check: {reason}"))
+    line = f"Error: no usable answer of canary check: {reason}."
     return replace(found, verdict="error", first_line=line, accepted=None)
 
 

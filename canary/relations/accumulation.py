@@ -41,7 +41,7 @@ def ask(look: Look) -> Outcome:
         between = look.changed
         return broken(
             RELATION,
-            f"after micro-batch {between.micro_batch} the accumulated gradient has norm "
+            f"after micro-batch {between.micro_batch} the accumulated gradient has the norm "
             f"{between.was:.4g}, and before the next one {between.now:.4g}",
             between.name,
             (between.was, between.now),
@@ -50,7 +50,7 @@ def ask(look: Look) -> Outcome:
     used = [_used(call) for call in calls]
     read = [one for weights in used if (one := _even_weight(weights)) is not None]
     if len(read) < len(calls):
-        raise CannotAsk("the tokens of a micro-batch do not weigh the same")
+        raise CannotAsk("the tokens of a micro-batch have different weights")
     sizes = [size for size, _ in read]
     least, most = sizes.index(min(sizes)), sizes.index(max(sizes))
     allowed = max(FACTOR * max(spread for _, spread in read), FLOOR)
@@ -58,7 +58,7 @@ def ask(look: Look) -> Outcome:
     if apart <= allowed:
         words = (
             f"a token weighs {sizes[0]:.4g} in each of {len(calls)} micro-batches "
-            f"(difference {apart:.2g}, allowed {allowed:.2g})"
+            f"(relative difference {apart:.2g}, allowed {allowed:.2g})"
         )
         return holds(RELATION, words)
     return broken(
@@ -76,7 +76,7 @@ def _refuse_advantages(look: Look, calls: Sequence[Call]) -> None:
     lowers = any(bool((one.weights < 0).any()) for one in calls if one.weights is not None)
     samples = hasattr(getattr(look.trainer, "args", None), "num_generations")
     if samples or (lowers and not pairs):
-        raise CannotAsk("advantages weigh tokens on purpose")
+        raise CannotAsk("advantages give tokens different weights on purpose")
 
 
 def _used(call: Call) -> Tensor:

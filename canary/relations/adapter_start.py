@@ -26,7 +26,7 @@ def ask(look: Look) -> Outcome:
         if any(kind.startswith(name) for name in ADJUSTED):
             raise CannotAsk(f"init_lora_weights: {kind} changes the base model too")
         if getattr(one, "is_prompt_learning", False):
-            raise CannotAsk("prompts of peft are no part of the base model")
+            raise CannotAsk("prompt learning changes the log-probabilities on purpose")
     call = look.call
     before = look.scores(call)
     with off():

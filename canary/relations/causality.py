@@ -34,5 +34,5 @@ def ask(look: Look) -> Outcome:
         counts[row, max(0, middle - 1 - left_out) :] = False
         ids[row, middle:end] = other_ids(ids[row, middle:end], call)
     if not counts.any():
-        raise CannotAsk("no example is long enough")
+        raise CannotAsk("no row is long enough")
     return look.compared(RELATION.id, call, before, look.scores(call, input_ids=ids), counts)

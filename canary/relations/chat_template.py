@@ -47,7 +47,7 @@ def ask(look: Look) -> Outcome:
                 )
     if not count:
         raise CannotAsk("no row is known to come from a conversation")
-    return holds(RELATION, f"{count} rows begin with the prompt that the chat template gives")
+    return holds(RELATION, f"{count} rows begin with the prompt that the chat template writes")
 
 
 def _prompt(look: Look, row: Matched) -> str | None:
@@ -115,4 +115,4 @@ def _apart(look: Look, document: Document, prompt: str) -> tuple[int, str] | Non
     ours, theirs = (
         repr(look.tokenizer.decode(one[place : place + AROUND])) for one in (ids, wanted)
     )
-    return place + skipped, f"the row has {ours} where the chat template prompts {theirs}"
+    return place + skipped, f"the row has {ours} where the chat template writes {theirs}"

@@ -7,7 +7,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, token_
 RELATION = Relation(
     "compile",
     "same work",
-    "the traced model gives the same log-probabilities as the model itself",
+    "the compiled model gives the same log-probabilities as the model itself",
     "the forward pass depends on what the compiler does not see, or a graph is wrong",
     "https://arxiv.org/abs/2506.09280",
     slow=True,

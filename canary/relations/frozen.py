@@ -43,4 +43,5 @@ def ask(look: Look) -> Outcome:
     if cut and len(cut) >= CUT * len(mine):
         words = f"{len(cut)} of {len(mine)} trainable tensors have no gradient in any update"
         return broken(RELATION, words, cut[0], (len(cut), len(mine)))
-    return holds(RELATION, f"the optimizer has all {len(named)} trainable tensors")
+    count = sum(name in look.first_gradients for name, _ in named)
+    return holds(RELATION, f"the optimizer has all {count} trainable tensors with a gradient")

@@ -8,8 +8,8 @@ from canary.relations.trained import CONSTANT, TrainedRow, TrainedUpdate, is_cal
 RELATION = Relation(
     "identities",
     "start and end",
-    "the first loss, ratio and KL have known values, the KL term pulls to the reference, and "
-    "advantages add up to 0",
+    "the first loss, ratio and KL have their known values; the KL term pulls towards the "
+    "reference; advantages add up to 0",
     "policy and reference differ before training, the KL term has the wrong sign, or advantages "
     "are normalised over other rows",
     "https://arxiv.org/abs/2402.03300",
@@ -93,14 +93,14 @@ def _kl_sign(look: Look) -> Outcome | None:
         return broken(
             RELATION,
             "the KL term pushes away from the reference: within a row, tokens that the reference "
-            f"finds likelier weigh less, with a correlation of {worst:.2f} or below {updates}",
+            f"finds likelier weigh less; the correlation is {worst:.2f} or below {updates}",
             f"update {known[0][0].number}",
             (worst,),
         )
     if least > PURE:
         return holds(
             RELATION,
-            f"the KL term pulls to the reference: correlation {least:.2f} or above {updates}",
+            f"the KL term pulls towards the reference: correlation {least:.2f} or above {updates}",
         )
     return None
 
@@ -137,8 +137,8 @@ def _group_sums(look: Look) -> Outcome | None:
             return broken(
                 RELATION,
                 f"the training calls itself {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
-                f"({name}), but advantages add up to 0 over the update only: within a prompt's "
-                f"completions, {_worst_group(first, by_length):.0%} of their size is left",
+                f"({name}), but advantages add up to 0 over the update only: over the completions "
+                f"of a prompt, the sum is {_worst_group(first, by_length):.0%} of their sizes",
                 f"update {first.number}",
             )
     return None

@@ -28,7 +28,7 @@ Line = Sequence[int]
 
 @dataclass(frozen=True)
 class Leftover:
-    """A row whose end is that of the row that stood there before."""
+    """A row whose end is that of the row that was there before."""
 
     call: int
     """From 0, in the order of the training."""

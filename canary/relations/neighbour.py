@@ -45,7 +45,7 @@ def _left_over(look: Look) -> Outcome | None:
     if not found:
         return None
     worst = found[0]
-    words = f"row {worst.row} ends with {worst.size} tokens of the row that stood there before"
+    words = f"row {worst.row} ends with {worst.size} tokens of the row that was there before"
     if len(found) > 1:
         words += f", as {len(found) - 1} more do"
     return broken(RELATION, words, f"model call {worst.call}, row {worst.row}, token {worst.first}")

@@ -18,7 +18,7 @@ from canary.relations.relation import (
 RELATION = Relation(
     "packing",
     "neighbours",
-    "a packed document is the same beside a changed one, and alone",
+    "a packed document has the same log-probabilities beside another one, and alone",
     "packed documents see each other: no block mask, or positions that do not begin again",
     "https://github.com/huggingface/trl/pull/3526",
 )
@@ -93,5 +93,5 @@ def _documents(look: Look, call: Call) -> tuple[int, int, int]:
             return row, inside[0], [*inside, len(line)][1]
         if inside:
             # Turns of a chat end like documents, and texts may be joined on purpose.
-            raise CannotAsk("texts are joined without a mark between them, as in pretraining")
+            raise CannotAsk("documents are joined without a mark between them, as in pretraining")
     raise CannotAsk("no row holds several documents")

@@ -18,7 +18,7 @@ VARIATIONS: Sequence[Variation] = (
 RELATION = Relation(
     "padding",
     "neighbours",
-    "more padding changes no log-probability of a row and no loss, and none is trained on",
+    "more padding changes no log-probability and no loss, and padding is not trained on",
     "padding is attended to, trained on or part of a mean: a mask or positions are wrong",
     "https://github.com/huggingface/trl/tree/main/tests/invariant",
     variations=(*VARIATIONS,),

@@ -10,7 +10,7 @@ from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken
 RELATION = Relation(
     "prompt_labels",
     "what is trained",
-    "if only answers are trained on, no prompt token is",
+    "if only answers are trained on, no prompt token is trained on",
     "the collator or the mask lets labels of the prompt through",
     "https://github.com/huggingface/trl/issues/1507",
 )

@@ -29,7 +29,7 @@ def judge(base: Recorded, one: Recorded, moved: Recorded, two: Recorded) -> Outc
         return outcome(RELATION.id, "undecided", "the rows were not recorded")
     count = _steps_of_one_epoch(one, alone)
     if not count:
-        return outcome(RELATION.id, "not applicable", "an update has all rows of the data")
+        return outcome(RELATION.id, "not applicable", "one update uses all rows of the data")
     for step, (was, now) in enumerate(zip(alone, together, strict=False), start=1):
         if step > count or sorted(was) == sorted(now):
             continue
@@ -37,7 +37,7 @@ def judge(base: Recorded, one: Recorded, moved: Recorded, two: Recorded) -> Outc
         words = f"of {len(was)} rows, {lost} are missing and {twice} are seen twice"
         if not lost and not twice:
             words = f"{len(was)} rows become {len(now)}"
-        return broken(RELATION, words, f"step {step}", (len(was), len(now)))
+        return broken(RELATION, words, f"update {step}", (len(was), len(now)))
     found = near_steps(RELATION, one, moved, two, last=count)
     if found["status"] == "holds":
         found["message"] = f"two ranks see the same rows, and {found['message']}"

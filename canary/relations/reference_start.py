@@ -56,8 +56,8 @@ def _starts_as_policy(look: Look, reference: Reference) -> Outcome:
     before, after = look.scores(call), reference.scores(call)
     counts = look.counted(call, before) if call.scores_tokens and call.ids is not None else None
     found = look.compared(RELATION.id, call, before, after, counts)
-    if found["status"] == "broken" and reference.is_policy:
-        found["message"] = f"{reference.what} differs from it: {found['message']}"
+    if found["status"] == "broken":
+        found["message"] = f"{reference.what} differs from the policy: {found['message']}"
     return found
 
 

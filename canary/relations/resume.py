@@ -68,14 +68,14 @@ def _resumed(base: Recorded, resumed: Recorded, at: int) -> Outcome:
     if (step := _apart(base, resumed, at, sampled=False)) is not None:
         words = "the rows differ after the resume: the position in the data was not restored"
         if step == first and _is_step_one(base, resumed):
-            words = "the rows are those of step 1 again: the position in the data was not restored"
-        return broken(RELATION, words, f"step {step}")
+            words = "the rows of update 1 come again: the position in the data was not restored"
+        return broken(RELATION, words, f"update {step}")
     if (step := _apart(base, resumed, at, sampled=True)) is not None:
         words = "the same prompts have other completions after the resume"
-        return outcome(RELATION.id, "undecided", words, f"step {step}")
+        return outcome(RELATION.id, "undecided", words, f"update {step}")
     after = rows_of(resumed)
     if not after and not resumed.get("trajectory", {}).get("losses"):
-        return outcome(RELATION.id, "undecided", "the resumed launch recorded no step")
+        return outcome(RELATION.id, "undecided", "the resumed launch recorded no update")
     found = equal_steps(RELATION, base, resumed, first=first)
     if found["status"] == "broken":
         found["message"] += f": {_lost(base, resumed, first)}"
@@ -109,7 +109,7 @@ def _lost(base: Recorded, resumed: Recorded, first: int) -> str:
         for name in ("losses", "grad_norms", "learning_rates")
     )
     if rate is not None and rate <= (loss or rate):
-        return "the scheduler was not restored"
+        return "the scheduler, or the rate in the optimizer, was not restored"
     if loss == first:
         return "random states (dropout) or some parameters were not restored"
     if gradient == first:

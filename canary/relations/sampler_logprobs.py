@@ -9,7 +9,7 @@ RELATION = Relation(
     "sampler_logprobs",
     "sampling",
     "sampler and trainer give the sampled tokens the same log-probabilities, before each update",
-    "the engine has old weights, another dtype, temperature, top-k or prompt, or samples in "
+    "the sampler has old weights, another dtype, temperature, top-k or prompt, or samples in "
     "training mode",
     "https://github.com/huggingface/trl/issues/5312",
     moment="last",

@@ -24,7 +24,7 @@ def ask(look: Look) -> Outcome:
         if found.expected and not found.rounds:
             words = "no engine was seen; see canary.engine_weights"
             return outcome(RELATION.id, "undecided", words)
-        raise CannotAsk("no separate model that samples was seen; see canary.engine_weights")
+        raise CannotAsk("no engine beside the trained model was seen; see canary.engine_weights")
     parted = next((one for one in found.weights if one.differing), None)
     if parted is not None:
         return broken(RELATION, _apart(parted), f"update {parted.update}", parted.norms or ())

@@ -46,6 +46,6 @@ def _rates(look: Look, words: str) -> Outcome:
         return holds(RELATION, words)
     for update, (rate, other) in enumerate(zip(look.rates, wanted, strict=False), start=1):
         if abs(rate - other) > ROUNDING * max(abs(rate), abs(other)):
-            what = f"the learning rate is {rate:.6g}, its arguments give {other:.6g}"
+            what = f"the learning rate is {rate:.6g}, but the trainer's arguments give {other:.6g}"
             return broken(RELATION, what, f"update {update}", (rate, other))
     return holds(RELATION, f"{words}, with the configured learning rates")

@@ -46,12 +46,12 @@ def equal_steps(
             compared.add(step)
             if not same(was, now, within):
                 words = f"the {word} {was:.9g} becomes {now:.9g}"
-                return broken(relation, words, f"step {step}", (was, now))
+                return broken(relation, words, f"update {step}", (was, now))
     if not compared:
         return outcome(relation.id, "undecided", "the launches recorded no losses")
     equal = "equal" if not within else f"equal within {within:.2g}"
-    steps = f"steps {first} to {max(compared)}"
-    return holds(relation, f"losses and gradients of {steps} are {equal}")
+    steps = f"updates {first} to {max(compared)}"
+    return holds(relation, f"losses and gradient norms of {steps} are {equal}")
 
 
 FACTOR = 8.0
@@ -86,13 +86,14 @@ def near_steps(
             allowed, apart = max(FACTOR * response, FLOOR * abs(was)), abs(now - was)
             if not apart <= allowed and not (was != was and now != now):
                 words = f"the {word} {was:.9g} becomes {now:.9g}, allowed {allowed:.2g}"
-                found = broken(relation, words, f"step {step}", (was, now))
+                found = broken(relation, words, f"update {step}", (was, now))
                 found["tolerance"] = allowed
                 return found
             most = max(most, apart / allowed if allowed else 0.0)
     if not compared:
         return outcome(relation.id, "undecided", "the launches recorded no losses")
-    words = f"the largest difference in steps 1 to {max(compared)} is {most:.0%} of the tolerance"
+    updates = f"updates 1 to {max(compared)}"
+    words = f"the largest difference in {updates} is {most:.0%} of the allowed one"
     return holds(relation, words)
 
 

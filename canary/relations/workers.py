@@ -12,7 +12,7 @@ VARIATIONS: Sequence[Variation] = (
     {"name": "no worker", "workers": 0},
     {"name": "two workers", "workers": 2},
 )
-NO_LOADER = "no DataLoader gives its batches"
+NO_LOADER = "no DataLoader gives the batches"
 SHARE = 16
 """One of so many rows must be seen again: a stream may hold a row twice, and split it later."""
 
@@ -38,7 +38,7 @@ def judge(base: Recorded, none: Recorded, two: Recorded) -> Outcome:
     ways = [("two workers", together)]
     if base.get("varied", {}).get("workers"):
         # Workers that live on may keep what the main process changes later.
-        ways.append(("its own workers", rows_of(base)))
+        ways.append(("the loop's own workers", rows_of(base)))
     for words, rows in ways:
         apart = _apart(alone, rows, words)
         if apart is not None:
@@ -56,7 +56,7 @@ def _apart(alone: list[list[str]], together: list[list[str]], words: str) -> Out
                 f"the rows differ: {len(seen)} different rows up to here with {words}, "
                 f"{before} with none"
             )
-            return broken(RELATION, message, f"step {step}", (float(len(was)), float(twice)))
+            return broken(RELATION, message, f"update {step}", (float(len(was)), float(twice)))
     return None
 
 
@@ -84,7 +84,7 @@ def _of_stream(alone: list[list[str]], together: list[list[str]]) -> Outcome:
         )
         if again <= 2 * natural:
             words += ": the data itself holds many rows several times"
-            return outcome(RELATION.id, "undecided", words, f"step {first}")
-        return broken(RELATION, words, f"step {first}", (natural, again))
+            return outcome(RELATION.id, "undecided", words, f"update {first}")
+        return broken(RELATION, words, f"update {first}", (natural, again))
     words = f"two workers split a stream: {len(seen)} different rows of {rows} are seen"
     return holds(RELATION, words)

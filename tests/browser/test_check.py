@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-LONG = "the model cannot be asked: https://example.org/" + "x" * 300
+LONG = "the test failed: https://example.org/" + "x" * 300
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

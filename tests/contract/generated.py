@@ -152,7 +152,7 @@ def holding(name: str) -> Outcome:
 
 def relations_table() -> str:
     """Every relation, and when it is tested."""
-    lines = ["| relation | what must hold | asked |", "|---|---|---|"]
+    lines = ["| relation | what must hold | tested |", "|---|---|---|"]
     for one in RELATIONS.values():
         when = ["inside"] if one.moment == "first" else ["at the end"] if one.moment else []
         when += ["invariants"] if one.invariants else []
@@ -175,7 +175,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "verbs": (DOCS / "cli.md", verbs),
     "known faults": (DOCS / "advisories.md", known_faults),
     "check answer": (DOCS / "check.md", check_answer),
-    "relations": (DOCS / "check.md", relations_table),
+    "relations": (DOCS / "relations.md", relations_table),
     "presets": (DOCS / "import.md", preset_table),
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))

@@ -195,7 +195,7 @@ def test_a_missing_answer_is_an_error(house: Gatehouse) -> None:
     pull = house.pull()
     said = house.judge(pull, house.run(), check="true")
     assert said.outputs["verdict"] == "error"
-    assert "no answer of canary check" in house.status(pull.head_sha)[1]
+    assert "no usable answer of canary check" in house.status(pull.head_sha)[1]
     (comment,) = house.comments(pull)
     assert "give both jobs" in comment.body
 
@@ -232,7 +232,7 @@ def test_a_hostile_answer_is_an_error_with_one_clear_line(house: Gatehouse, name
     said = judged(house, pull, HOSTILE[name])
     assert said.outputs["verdict"] == "error"
     (comment,) = house.comments(pull)
-    assert "no answer of canary check" in comment.body
+    assert "no usable answer of canary check" in comment.body
     assert "<b>" not in comment.body
 
 

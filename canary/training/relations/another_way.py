@@ -31,7 +31,7 @@ OF_LOOPS = frozenset(
 """What a plain loop can do in another way."""
 
 
-NO_TRAINER = "it needs a transformers Trainer"
+NO_TRAINER = "this relation needs a transformers Trainer"
 
 
 def not_by_loops(variation: Variation | None) -> str | None:
@@ -84,12 +84,12 @@ class WiderBatches:
         if not self._given:
             return NO_LOADER
         if self._is_other:
-            return "it trains on other rows than its DataLoader gives"
+            return "the training uses other rows than the DataLoader gives"
         if self._entered:
             return None
         if self._unclear:
-            return f"more padding of a batch is not clear: {self._unclear}"
-        return "no batch of its DataLoader has a padded row"
+            return f"it is not clear how to pad a batch further: {self._unclear}"
+        return "no batch of the DataLoader has a padded row"
 
 
 def _widest_model() -> int | None:
@@ -184,7 +184,7 @@ class AnotherWay:
         if not workers.loaders:
             return NO_LOADER
         if workers.draws and not workers.is_iterable:
-            return "its rows are drawn at random, and each worker has random numbers of its own"
+            return "rows are drawn at random, and each worker has its own random numbers"
         return None
 
     def _why_not_equal(self, calls: TrainingCalls) -> str | None:
@@ -192,9 +192,9 @@ class AnotherWay:
         if self._variation is None or "no_random" not in self._variation:
             return None
         if calls.samples:
-            return "it samples the rows that it trains on"
+            return "the training samples its rows"
         if calls.is_random:
-            return "it draws random numbers, although dropout is switched off"
+            return "the training draws random numbers, although dropout is off"
         return None if self._wider is None else self._wider.why_not()
 
     @property

@@ -13,8 +13,8 @@ from canary.relations.relation import CannotAsk, Moment, Outcome, outcome
 from canary.training.relations.looking import TrainingLook
 from canary.training.relations.own import OwnRelations, checked_outcome
 
-SEVERAL_RANKS = "it is asked with one rank only"
-UNSEEN = "no model call with a training loss was seen"
+SEVERAL_RANKS = "this relation is tested on one rank only"
+UNSEEN = "no call of the model with a training loss was seen"
 
 Ask = Callable[[TrainingLook], Outcome]
 
@@ -73,7 +73,7 @@ def _asked(name: str, ask: Ask, look: TrainingLook) -> Outcome:
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return outcome(name, "undecided", f"the model cannot be asked: {one_line(error)}")
+        return outcome(name, "undecided", f"the test failed: {one_line(error)}")
 
 
 def several_ranks() -> bool:

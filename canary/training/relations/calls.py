@@ -190,7 +190,7 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
     if call.head is not None:
         return heard[-1]
     if said is None or said[0] != call.says:
-        raise ValueError("the model does not say the same without labels")
+        raise ValueError("without labels, the model returns something else")
     return said[1]
 
 

@@ -52,7 +52,7 @@ def left_out() -> Iterator[None]:
         CannotAsk: this torch has other names, or nothing was checkpointed in the block.
     """
     if not all(hasattr(torch_checkpoint, name) for name in NAMES):
-        raise CannotAsk("this torch does not let checkpoints be left out")
+        raise CannotAsk("checkpointing cannot be switched off with this version of torch")
     seen: list[bool] = []
 
     def generator(*_: Any, **__: Any) -> Iterator[None]:
@@ -72,4 +72,4 @@ def left_out() -> Iterator[None]:
         for name, value in kept.items():
             setattr(torch_checkpoint, name, value)
     if not seen:
-        raise CannotAsk("the model cannot switch checkpointing, and sets no checkpoint")
+        raise CannotAsk("the model has no activation checkpointing, and no switch for it")

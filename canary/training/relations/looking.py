@@ -239,7 +239,7 @@ class TrainingLook:
         worst = 0.0
         for name in after:
             if name not in before:
-                words = "it has a gradient only the other way"
+                words = "this parameter has a gradient in the second way only"
                 return outcome(relation, "broken", words, name)
         for name, one in before.items():
             other = after.get(name)

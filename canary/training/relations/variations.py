@@ -28,11 +28,11 @@ def vary(trainer: Any, variation: Variation, run: Path) -> str | None:
     arguments = trainer.args
     for name, value in variation.get("arguments", {}).items():
         if not hasattr(arguments, name):
-            return f"its settings have no {name}"
+            return f"the trainer's arguments have no {name}"
         if name == "optim" and trainer.optimizer is not None:
             return "the training brings its own optimizer"
         if name == "optim" and str(getattr(arguments.optim, "value", arguments.optim)) not in ADAMW:
-            return "its optimizer is not AdamW of torch"
+            return "the optimizer is not AdamW of torch"
         setattr(arguments, name, value)
     why = _on_ranks(trainer, variation["ranks"]) if "ranks" in variation else None
     if why is not None:
@@ -59,11 +59,11 @@ def _on_ranks(trainer: Any, ranks: int) -> str | None:
     """Give each rank its share of the micro-batches of an update."""
     arguments = trainer.args
     if arguments.world_size != ranks:
-        return f"the command trains on {arguments.world_size} rank under torchrun"
+        return f"under torchrun, the number of ranks is {arguments.world_size}, not {ranks}"
     if hasattr(arguments, "num_generations"):
-        return "each rank would sample completions of its own"
+        return "each rank would sample its own completions"
     if not hasattr(trainer.train_dataset, "__len__"):
-        return "an iterable dataset is split in its own way"
+        return "ranks split an iterable dataset in another way"
     micro, rest = divmod(arguments.gradient_accumulation_steps, ranks)
     if rest:
         return "an update has an odd number of micro-batches"

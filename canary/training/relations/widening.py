@@ -143,7 +143,7 @@ def _of_mask(mask: torch.Tensor) -> Padding | None:
     if bool(real.all()):
         return None
     if not bool(real.any(dim=1).all()):
-        raise Unclear("a row is padding alone")
+        raise Unclear("a row has only padding")
     width = real.shape[1]
     left = real.int().argmax(dim=1)
     right = real.flip(1).int().argmax(dim=1)
@@ -249,4 +249,4 @@ def _more(one: Entry, padding: Padding) -> torch.Tensor:
         return edge
     if bool((value == edge).all()):  # a weight of the row
         return edge
-    raise Unclear(f"{one.name or 'a tensor'} holds no one value at padding")
+    raise Unclear(f"{one.name or 'a tensor'} holds different values at padding")

@@ -166,5 +166,5 @@ def _prompts(match: Match) -> str:
     place = next((at for at, (a, b) in pairs if a != b), min(len(sampled), len(trained)))
     return (
         f"the sampler's prompt has {len(sampled)} tokens and the trainer's {len(trained)}, and "
-        f"they part at token {place}"
+        f"they differ from token {place} on"
     )

@@ -33,7 +33,7 @@ def asked_model(call: KeptCall) -> Reward:
                 values = float(before[place, column]), float(after[first, column])
                 return Reward(name, rows, how, f"row {place}", values, cause)
     except Exception as error:  # noqa: BLE001 - a user's model may refuse any other input
-        return Reward(name, rows, "", unasked=f"it cannot be asked again: {one_line(error)}")
+        return Reward(name, rows, "", unasked=f"it fails when called again: {one_line(error)}")
     return Reward(name, rows, "")
 
 
@@ -44,7 +44,7 @@ def _ways(call: KeptCall) -> Iterator[tuple[str, str, list[int], dict[str, Any]]
         others = "it depends on the other rows"
         yield "in the reverse order", others, back, picked(call, back)
         for row in range(min(rows, 4)):
-            yield "if its row is alone", others, [row], picked(call, [row])
+            yield "for this row alone", others, [row], picked(call, [row])
     pad = getattr(getattr(call.module, "config", None), "pad_token_id", None)
     if call.ids is None or call.mask is None or not isinstance(pad, int):
         return

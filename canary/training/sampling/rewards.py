@@ -132,7 +132,12 @@ class _Questions:
             yield "in the reverse order", order, back, functools.partial(self._call, back)
             for row in every[:ALONE]:
                 alone = "it depends on the other rows"
-                yield "if its row is alone", alone, [row], functools.partial(self._call, [row])
+                yield (
+                    "for it alone",
+                    alone,
+                    [row],
+                    functools.partial(self._call, [row]),
+                )
         yield "a day later", "it reads the clock", every, self._later
 
     def _call(self, rows: Sequence[int] | None = None) -> list[float]:
@@ -211,7 +216,7 @@ def _in_fork(answers: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
         with contextlib.suppress(ChildProcessError):  # A process may ignore its children's end.
             os.waitpid(child, 0)
     if text is None:
-        return f"it did not answer within {TIMEOUT_S:.0f} s in a forked process"
+        return f"its calls in a forked process took more than {TIMEOUT_S:.0f} s"
     found: dict[str, Any] = (
         jsonio.loads(text) if text else {"error": "the forked process ended early"}
     )
@@ -238,7 +243,7 @@ def _answer_and_end(answers: Callable[[], dict[str, Any]], reading: int, writing
         try:
             found = {"changed": answers()}
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
-            found = {"error": f"it raises when it is asked again: {one_line(error)}"}
+            found = {"error": f"it fails when called again: {one_line(error)}"}
         with open(writing, "wb", closefd=False) as answer:
             answer.write(jsonio.dumps(found).encode() + END)
     finally:

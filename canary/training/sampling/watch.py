@@ -212,7 +212,7 @@ class SamplingWatch:
             try:
                 found = asked(function, args, kwargs, result, restore)
             except Exception as error:  # noqa: BLE001 - it must not reach the training
-                found = Reward(name, 0, "", unasked=f"it cannot be asked: {one_line(error)}")
+                found = Reward(name, 0, "", unasked=f"it cannot be called again: {one_line(error)}")
             self.found.rewards.append(found)
 
     def belongs_to(self, owner: object, trainer: Any) -> None:
@@ -309,7 +309,7 @@ class SamplingWatch:
         for found, source in prints:
             one = self._versions.compare(found, model, update, source)
             if one is None:
-                self.found.failed = "engine and trainer have no tensor of one name and shape"
+                self.found.failed = "engine and trainer share no tensor of the same name and shape"
             else:
                 self.found.weights.append(one)
 
@@ -327,7 +327,7 @@ def readable(function: str, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageError(
-            f"{function} cannot read what it is given: {one_line(error)}",
+            f"{function} cannot read its arguments: {one_line(error)}",
             f"pass {what}: docs/check.md has the arguments",
         ) from error
 

@@ -81,7 +81,7 @@ def test_every_relation_holds_in_a_healthy_script(tmp_path: Path) -> None:
     launched = ("workers", "ranks", "resume", "evaluation", "fused_optimizer")
     for name in (*launched, "accumulation", "compile", "schedule"):
         assert found[name]["status"] == "holds", found[name]
-    assert "steps 5 to 6" in found["resume"]["message"]
+    assert "updates 5 to 6" in found["resume"]["message"]
 
 
 UNSHARDED = (
@@ -177,7 +177,7 @@ def test_a_training_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("train.py",), "canary check -- python train.py"),
-        (("a.yaml", "b.yaml"), "one config, got 2"),
+        (("a.yaml", "b.yaml"), "takes one config, not 2"),
     ],
 )
 def test_what_is_no_config_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
@@ -216,7 +216,7 @@ def test_an_own_loop_is_asked_in_one_launch(tmp_path: Path) -> None:
     assert [name for name, one in found.items() if one["status"] == "broken"] == ["accumulation"]
     assert found["causality"]["status"] == "holds"
     assert found["resume"]["message"].startswith("torch and safetensors saved no checkpoint")
-    assert found["workers"]["message"] == "no DataLoader gives its batches"
+    assert found["workers"]["message"] == "no DataLoader gives the batches"
     assert "a transformers Trainer" in found["ranks"]["message"]
     assert json.loads((tmp_path / "here" / "check.json").read_text())["launches"] == 1
 

@@ -114,7 +114,7 @@ def launches(folder: Path) -> int:
 def test_a_loop_that_saves_all_of_its_state_resumes(tmp_path: Path) -> None:
     found = asked(tmp_path, "resume")
     assert found["status"] == "holds", found
-    assert found["message"] == "losses and gradients of steps 4 to 6 are equal"
+    assert found["message"] == "losses and gradient norms of updates 4 to 6 are equal"
     assert launches(tmp_path) == 3
 
 
@@ -137,7 +137,7 @@ def test_a_checkpoint_elsewhere_is_not_asked_about_and_not_left(tmp_path: Path) 
     other.mkdir()
     found = asked(here, "resume", ELSEWHERE, words=(str(other),))
     assert found["status"] == "not applicable", found
-    assert found["message"] == "its checkpoint is not in the working folder"
+    assert found["message"] == "the checkpoint is outside the working folder"
     assert not [*other.iterdir()]
 
 

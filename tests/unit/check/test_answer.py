@@ -19,7 +19,7 @@ BROKEN = outcome(
     "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2)
 )
 HOLDS = outcome("order", "holds", "log-probabilities differ by at most 0")
-OPEN = outcome("merge", "undecided", "the model cannot be asked: no")
+OPEN = outcome("merge", "undecided", "the test failed: no")
 
 
 def checked(*outcomes: Outcome) -> Checked:

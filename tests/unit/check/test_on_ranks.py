@@ -42,9 +42,9 @@ def test_each_rank_gets_half_of_the_micro_batches(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("training_type: sft\ngradient_accumulation_steps: 1\n", "odd number of micro-batches"),
-        ("training_type: grpo\n", "sample completions of its own"),
-        ("training_type: ppo\n", "sample completions of its own"),
-        ("training_type: sft\nnproc: 2\n", "already trains on several ranks"),
+        ("training_type: grpo\n", "sample its own completions"),
+        ("training_type: ppo\n", "sample its own completions"),
+        ("training_type: sft\nnproc: 2\n", "already has several ranks"),
     ],
 )
 def test_why_not_is_said(tmp_path: Path, text: str, why: str) -> None:
@@ -67,7 +67,7 @@ def test_a_gpu_is_not_shared_by_ranks(tmp_path: Path) -> None:
 def test_scripts_start_under_torchrun(command: tuple[str, ...], started: bool) -> None:
     found = planned(load_request(ExecRequest(command)))
     if not started:
-        assert found == "the command does not start a Python script"
+        assert found == "the command does not start a Python script or module"
         return
     assert not isinstance(found, str)
     words = found[0].config.command

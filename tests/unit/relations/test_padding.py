@@ -19,5 +19,5 @@ def test_losses_within_rounding_hold() -> None:
 
 def test_a_loss_that_counts_padding_is_broken() -> None:
     found = padding.judge({}, recorded(1e-2), recorded(), recorded(1e-6))
-    assert (found["status"], found["place"]) == ("broken", "step 1")
+    assert (found["status"], found["place"]) == ("broken", "update 1")
     assert found["message"].startswith("with 7 more columns of padding, the loss 2 becomes 2.01")

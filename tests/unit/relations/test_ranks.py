@@ -35,7 +35,7 @@ def test_losses_within_rounding_hold() -> None:
 def test_losses_beyond_rounding_are_broken() -> None:
     found = ranks.judge(recorded(), recorded(), recorded(1e-4), recorded(1e-2))
     assert found["status"] == "broken", found
-    assert found["place"] == "step 1"
+    assert found["place"] == "update 1"
     assert found["tolerance"] == pytest.approx(8e-4)
 
 

@@ -30,7 +30,10 @@ def test_equal_launches_hold() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"learning_rates": {5: 6e-4}, "losses": {6: 1.65}}, "the scheduler was not restored"),
+        (
+            {"learning_rates": {5: 6e-4}, "losses": {6: 1.65}},
+            "the scheduler, or the rate in the optimizer, was not restored",
+        ),
         ({"losses": {5: 1.75, 6: 1.65}}, "random states (dropout) or some parameters were not"),
         ({"losses": {6: 1.65}, "grad_norms": {6: 0.3}}, "the state of the optimizer"),
         ({"grad_norms": {5: 0.5}, "losses": {6: 1.65}}, "a gradient scaler"),
@@ -56,7 +59,7 @@ def test_completions_that_are_sampled_again_are_undecided() -> None:
         for step, (micro,) in enumerate(launch["batches"], start=first):
             micro["rows"] = {"prompt_ids": [f"p{step}"], "completion_ids": [f"c{step}-{first}"]}
     found = resume.judge(whole, whole, resumed)
-    assert (found["status"], found["place"]) == ("undecided", "step 5")
+    assert (found["status"], found["place"]) == ("undecided", "update 5")
 
 
 def test_a_trainer_that_does_not_resume_is_not_judged() -> None:
@@ -78,13 +81,13 @@ def by_itself(at: int) -> dict[str, Any]:
 def test_a_loop_goes_on_after_its_own_checkpoint(at: int) -> None:
     found = resume.judge(recorded(), by_itself(at), recorded(at + 1))
     assert found["status"] == "holds"
-    assert found["message"] == f"losses and gradients of steps {at + 1} to 6 are equal"
+    assert found["message"] == f"losses and gradient norms of updates {at + 1} to 6 are equal"
 
 
 def test_a_loop_may_go_on_from_an_older_checkpoint() -> None:
     found = resume.judge(recorded(), by_itself(4), recorded(3))
     assert found["status"] == "holds"
-    assert "steps 3 to 6" in found["message"]
+    assert "updates 3 to 6" in found["message"]
 
 
 def test_a_loop_that_begins_anew_is_not_judged() -> None:
@@ -97,19 +100,19 @@ def test_a_resumed_loop_that_reads_its_data_again_is_broken() -> None:
     again = recorded(3)
     again["batches"] = recorded()["batches"]
     found = resume.judge(recorded(), by_itself(2), again)
-    assert (found["status"], found["place"]) == ("broken", "step 3")
-    assert found["message"].startswith("the rows are those of step 1 again")
+    assert (found["status"], found["place"]) == ("broken", "update 3")
+    assert found["message"].startswith("the rows of update 1 come again")
 
 
 def test_what_a_loop_lost_is_named() -> None:
     resumed = recorded(3, learning_rates={3: 6e-4}, losses={4: 1.65})
     found = resume.judge(recorded(), by_itself(2), resumed)
-    assert (found["status"], found["place"]) == ("broken", "step 4")
-    assert "the scheduler was not restored" in found["message"]
+    assert (found["status"], found["place"]) == ("broken", "update 4")
+    assert "the scheduler, or the rate in the optimizer, was not restored" in found["message"]
 
 
 def test_a_command_that_never_repeats_itself_is_undecided() -> None:
     other = by_itself(2)
     other["trajectory"]["losses"][1] = 1.95
     found = resume.judge(recorded(), other, recorded(3))
-    assert (found["status"], found["place"]) == ("undecided", "step 2")
+    assert (found["status"], found["place"]) == ("undecided", "update 2")

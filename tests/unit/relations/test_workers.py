@@ -41,8 +41,8 @@ def test_workers_that_keep_an_old_state_are_broken() -> None:
     """Persistent workers do not see what the main process changes; new ones do."""
     base = recorded([*ALONE[:3], *ALONE[:3]]) | {"varied": {"workers": 2}}
     found = workers.judge(base, recorded(ALONE), recorded(ALONE))
-    assert (found["status"], found["place"]) == ("broken", "step 4")
-    assert "with its own workers" in found["message"]
+    assert (found["status"], found["place"]) == ("broken", "update 4")
+    assert "with the loop's own workers" in found["message"]
     base["varied"] = {"workers": 0}
     assert workers.judge(base, recorded(ALONE), recorded(ALONE))["status"] == "holds"
 
@@ -56,7 +56,7 @@ def test_a_stream_may_come_in_another_order_and_with_other_losses() -> None:
 def test_a_stream_that_every_worker_reads_is_broken() -> None:
     found = judged(TWICE, stream=True)
     assert found["status"] == "broken"
-    assert found["place"] == "step 2"
+    assert found["place"] == "update 2"
     assert found["message"] == (
         "of 24 rows, 12 are seen again with two workers, and 0 of 24 with none"
     )

@@ -100,9 +100,9 @@ def test_a_first_launch_looks_on(tmp_path: Path) -> None:
 
 def test_rows_that_are_drawn_are_not_compared() -> None:
     way = begun({"name": "no worker", "workers": 0})
-    assert way.why_not() == "no DataLoader gives its batches"
+    assert way.why_not() == "no DataLoader gives the batches"
     list(DataLoader(Rows(draws=True), 2, shuffle=True))
-    assert "random numbers of its own" in str(way.why_not())
+    assert "each worker has its own random numbers" in str(way.why_not())
 
 
 def test_a_stream_is_known_as_one() -> None:
@@ -202,7 +202,7 @@ def trained(way_model: Net, batches: Any, cut: slice | None = None) -> None:
 
 def test_wider_batches_enter_the_training() -> None:
     way = begun(WIDER)
-    assert way.why_not() == "no DataLoader gives its batches"
+    assert way.why_not() == "no DataLoader gives the batches"
     model = Net()
     widths = []
     loader: Any = DataLoader(IDS, 2)  # type: ignore[arg-type]
@@ -219,9 +219,9 @@ def test_wider_batches_enter_the_training() -> None:
     ("case", "words"),
     [
         ("constant", "draws random numbers"),
-        ("samples", "samples the rows"),
-        ("other", "other rows than its DataLoader gives"),
-        ("whole", "no batch of its DataLoader has a padded row"),
+        ("samples", "samples its rows"),
+        ("other", "other rows than the DataLoader gives"),
+        ("whole", "no batch of the DataLoader has a padded row"),
     ],
 )
 def test_a_training_that_depends_on_lengths_rightly_is_not_judged(case: str, words: str) -> None:

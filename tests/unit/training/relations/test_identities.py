@@ -24,7 +24,7 @@ def asked(made: Online) -> Outcome:
 def test_a_kl_term_with_the_right_sign_holds(temperature: float) -> None:
     found = asked(Online(kl=0.2, temperature=temperature))
     assert found["status"] == "holds", found
-    assert "the KL term pulls to the reference" in found["message"]
+    assert "the KL term pulls towards the reference" in found["message"]
 
 
 @pytest.mark.parametrize("by_length", [True, False])

@@ -221,7 +221,7 @@ def test_a_trained_adapter_that_the_reference_lacks_is_broken() -> None:
     policy = adapted(tuned=0.5)
     found = asked(Preferences(policy, without_adapter(policy)))
     assert found["status"] == "broken", found
-    assert "the policy without its adapters, differs from it" in found["message"]
+    assert "the policy without its adapters, differs from the policy" in found["message"]
     assert not any(one.disable_adapters for one in layers(policy))
 
 

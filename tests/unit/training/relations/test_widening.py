@@ -116,7 +116,7 @@ def test_positions_of_all_columns_go_on() -> None:
     ("more", "words"),
     [
         ({"attention_bias": torch.zeros(3, 1, 4, 4)}, "more than two dimensions"),
-        ({"scores": torch.arange(12.0).reshape(3, 4)}, "scores holds no one value"),
+        ({"scores": torch.arange(12.0).reshape(3, 4)}, "scores holds different values"),
         ({"position_ids": torch.tensor([[0, 1, 0, 1]] * 3)}, "packed"),
         ({"cu_seq_lens_q": torch.tensor([0, 4])}, "packed"),
         ({"attention_mask": torch.tensor([[1, 1, 0, 1]] * 3)}, "between tokens"),

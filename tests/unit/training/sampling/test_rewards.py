@@ -99,7 +99,7 @@ def test_a_reward_of_its_completion_alone_holds(function: Callable[..., Any]) ->
     ("function", "how", "cause"),
     [
         (by_order, "in the reverse order", "it depends on the order of the rows"),
-        (by_others, "if its row is alone", "it depends on the other rows"),
+        (by_others, "for it alone", "it depends on the other rows"),
         (by_second, "when it is called again", "it reads the clock"),
         (by_day, "a day later", "it reads the clock"),
         (by_calendar, "a day later", "it reads the clock"),
@@ -163,7 +163,7 @@ def no_numbers(completions: list[str], **_: Any) -> str:
     ("function", "words"),
     [
         (refuses, "whole groups only"),
-        (hangs, "did not answer within"),
+        (hangs, "took more than"),
         (no_numbers, "no list of numbers"),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_connection_of_the_training_is_not_read_by_the_fork() -> None:
 
     theirs.send(b"1234567")
     found = ask(reward)
-    assert "raises when it is asked again" in found.unasked
+    assert "fails when called again" in found.unasked
     assert ours.recv(9) == b"567"
     ours.close()
     theirs.close()

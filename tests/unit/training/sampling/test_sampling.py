@@ -323,7 +323,7 @@ def hashes(policy: Any, dtype: torch.dtype = torch.float32) -> dict[str, str]:
             "broken",
             "21 of 21",
         ),
-        (lambda policy: {"other": torch.ones(2)}, "undecided", "no tensor of one name"),
+        (lambda policy: {"other": torch.ones(2)}, "undecided", "no tensor of the same name"),
     ],
     ids=["tensors", "hashes", "rounded", "other", "foreign"],
 )
