@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Look, Outcome, Relation, broken, holds
+from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
 
 RELATION = Relation(
     "frozen",
@@ -26,8 +26,10 @@ def ask(look: Look) -> Outcome:
         for value in group["params"]
     }
     named = [(name, value) for name, value in look.named_parameters() if value.requires_grad]
+    if not any(id(value) in held for _, value in named):
+        raise CannotAsk("the optimizer holds other tensors than the model, as master copies are")
     lost = [name for name, value in named if id(value) not in held and name in look.first_gradients]
-    if lost and len(lost) < len(named):
+    if lost:
         first = min(look.first_gradients[name] for name in lost)
         return broken(
             RELATION,

@@ -38,21 +38,31 @@ def ask(look: Look) -> Outcome:
     found = [one for one in look.reference_calls if prefers_rows or id(one.module) in others]
     if not found:
         raise CannotAsk("no reference model was seen (same shapes, called without gradients)")
+    for one in found:
+        if (shared := _shared(look, one)) is not None:
+            return shared
+    if not prefers_rows and getattr(look.trainer, "ref_model", None) is None:
+        raise CannotAsk("the other model may be a teacher: the loss lowers no row")
     answers = [_repeats(look, one) for one in found if one.training and prefers_rows]
     answers += [_starts_as_policy(look, one) for one in found]
     return next((one for one in answers if one["status"] == "broken"), answers[-1])
 
 
+def _shared(look: Look, reference: Reference) -> Outcome | None:
+    """Return that a reference has trainable tensors of the policy; None if it has none."""
+    if reference.is_policy:
+        return None
+    own = {value.data_ptr() for _, value in look.named_parameters() if value.requires_grad}
+    named = reference.module.named_parameters()
+    found = [name for name, value in named if value.data_ptr() in own]
+    if not found:
+        return None
+    return broken(RELATION, f"reference and policy share {len(found)} trainable tensors", found[0])
+
+
 def _starts_as_policy(look: Look, reference: Reference) -> Outcome:
     """Ask whether a reference begins as the policy."""
     call = look.call
-    if not reference.is_policy:
-        own = {value.data_ptr() for _, value in look.named_parameters() if value.requires_grad}
-        named = reference.module.named_parameters()
-        shared = [name for name, value in named if value.data_ptr() in own]
-        if shared:
-            words = f"reference and policy share {len(shared)} trainable tensors"
-            return broken(RELATION, words, shared[0])
     before, after = look.scores(call), reference.scores(call)
     counts = look.counted(call, before) if call.scores_tokens and call.ids is not None else None
     found = look.compared(RELATION.id, call, before, after, counts)

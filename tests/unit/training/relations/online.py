@@ -52,12 +52,14 @@ class Online:
     temperature: float = 1.0
     rounds: int = 4
     rate: float = 5e-3
+    dropout: float = 0.0
+    """Of the policy while it is updated; it samples and scores without."""
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
         with watched():
             torch.manual_seed(7)
-            self.policy = tiny()
+            self.policy = tiny(attention_dropout=self.dropout)
             self.reference = copy.deepcopy(self.policy).eval()
             self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=self.rate)
             looking = Inspector(object(), ("reference_start", "identities"))
@@ -74,17 +76,20 @@ class Online:
         kept = (torch.arange(COMPLETION) < lengths).float()
         # The prompts differ in how much reward they give.
         rewards = (ids[:, PROMPT:] % 5 * kept).sum(1) / 5 + ids[:, 0] % 7
+        self.policy.eval()
         advantages = self.advantages(rewards.view(GROUPS, EACH)).flatten().unsqueeze(1)
         with torch.no_grad():
             old = self.log_probs(self.policy, ids, kept)
             known = self.log_probs(self.reference, ids, kept)
         wanted = advantages + self.in_reward * (known - old).flip(1).cumsum(1).flip(1)
         order = torch.randperm(len(ids))
+        self.policy.train()
         for some in halves(advantages) if self.spread else [order] * self.passes:
             self.update(ids[some], kept[some], wanted.expand_as(kept)[some], old[some], known[some])
 
     def sampled(self, prompts: torch.Tensor) -> torch.Tensor:
         """Sample token by token."""
+        self.policy.eval()
         ids = prompts
         with torch.no_grad():
             for _ in range(COMPLETION):
@@ -125,9 +130,9 @@ def halves(advantages: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return first, torch.cat([best[0, 2:], best[1, :2], best[2, ::3]])
 
 
-def tiny() -> Any:
+def tiny(**changed: Any) -> Any:
     """A policy whose logits are spread."""
-    model = llama()
+    model = llama(**changed)
     with torch.no_grad():
         model.lm_head.weight.mul_(15)
     return model

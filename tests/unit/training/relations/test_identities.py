@@ -27,6 +27,14 @@ def test_a_kl_term_with_the_right_sign_holds(temperature: float) -> None:
     assert "the KL term pulls towards the reference" in found["message"]
 
 
+@pytest.mark.parametrize(("dropout", "broken"), [(0.0, False), (0.3, True)])
+def test_dropout_in_the_update_moves_the_first_ratio(dropout: float, broken: bool) -> None:
+    found = asked(Online(dropout=dropout, passes=2))
+    assert (found["status"] == "broken") == broken, found
+    if broken:
+        assert "so its ratio is not 1" in found["message"]
+
+
 @pytest.mark.parametrize("by_length", [True, False])
 def test_a_kl_term_with_the_wrong_sign_is_broken(by_length: bool) -> None:
     found = asked(Online(kl=-0.2, by_length=by_length))

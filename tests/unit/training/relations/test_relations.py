@@ -109,13 +109,6 @@ def shared_reference() -> Loop:
     return Loop(model, reference=reference)
 
 
-def other_reference() -> Loop:
-    model, reference = llama(), llama()
-    with torch.no_grad():
-        reference.lm_head.weight.mul_(1.05)
-    return Loop(model, reference=reference)
-
-
 def built_too_early() -> Loop:
     model = llama()
     for one in model.lm_head.parameters():
@@ -206,7 +199,6 @@ class Packing(Loop):
         (lambda: _with_groups(), "weight_decay"),
         (stepping_twice, "schedule"),
         (shared_reference, "reference_start"),
-        (other_reference, "reference_start"),
         (built_too_early, "frozen"),
         (thawed_later, "frozen"),
         (left_in_evaluation, "evaluation"),

@@ -121,3 +121,21 @@ def test_a_loss_over_distributions_is_asked_too(masked: bool) -> None:
 def test_rows_that_hold_the_token_inside_say_nothing() -> None:
     found = asked(nothing, batches=with_padding_inside)
     assert found["status"] == "holds", found
+
+
+def test_noise_that_writes_the_token_into_texts_is_no_padding() -> None:
+    """Word dropout of a student, without a mask: its last words may be the token too."""
+
+    def noisy(seed: int) -> dict[str, torch.Tensor]:
+        made = batch(seed)
+        made["input_ids"][:, 3] = made["input_ids"][:, -1] = PAD
+        return {**made, "attention_mask": torch.ones_like(made["attention_mask"])}
+
+    class Bare(Masking):
+        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+            logits = self.model(input_ids=one["input_ids"]).logits[:, :-1]
+            labels = one["input_ids"][:, 1:]
+            return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    found = Bare(llama(), wanted=("padding", "padding_side"), batches=noisy).run()
+    assert {one["status"] for one in found.values()} == {"not applicable"}, found
