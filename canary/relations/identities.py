@@ -68,9 +68,8 @@ def _first_ratio(look: Look) -> Outcome | None:
         return None
     number, apart = moved[0]
     words = (
-        "before the update a log-probability of a sampled token differs by "
-        f"{apart:.2g} between the policy with and without gradients, so its ratio is not 1: "
-        "dropout or another mode"
+        f"the policy says up to {apart:.2g} else of a sampled token in the update than just before "
+        "it, as with dropout, so its ratio is not 1"
     )
     return broken(RELATION, words, f"update {number}", (apart,))
 

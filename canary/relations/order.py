@@ -19,7 +19,10 @@ def ask(look: Look) -> Outcome:
     if rows < 2:
         raise CannotAsk("each micro-batch has one row")
     backwards = list(reversed(range(rows)))
+    reversed_rows = look.picked(call, backwards)
+    if not reversed_rows:
+        raise CannotAsk("the rows are inside an argument that is no tensor")
     before = look.scores(call)
-    after = look.scores(call, **look.picked(call, backwards))[backwards]
+    after = look.scores(call, **reversed_rows)[backwards]
     counts = look.counted(call, before) if call.scores_tokens else None
     return look.compared(RELATION.id, call, before, after, counts)

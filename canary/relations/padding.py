@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.relations.padded import example_of, padded_row
-from canary.relations.relation import CannotAsk, Look, Outcome, Relation, Variation
+from canary.relations.relation import SAME, CannotAsk, Look, Outcome, Relation, Variation
 from canary.relations.trained_padding import trained_padding
 from canary.relations.trajectory import Recorded, near_steps
 
 COLUMNS = 7
 VARIATIONS: Sequence[Variation] = (
-    {"name": "more padding", "no_dropout": True, "no_random": True, "widened": COLUMNS},
-    {"name": "no dropout", "no_dropout": True},
-    {"name": "no dropout, off by one rounding", "no_dropout": True, "perturbed": 1},
+    {"name": "more padding", **SAME, "no_random": True, "widened": COLUMNS},
+    {"name": "no dropout", **SAME},
+    {"name": "no dropout, off by one rounding", **SAME, "perturbed": 1},
 )
 RELATION = Relation(
     "padding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.relations.relation import Outcome, Relation, broken, outcome
+from canary.relations.relation import SAME, Outcome, Relation, broken, outcome
 from canary.relations.trajectory import Recorded, near_steps, rows_of
 
 RELATION = Relation(
@@ -14,9 +14,9 @@ RELATION = Relation(
     "https://arxiv.org/abs/2506.09280",
     moment=None,
     variations=(
-        {"name": "one rank", "no_dropout": True},
-        {"name": "one rank, off by one rounding", "no_dropout": True, "perturbed": 1},
-        {"name": "two ranks", "no_dropout": True, "ranks": 2},
+        {"name": "one rank", **SAME},
+        {"name": "one rank, off by one rounding", **SAME, "perturbed": 1},
+        {"name": "two ranks", **SAME, "ranks": 2},
     ),
     no_loop="only a transformers Trainer can be told to share its batches",
 )

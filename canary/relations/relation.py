@@ -76,6 +76,11 @@ class Variation(TypedDict, total=False):
     """Start the command again in the copy of the launch before."""
 
 
+SAME: Variation = {"no_dropout": True, "workers": 0}
+"""What launches have in common whose losses are compared: nothing is drawn at random. A worker has
+random numbers of its own, and without workers it shows whether rows are drawn."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """One relation."""

@@ -35,8 +35,8 @@ class TrainedRow:
     than the policy; None without a reference, or if either does not vary."""
 
     apart: float | None = None
-    """Largest distance of the policy's log-probabilities in the update to those that it gave just
-    before, without gradients and in the same state; None without such a call."""
+    """How far the policy's log-probabilities in the update are from those without gradients just
+    before it, at most; None without such a call in the same state."""
 
     @property
     def total(self) -> float:

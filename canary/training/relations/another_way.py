@@ -174,8 +174,8 @@ class AnotherWay:
             return None
         if self._saves is not None and self._saved_at is None:
             return NO_CHECKPOINT
-        if self._workers is not None:
-            return self._why_no_workers(self._workers)
+        if self._workers is not None and (why := self._why_no_workers(self._workers)) is not None:
+            return why
         if self._calls is not None and self._variation is not None:
             return self._why_not_equal(self._calls)
         return None
@@ -184,7 +184,7 @@ class AnotherWay:
         if not workers.loaders:
             return NO_LOADER
         if workers.draws and not workers.is_iterable:
-            return "rows are drawn at random, and each worker has its own random numbers"
+            return "rows are drawn at random where they are loaded"
         return None
 
     def _why_not_equal(self, calls: TrainingCalls) -> str | None:

@@ -156,6 +156,20 @@ def are_logits(module: nn.Module, output: Any) -> bool:
     )
 
 
+def gets_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call has an argument that may be rows of token ids."""
+    return any(
+        torch.is_tensor(one) and one.dim() == 2 and not one.is_floating_point()
+        for one in (*args, *kwargs.values())
+    )
+
+
+def scores_tokens(output: Any) -> bool:
+    """Whether a part of a model says the logits of tokens."""
+    known = said_of(output)
+    return known is not None and known[1].dim() == 3 and known[1].shape[-1] >= LEAST_VOCABULARY
+
+
 def shape_of(module: nn.Module, says: Says, said: torch.Tensor) -> tuple[int, ...]:
     """Return the shape of the logits."""
     if says == "logits":

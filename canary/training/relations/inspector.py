@@ -27,9 +27,11 @@ from canary.training.relations.calls import (
     KeptCall,
     are_logits,
     autocast_now,
+    gets_ids,
     is_loss,
     kept_call,
     said_of,
+    scores_tokens,
     undisturbed,
     weigh,
 )
@@ -63,6 +65,8 @@ class Inspector:
         """That of the running call."""
         self._asking = False
         self._calls: list[KeptCall] = []
+        self._inner: tuple[nn.Module, Any, Any, Any] | None = None
+        """The newest call of a part that gets token ids and gives logits."""
         self._part: tuple[nn.Module, torch.Tensor] | None = None
         """The newest part of a call that may say the logits."""
         self._others: dict[int, tuple[nn.Module, KeptCall]] = {}
@@ -112,12 +116,17 @@ class Inspector:
         if self._depth:
             if not self._asking and are_logits(module, output):
                 self._part = (module, output)
+            if not self._asking and scores_tokens(output) and gets_ids(args, kwargs):
+                self._inner = (module, args, kwargs, output)
             return
         autocast, self._autocast = self._autocast, None
         if not self._asking:
             with uncounted():
+                if self._inner is not None and output is not None and not gets_ids(args, kwargs):
+                    # A wrapper hides the ids, in a dictionary for instance.
+                    module, args, kwargs, output = self._inner
                 self._called(module, args, kwargs, output, autocast)
-            self._part = None
+            self._part = self._inner = None
 
     def _called(
         self,
