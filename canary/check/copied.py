@@ -29,8 +29,8 @@ def copy_of(folder: Path, to: Path, leave_out: Iterable[Path]) -> None:
     """Copy a working folder into an empty one, without repositories, environments, caches and
     `leave_out`.
 
-    Links that lead to a copied file lead to the copy of it, all others where they led before. Pipes,
-    sockets and devices are left out, and so is a file that vanishes meanwhile.
+    Links to what is copied lead to the copy of it, all others where they led before. Pipes, sockets
+    and devices are left out, and so is a file that vanishes meanwhile.
 
     Raises:
         TooLarge: it holds too many files or bytes.
@@ -107,7 +107,7 @@ def _planned(folder: Path, leave_out: set[Path]) -> _Plan:
 
 
 def _copy_file(source: Path, target: Path, size: int) -> None:
-    """Copy the first `size` bytes: a file may grow, or become a pipe, while the folder is copied."""
+    """Copy `size` bytes: a file may grow, or become a pipe, while the folder is copied."""
     with jsonio.open_regular(source, sys.maxsize) as read, target.open("wb") as write:
         while size > 0 and (chunk := read.read(min(size, CHUNK))):
             write.write(chunk)

@@ -105,7 +105,7 @@ def ask_launches(
 
 
 def _new_folder(parent: Path) -> Path:
-    """Make a folder for the copy that only this user can read. The user may have one of its name."""
+    """Make a folder for the copy, for this user alone. The user may have one of its name."""
     try:
         (parent / COPY).mkdir(0o700, parents=True)
     except FileExistsError:
