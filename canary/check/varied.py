@@ -92,8 +92,8 @@ def ask_launches(
     except TooLarge as why_not:
         return outcome(relation.id, "not applicable", str(why_not))
     except OSError as error:
-        why_not = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        words = f"the working folder cannot be copied: {why_not}"
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        words = f"the working folder cannot be copied: {what}"
         return outcome(relation.id, "undecided", words)
     finally:
         for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):

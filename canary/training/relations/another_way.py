@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -54,19 +55,27 @@ class WiderBatches:
 
     def changed(self, batch: Any) -> Any:
         """Return a batch with more padding, or as it is."""
+        self._given = True
+        made = self._tried(self._wider, batch)
+        given = batch if made is None else made
+        widths = self._tried(_widths, given) or frozenset()
+        self._widths.append((made is not None, widths))
+        return given
+
+    def _wider(self, batch: Any) -> Any | None:
         if not self._looked:
             self._looked, self._widest = True, _widest_model()
-        self._given = True
+        return widened(batch, self._columns, self._widest)
+
+    def _tried(self, call: Callable[[Any], Any], batch: Any) -> Any | None:
+        """Do something with a batch, or note why that is not possible."""
         try:
-            made = widened(batch, self._columns, self._widest)
+            return call(batch)
         except Unclear as why:
-            made, self._unclear = None, str(why)
+            self._unclear = str(why)
         except Exception as error:  # noqa: BLE001 - a batch may hold anything
-            made, self._unclear = None, one_line(error)
-        given = batch if made is None else made
-        widths = (one.value.shape[1] for one in tensors_of(given) if one.value.dim() == 2)
-        self._widths.append((made is not None, frozenset(widths)))
-        return given
+            self._unclear = one_line(error)
+        return None
 
     def trained_on(self, widths: list[int]) -> None:
         """Tokens of these widths entered a call with gradients."""
@@ -83,13 +92,18 @@ class WiderBatches:
         """Return why the training was none on wider batches."""
         if not self._given:
             return NO_LOADER
+        if self._unclear and (self._is_other or not self._entered):
+            return f"more padding of a batch is not clear: {self._unclear}"
         if self._is_other:
             return "it trains on other rows than its DataLoader gives"
         if self._entered:
             return None
-        if self._unclear:
-            return f"more padding of a batch is not clear: {self._unclear}"
         return "no batch of its DataLoader has a padded row"
+
+
+def _widths(batch: Any) -> frozenset[int]:
+    """Return the widths of a batch's tensors of two dimensions."""
+    return frozenset(one.value.shape[1] for one in tensors_of(batch) if one.value.dim() == 2)
 
 
 def _widest_model() -> int | None:

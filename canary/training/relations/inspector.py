@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
 
+from canary.protocol.failure import one_line
 from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
@@ -84,11 +85,23 @@ class Inspector:
             self._sampling.belongs_to(self, trained)
             self._updates = Updates(self._sampling.scored)
             self._updates.begin()
+        safely = self._safely
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
-            torch_optimizer.register_optimizer_step_pre_hook(self._update_begins),
+            torch_optimizer.register_optimizer_step_pre_hook(
+                lambda *args: safely(self._update_begins, *args)
+            ),
         ]
+
+    def _safely(self, call: Callable[..., Any], *args: Any) -> None:
+        """Do something that must not reach the training, whatever the user's objects do."""
+        if self._answers.failed:
+            return
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+            self._answers.failed = f"the training cannot be looked at: {one_line(error)}"
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Keep a copy of the first batch: a loss may take entries out of it."""
@@ -111,7 +124,7 @@ class Inspector:
         autocast, self._autocast = self._autocast, None
         if not self._asking:
             with uncounted():
-                self._called(module, args, kwargs, output, autocast)
+                self._safely(self._called, module, args, kwargs, output, autocast)
             self._part = None
 
     def _called(
@@ -152,7 +165,8 @@ class Inspector:
                 call.log_probs = self._sampling.scored.own(says, said, call.ids, labels)
                 call.adapters = adapters_of(module)
             first = self._look is None
-            said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
+            weighed = functools.partial(_weighed, call, said.detach(), keep=first)
+            said.register_hook(functools.partial(self._safely, weighed))
         else:
             self._others[id(module)] = (module, call)
 
@@ -279,6 +293,13 @@ class Inspector:
             handle.remove()
         self._drawn.end()
         self._wrapping.undo()
+        self._safely(self._ask_at_end)
+        if self._sampling is not None:
+            self._updates.end()
+            self._sampling.end()
+        return self._answers.all()
+
+    def _ask_at_end(self) -> None:
         if self._look is not None:
             self._look.optimizers = self._optimizers_of(self._look.model)
             with self._aside(self._look):
@@ -287,10 +308,6 @@ class Inspector:
             self._other.updates.end()
             with self._aside(self._other.look):
                 self._answers.ask("last", self._other.look, OF_OTHERS)
-        if self._sampling is not None:
-            self._updates.end()
-            self._sampling.end()
-        return self._answers.all()
 
 
 def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor, *, keep: bool) -> None:

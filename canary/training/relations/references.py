@@ -126,8 +126,10 @@ class Updates:
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         given: Any = args[0] if args else kwargs.get("tensors")
-        for one in [given] if torch.is_tensor(given) else given or ():
-            if torch.is_tensor(one) and one.numel() == 1 and not torch.compiler.is_compiling():
+        several = given if isinstance(given, list | tuple) else [given]
+        for one in several:
+            is_loss = torch.is_tensor(one) and one.numel() == 1 and one.is_floating_point()
+            if is_loss and not torch.compiler.is_compiling():
                 with uncounted():
                     self._losses.append(one.detach().clone())
         return original(*args, **kwargs)
