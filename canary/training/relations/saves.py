@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -24,6 +25,8 @@ class Saves:
         these call is wrapped."""
         _wrap(torch.serialization, "_open_zipfile_writer", self._saved)
         _wrap(torch, "save", lambda *args, **kwargs: self._saved(*args[1:], **kwargs))
+        # Else `torch.save` could not be pickled, for a process that saves beside the training.
+        torch.serialization.save = torch.save
         safetensors = sys.modules.get("safetensors.torch")
         if safetensors is not None:
             name = "serialize_file" if hasattr(safetensors, "serialize_file") else "save_file"
@@ -40,14 +43,15 @@ class Saves:
         return taken
 
     def _saved(self, place: Any = None, *_: Any, **named: Any) -> None:
-        place = named.get("f", named.get("filename", place))
-        if not isinstance(place, str | os.PathLike):
-            place = getattr(place, "name", None)  # of an open file
-        if not isinstance(place, str | os.PathLike) or len(self._paths) >= MOST_PATHS:
-            return
-        path = os.path.realpath(os.fspath(place))
-        if path not in self._paths:
-            self._paths.append(path)
+        with contextlib.suppress(Exception):  # an own file may have any name
+            place = named.get("f", named.get("filename", place))
+            if not isinstance(place, str | os.PathLike):
+                place = getattr(place, "name", None)  # of an open file
+            if not isinstance(place, str | os.PathLike) or len(self._paths) >= MOST_PATHS:
+                return
+            path = os.path.realpath(os.fsdecode(place))
+            if path not in self._paths:
+                self._paths.append(path)
 
     def _distributed(self, *_: Any, **named: Any) -> None:
         writer = named.get("storage_writer")
