@@ -16,7 +16,7 @@ from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
 from canary.training.relations.first_calls import FirstCalls, TrainingCalls
 from canary.training.relations.loaders import LoaderWorkers, change_batches
-from canary.training.relations.saves import Saves
+from canary.training.relations.saves import Saves, holds_a_model
 from canary.training.relations.widening import Unclear, tensors_of, widened
 
 MOST_BATCHES = 64
@@ -168,13 +168,14 @@ class AnotherWay:
         if self._models is not None:
             self._models.is_off = True
 
-    def is_killed(self, done: int) -> bool:
+    def is_killed(self, done: int, size: int = 0) -> bool:
         """Whether the process is to be killed now, as the update after `done` others begins: it
-        has saved a checkpoint since the update before began."""
+        has saved a checkpoint since the update before began. `size`: numbers that are trained;
+        smaller files, as of losses, are no checkpoint."""
         if self._saves is None or self._saved_at is not None:
             return False
         paths = self._saves.take()
-        if not paths or not done:
+        if not done or not holds_a_model(paths, size):
             return False
         if self._looks_on:
             self._has_saved = True

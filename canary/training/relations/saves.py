@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -69,3 +69,11 @@ def _wrap(holder: Any, name: str, before: Callable[..., None]) -> None:
         return original(*args, **kwargs)
 
     setattr(holder, name, saves)
+
+
+def holds_a_model(paths: Sequence[str], size: int) -> bool:
+    """Whether saved files may hold so many numbers, with at least a byte for each. Folders, and
+    files that were moved, are not measured."""
+    if not paths or not all(os.path.isfile(path) for path in paths):
+        return bool(paths)
+    return sum(os.path.getsize(path) for path in paths) >= size

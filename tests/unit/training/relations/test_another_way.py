@@ -158,6 +158,19 @@ def test_numpy_may_have_another_generator() -> None:
         numbers.set_bit_generator(kept)
 
 
+def test_a_file_of_losses_is_no_checkpoint(tmp_path: Path) -> None:
+    way = begun({"name": "is killed", "killed": True})
+    weights = torch.zeros(5_000)
+    torch.save([0.5], tmp_path / "losses.pt")
+    assert not way.is_killed(1, len(weights))
+    torch.save(weights.half(), tmp_path / "begun.pt")
+    (tmp_path / "begun.pt").rename(tmp_path / "last.pt")
+    assert way.is_killed(2, len(weights)), "a file that was moved is not measured"
+    way = begun({"name": "is killed", "killed": True})
+    torch.save(weights.half(), tmp_path / "last.pt")
+    assert way.is_killed(3, len(weights))
+
+
 def test_safetensors_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
     monkeypatch.setattr(safetensors, "serialize_file", safetensors.serialize_file)
