@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +75,7 @@ def _wrap(holder: Any, name: str, before: Callable[..., None]) -> None:
 def holds_a_model(paths: Sequence[str], size: int) -> bool:
     """Whether saved files may hold so many numbers, with at least a byte for each. Folders, and
     files that were moved, are not measured."""
-    if not paths or not all(os.path.isfile(path) for path in paths):
-        return bool(paths)
-    return sum(os.path.getsize(path) for path in paths) >= size
+    files = [Path(path) for path in paths]
+    if not all(one.is_file() for one in files):
+        return True
+    return bool(files) and sum(one.stat().st_size for one in files) >= size
