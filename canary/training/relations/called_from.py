@@ -33,6 +33,8 @@ def _names(frame: FrameType, module: str) -> list[str]:
     names += [f"module {part}" for part in module.split(".") if part != "__main__"]
     if code.co_argcount and code.co_varnames[0] in ("self", "cls"):
         owner = frame.f_locals.get(code.co_varnames[0])
-        kind = owner if isinstance(owner, type) else type(owner)
+        kind = (
+            owner if issubclass(type(owner), type) else type(owner)
+        )  # a proxy lies about its class
         names += [f"class {one.__name__}" for one in kind.__mro__ if one is not object]
     return names
