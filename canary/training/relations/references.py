@@ -194,7 +194,7 @@ class _Sides:
     ) -> None:
         self._now, self._temperature = rows.updates, rows.temperature
         self._adapters = trained[0].adapters if trained else ()
-        self._calls: list[Scored] = []
+        self._by_row: dict[bytes, list[Scored]] = {}
         self._own: dict[int, bool] = {}
         """Whether a model is the policy, by its id."""
         for call in rows.calls:
@@ -202,13 +202,14 @@ class _Sides:
                 model = call.model()
                 self._own[call.source] = model is not None and _is_policy(model, policy)
             if self._own[call.source] or call.source not in samplers:
-                self._calls.append(call)
+                for key in call.keys:
+                    self._by_row.setdefault(key, []).append(call)
         self.references: list[Reference] = []
 
     def of_row(self, key: bytes) -> Iterator[tuple[Scored, str, torch.Tensor]]:
         """Yield each call that scored a row, the newest first, with who it is and what it said.
         That is the policy `now`, the policy `before` an update, or a `reference`."""
-        for call in reversed(self._calls):
+        for call in reversed(self._by_row.get(key, [])):
             said = call.of_row(key)
             if said is None:
                 continue

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from canary.relations.trained import TrainedUpdate, is_called
+from canary.training.relations import scored
 from canary.training.relations.another_way import WiderBatches
 from canary.training.relations.inspector import Inspector
 from canary.training.relations.references import Updates
-from canary.training.relations.scored import ScoredRows
+from canary.training.relations.scored import Scored, ScoredRows
 from canary.training.relations.tokenizers import special_ids
 from tests.unit.training.relations.tiny import Loop, llama
 
@@ -132,3 +133,44 @@ def test_words_of_english_are_no_names_of_ppo(name: str) -> None:
 @pytest.mark.parametrize("name", ["class PPOv2Trainer", "class APPORunner", "file minippo.py"])
 def test_names_of_ppo_are_found(name: str) -> None:
     assert is_called([TrainedUpdate(1, (), called=(name,))], "ppo") == name
+
+
+class Looked:
+    """A log-probability of rows that counts how often its size is asked."""
+
+    asked = 0
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def numel(self) -> int:
+        """Return its size."""
+        Looked.asked += 1
+        return self._tokens
+
+
+def scored_rows(*texts: list[int]) -> Any:
+    """What one model said of rows, one call per text."""
+    found: Any = ScoredRows()
+    for text in texts:
+        ids = torch.tensor([text])
+        known: Any = Looked(len(text) - 1)
+        model: Any = None
+        found._keep(Scored(model, 1, ids, None, known, (), (), 0))
+    return found
+
+
+def test_many_small_calls_are_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scored, "MOST_TOKENS", 40)
+    Looked.asked = 0
+    found = scored_rows(*([5, 6, place] for place in range(400)))
+    assert [one.ids[0, -1].item() for one in found.calls] == [*range(380, 400)]
+    assert Looked.asked < 1_000
+
+
+def test_a_row_that_goes_on_takes_the_place_of_its_beginning() -> None:
+    found = scored_rows([5, 6], [5, 6, 7], [5, 6, 7, 8], [9, 9])
+    assert [one.ids.shape[1] for one in found.calls] == [4, 2]
+    assert found._tokens == 4
