@@ -96,9 +96,17 @@ def told_outcomes(found: Sequence[object], wanted: Sequence[str]) -> dict[str, O
 
 
 def told_outcome(name: str, found: Mapping[str, Any]) -> Outcome:
-    """Return what the training process told about a relation, if it is an outcome."""
+    """Return what the training process told about a relation, if it is an outcome. Its texts may
+    hold names and data of the user, of any length: they must not hide that it is broken."""
     try:
-        one = StoredRelation.model_validate(found)
+        one = StoredRelation.model_validate({key: _cut(value) for key, value in found.items()})
     except ValidationError:
         return outcome(name, "undecided", "the training process gave no readable result")
     return outcome(name, one.status, one.message, one.place, one.values, one.tolerance)
+
+
+def _cut(value: Any) -> Any:
+    """Return a text with the length and the characters that a record may have."""
+    if not isinstance(value, str):
+        return value
+    return value[:LONGEST].encode("utf-8", "replace").decode("utf-8")

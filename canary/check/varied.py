@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from canary.check.copied import TooLarge, copy_of
+from canary.check.copied import TooLarge, copy_of, remove_copy
 from canary.check.launches import Launched, Launches
 from canary.check.ranks import on_ranks
 from canary.config.load import LoadedConfig
@@ -66,7 +67,7 @@ def ask_launches(
     record, folder, result = base
     recorded: list[Exact] = []
     folders = [folder]
-    copied = launches.folder / COPY
+    copied: Path | None = None
     try:
         planned = [_planned(launches.loaded, one, record, result) for one in variations]
         for plan in planned:
@@ -77,6 +78,7 @@ def ask_launches(
             loaded, one = plan
             in_copy = bool(one.get("killed") or one.get("restarted"))
             if one.get("killed"):
+                copied = _new_folder(launches.folder)
                 _copy(copied, loaded)
             varied: Variation = {**one, "saved_in": str(folders[-1])}
             found, folder, ended = launches.varied(varied, loaded, copied if in_copy else None)
@@ -90,14 +92,25 @@ def ask_launches(
     except TooLarge as why_not:
         return outcome(relation.id, "not applicable", str(why_not))
     except OSError as error:
-        words = f"the working folder cannot be copied: {error.filename}: {error.strerror}"
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        words = f"the working folder cannot be copied: {what}"
         return outcome(relation.id, "undecided", words)
     finally:
         for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
             shutil.rmtree(checkpoint, ignore_errors=True)
-        shutil.rmtree(copied, ignore_errors=True)
+        if copied is not None:
+            remove_copy(copied)
     judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
     return judged
+
+
+def _new_folder(parent: Path) -> Path:
+    """Make a folder for the copy, for this user alone. The user may have one of its name."""
+    try:
+        (parent / COPY).mkdir(0o700, parents=True)
+    except FileExistsError:
+        return Path(tempfile.mkdtemp(prefix=f"{COPY}-", dir=parent))
+    return parent / COPY
 
 
 def _copy(to: Path, loaded: LoadedConfig) -> None:
@@ -110,11 +123,13 @@ def _copy(to: Path, loaded: LoadedConfig) -> None:
     copy_of(Path.cwd(), to, (to.parent, Path(loaded.config.output_dir)))
 
 
-def _saved_elsewhere(exact: Exact, copied: Path) -> str | None:
+def _saved_elsewhere(exact: Exact, copied: Path | None) -> str | None:
     """Return why a checkpoint is not in the copy of the working folder, None if it is."""
     saved = exact.get("varied", {}).get("saved", [])
+    if copied is None or not saved:
+        return None
     inside = os.path.realpath(copied) + os.sep
-    if not saved or any(path.startswith(inside) for path in saved):
+    if any(path.startswith(inside) for path in saved):
         return None
     return "the checkpoint is outside the working folder"
 

@@ -68,8 +68,8 @@ def _first_ratio(look: Look) -> Outcome | None:
         return None
     number, apart = moved[0]
     words = (
-        f"the policy says up to {apart:.2g} else of a sampled token in the update than just before "
-        "it, as with dropout, so its ratio is not 1"
+        f"log-probabilities of the policy move by up to {apart:.2g} between sampling and update, "
+        "as with dropout: its first ratio is not 1"
     )
     return broken(RELATION, words, f"update {number}", (apart,))
 

@@ -5,11 +5,15 @@ Torch-free: only a few numbers per row are kept, not its tokens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
+
+ENGLISH = re.compile("[aouAOU]ppo[inrs]")
+"""Of `support`, `suppose`, `opportunity`, `opponent`, `appoint`: these do not name PPO."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class TrainedUpdate:
 def is_called(updates: Sequence[TrainedUpdate], *parts: str) -> str:
     """Return the first name that has one of these parts; empty without one."""
     names = dict.fromkeys(name for one in updates for name in one.called)
-    return next((name for name in names if any(part in name.lower() for part in parts)), "")
+    spelt = {name: ENGLISH.sub("", name).lower() for name in names}
+    return next((name for name in names if any(part in spelt[name] for part in parts)), "")
 
 
 def prefers(update: TrainedUpdate) -> bool:

@@ -19,7 +19,7 @@ def random_states(*, devices: bool = True) -> Callable[[], None]:
     python, cpu = random.getstate(), torch.get_rng_state()
     on_gpus = torch.cuda.get_rng_state_all() if devices and torch.cuda.is_initialized() else []
     numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    numbers = None if numpy is None else numpy.get_state()
+    numbers = None if numpy is None else numpy.get_state(legacy=False)
 
     def restore() -> None:
         random.setstate(python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -15,7 +16,7 @@ from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
 from canary.training.relations.first_calls import FirstCalls, TrainingCalls
 from canary.training.relations.loaders import LoaderWorkers, change_batches
-from canary.training.relations.saves import Saves
+from canary.training.relations.saves import Saves, holds_a_model
 from canary.training.relations.widening import Unclear, tensors_of, widened
 
 MOST_BATCHES = 64
@@ -54,19 +55,27 @@ class WiderBatches:
 
     def changed(self, batch: Any) -> Any:
         """Return a batch with more padding, or as it is."""
+        self._given = True
+        made = self._tried(self._wider, batch)
+        given = batch if made is None else made
+        widths = self._tried(_widths, given) or frozenset()
+        self._widths.append((made is not None, widths))
+        return given
+
+    def _wider(self, batch: Any) -> Any | None:
         if not self._looked:
             self._looked, self._widest = True, _widest_model()
-        self._given = True
+        return widened(batch, self._columns, self._widest)
+
+    def _tried(self, call: Callable[[Any], Any], batch: Any) -> Any | None:
+        """Do something with a batch, or note why that is not possible."""
         try:
-            made = widened(batch, self._columns, self._widest)
+            return call(batch)
         except Unclear as why:
-            made, self._unclear = None, str(why)
+            self._unclear = str(why)
         except Exception as error:  # noqa: BLE001 - a batch may hold anything
-            made, self._unclear = None, one_line(error)
-        given = batch if made is None else made
-        widths = (one.value.shape[1] for one in tensors_of(given) if one.value.dim() == 2)
-        self._widths.append((made is not None, frozenset(widths)))
-        return given
+            self._unclear = one_line(error)
+        return None
 
     def trained_on(self, widths: list[int]) -> None:
         """Tokens of these widths entered a call with gradients."""
@@ -83,13 +92,18 @@ class WiderBatches:
         """Return why the training was none on wider batches."""
         if not self._given:
             return NO_LOADER
+        if self._unclear and (self._is_other or not self._entered):
+            return f"more padding of a batch is not clear: {self._unclear}"
         if self._is_other:
             return "the training uses other rows than the DataLoader gives"
         if self._entered:
             return None
-        if self._unclear:
-            return f"it is not clear how to pad a batch further: {self._unclear}"
         return "no batch of the DataLoader has a padded row"
+
+
+def _widths(batch: Any) -> frozenset[int]:
+    """Return the widths of a batch's tensors of two dimensions."""
+    return frozenset(one.value.shape[1] for one in tensors_of(batch) if one.value.dim() == 2)
 
 
 def _widest_model() -> int | None:
@@ -154,13 +168,14 @@ class AnotherWay:
         if self._models is not None:
             self._models.is_off = True
 
-    def is_killed(self, done: int) -> bool:
+    def is_killed(self, done: int, size: int = 0) -> bool:
         """Whether the process is to be killed now, as the update after `done` others begins: it
-        has saved a checkpoint since the update before began."""
+        has saved a checkpoint since the update before began. `size`: numbers that are trained;
+        smaller files, as of losses, are no checkpoint."""
         if self._saves is None or self._saved_at is not None:
             return False
         paths = self._saves.take()
-        if not paths or not done:
+        if not done or not holds_a_model(paths, size):
             return False
         if self._looks_on:
             self._has_saved = True

@@ -32,6 +32,8 @@ class Answers:
             if name in self._modules and self._modules[name].RELATION.moment is not None
         ]
         self._found: dict[str, Outcome] = {}
+        self.failed = ""
+        """Why the training could not be looked at further."""
 
     def ask(self, moment: Moment, look: TrainingLook, only: Sequence[str] | None = None) -> None:
         """Ask the relations of a moment, or `only` some."""
@@ -54,7 +56,8 @@ class Answers:
 
     def all(self) -> list[Outcome]:
         """Return one answer per wanted relation."""
-        return [self._found.get(name) or outcome(name, "undecided", UNSEEN) for name in self.wanted]
+        why = self.failed or UNSEEN
+        return [self._found.get(name) or outcome(name, "undecided", why) for name in self.wanted]
 
 
 def _at(module: ModuleType, moment: Moment) -> Ask | None:

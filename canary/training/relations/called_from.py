@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 NOT_THE_TRAINING = ("torch", "canary")
 """Packages whose frames say nothing about the training."""
@@ -32,7 +33,9 @@ def _names(frame: FrameType, module: str) -> list[str]:
     names = [f"function {code.co_name}", f"file {Path(code.co_filename).name}"]
     names += [f"module {part}" for part in module.split(".") if part != "__main__"]
     if code.co_argcount and code.co_varnames[0] in ("self", "cls"):
-        owner = frame.f_locals.get(code.co_varnames[0])
-        kind = owner if isinstance(owner, type) else type(owner)
+        owner: Any = frame.f_locals.get(code.co_varnames[0])
+        kind = (
+            owner if issubclass(type(owner), type) else type(owner)
+        )  # a proxy lies about its class
         names += [f"class {one.__name__}" for one in kind.__mro__ if one is not object]
     return names

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
 
+from canary.protocol.failure import one_line
 from canary.relations.relation import Outcome
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
@@ -90,11 +91,23 @@ class Inspector:
             self._sampling.belongs_to(self, trained)
             self._updates = Updates(self._sampling.scored)
             self._updates.begin()
+        safely = self._safely
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
-            torch_optimizer.register_optimizer_step_pre_hook(self._update_begins),
+            torch_optimizer.register_optimizer_step_pre_hook(
+                lambda *args: safely(self._update_begins, *args)
+            ),
         ]
+
+    def _safely(self, call: Callable[..., Any], *args: Any) -> None:
+        """Do something that must not reach the training, whatever the user's objects do."""
+        if self._answers.failed:
+            return
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+            self._answers.failed = f"the training cannot be looked at: {one_line(error)}"
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Keep a copy of the first batch: a loss may take entries out of it."""
@@ -114,19 +127,25 @@ class Inspector:
         # After an error, torch leaves out an argument.
         self._depth = max(0, self._depth - 1)
         if self._depth:
-            if not self._asking and are_logits(module, output):
-                self._part = (module, output)
-            if not self._asking and scores_tokens(output) and gets_ids(args, kwargs):
-                self._inner = (module, args, kwargs, output)
+            if not self._asking:
+                self._safely(self._part_left, module, args, kwargs, output)
             return
         autocast, self._autocast = self._autocast, None
         if not self._asking:
             with uncounted():
-                if self._inner is not None and output is not None and not gets_ids(args, kwargs):
+                inner = self._inner
+                if inner is not None and output is not None and not gets_ids(args, kwargs):
                     # A wrapper hides the ids, in a dictionary for instance.
-                    module, args, kwargs, output = self._inner
-                self._called(module, args, kwargs, output, autocast)
+                    module, args, kwargs, output = inner
+                self._safely(self._called, module, args, kwargs, output, autocast)
             self._part = self._inner = None
+
+    def _part_left(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Keep the newest part of a call that may say what the whole model does not."""
+        if are_logits(module, output):
+            self._part = (module, output)
+        if scores_tokens(output) and gets_ids(args, kwargs):
+            self._inner = (module, args, kwargs, output)
 
     def _called(
         self,
@@ -166,9 +185,11 @@ class Inspector:
                 call.log_probs = self._sampling.scored.own(says, said, call.ids, labels)
                 call.adapters = adapters_of(module)
             first = self._look is None
-            said.register_hook(functools.partial(_weighed, call, said.detach(), keep=first))
+            weighed = functools.partial(_weighed, call, said.detach(), keep=first)
+            said.register_hook(functools.partial(self._safely, weighed))
             if first:
-                said.register_hook(functools.partial(self._backward, module))
+                backward = functools.partial(self._backward, module)
+                said.register_hook(functools.partial(self._safely, backward))
         else:
             self._others[id(module)] = (module, call)
 
@@ -300,6 +321,13 @@ class Inspector:
             handle.remove()
         self._drawn.end()
         self._wrapping.undo()
+        self._safely(self._ask_at_end)
+        if self._sampling is not None:
+            self._updates.end()
+            self._sampling.end()
+        return self._answers.all()
+
+    def _ask_at_end(self) -> None:
         if self._look is not None:
             self._look.optimizers = self._optimizers_of(self._look.model)
             with self._aside(self._look):
@@ -308,10 +336,6 @@ class Inspector:
             self._other.updates.end()
             with self._aside(self._other.look):
                 self._answers.ask("last", self._other.look, OF_OTHERS)
-        if self._sampling is not None:
-            self._updates.end()
-            self._sampling.end()
-        return self._answers.all()
 
 
 def _weighed(call: KeptCall, said: torch.Tensor, gradient: torch.Tensor, *, keep: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import random
 import sys
 from collections.abc import Callable
@@ -74,7 +75,8 @@ class LoaderWorkers:
 def _random_numbers() -> tuple[Any, ...]:
     """Return the state of what a dataset may draw from."""
     numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    state = () if numpy is None else (numpy.get_state()[1].tobytes(), numpy.get_state()[2])
+    # Not the legacy form: it is that of one generator only.
+    state = b"" if numpy is None else pickle.dumps(numpy.get_state(legacy=False))
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), state
 
 

@@ -113,8 +113,10 @@ class Updates:
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         given: Any = args[0] if args else kwargs.get("tensors")
-        for one in [given] if torch.is_tensor(given) else given or ():
-            if torch.is_tensor(one) and one.numel() == 1 and not torch.compiler.is_compiling():
+        several = given if isinstance(given, list | tuple) else [given]
+        for one in several:
+            is_loss = torch.is_tensor(one) and one.numel() == 1 and one.is_floating_point()
+            if is_loss and not torch.compiler.is_compiling():
                 with uncounted():
                     self._losses.append(one.detach().clone())
         return original(*args, **kwargs)
@@ -179,7 +181,7 @@ class _Sides:
     ) -> None:
         self._now, self._temperature = rows.updates, rows.temperature
         self._adapters = trained[0].adapters if trained else ()
-        self._calls: list[Scored] = []
+        self._by_row: dict[bytes, list[Scored]] = {}
         self._own: dict[int, bool] = {}
         """Whether a model is the policy, by its id."""
         for call in rows.calls:
@@ -187,13 +189,14 @@ class _Sides:
                 model = call.model()
                 self._own[call.source] = model is not None and _is_policy(model, policy)
             if self._own[call.source] or call.source not in samplers:
-                self._calls.append(call)
+                for key in call.keys:
+                    self._by_row.setdefault(key, []).append(call)
         self.references: list[Reference] = []
 
     def of_row(self, key: bytes) -> Iterator[tuple[Scored, str, torch.Tensor]]:
         """Yield each call that scored a row, the newest first, with who it is and what it said.
         That is the policy `now`, the policy `before` an update, or a `reference`."""
-        for call in reversed(self._calls):
+        for call in reversed(self._by_row.get(key, [])):
             said = call.of_row(key)
             if said is None:
                 continue

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,11 @@ class Scored:
         row, places = self._rows[key]
         return self.log_probs[row, places[1:] - 1]
 
+    @property
+    def keys(self) -> Iterable[bytes]:
+        """The rows, by their real tokens."""
+        return self._rows
+
     def goes_on_as(self, ids: torch.Tensor) -> bool:
         """Whether another call has these rows with one token more: then they are being sampled."""
         rows, tokens = self.ids.shape
@@ -67,8 +73,11 @@ class ScoredRows:
     """Keeps the newest calls without gradients of this process."""
 
     def __init__(self) -> None:
-        self.calls: list[Scored] = []
-        """The newest last."""
+        self._calls: OrderedDict[int, Scored] = OrderedDict()
+        """By id, the newest last. There may be many: a loop may score its data row by row."""
+        self._newest: dict[int, Scored] = {}
+        """Of each model, by its id."""
+        self._tokens = 0
         self.updates = 0
         """Updates so far."""
         self.temperature = 1.0
@@ -111,17 +120,31 @@ class ScoredRows:
         """Return the log-probabilities of own tokens; see `own_log_probs`."""
         return own_log_probs(says, said, ids, labels, self.temperature)
 
+    @property
+    def calls(self) -> list[Scored]:
+        """What is kept, the newest last."""
+        return [*self._calls.values()]
+
     def _keep(self, scored: Scored) -> None:
-        newest = next((one for one in reversed(self.calls) if one.source == scored.source), None)
+        newest = self._newest.get(scored.source)
         if newest is not None and newest.goes_on_as(scored.ids):
-            self.calls.remove(newest)
-        self.calls.append(scored)
-        while sum(one.log_probs.numel() for one in self.calls) > MOST_TOKENS:
-            del self.calls[0]
+            self._forget(newest)
+        self._newest[scored.source] = self._calls[id(scored)] = scored
+        self._tokens += scored.log_probs.numel()
+        while self._tokens > MOST_TOKENS:
+            self._forget(next(iter(self._calls.values())))
+
+    def _forget(self, scored: Scored) -> None:
+        if self._calls.pop(id(scored), None) is not None:
+            self._tokens -= scored.log_probs.numel()
+        if self._newest.get(scored.source) is scored:
+            del self._newest[scored.source]
 
     def end(self) -> None:
         """Keep nothing from here on."""
-        self.calls, self.is_over = [], True
+        self._calls.clear()
+        self._newest.clear()
+        self._tokens, self.is_over = 0, True
 
 
 def _scores_rows(says: Says, said: torch.Tensor) -> bool:

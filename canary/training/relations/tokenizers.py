@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from numbers import Integral
 from typing import Any
+
+import torch
 
 
 class LivingTokenizers:
@@ -29,12 +32,16 @@ class LivingTokenizers:
 def special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:
     """Return the ids of padding and of ends that a tokenizer, or else a model's configs, say."""
     known = (tokenizer, getattr(model, "config", None), getattr(model, "generation_config", None))
-    pads = (getattr(one, "pad_token_id", None) for one in known)
-    ends: set[int] = set()
-    for one in known:
-        found = getattr(one, "eos_token_id", None)
-        ends |= {found} if isinstance(found, int) else set(found or ())
-    return next((one for one in pads if isinstance(one, int)), None), frozenset(ends)
+    pads = (pad for one in known for pad in _ids(getattr(one, "pad_token_id", None)))
+    ends = frozenset(end for one in known for end in _ids(getattr(one, "eos_token_id", None)))
+    return next(pads, None), ends
+
+
+def _ids(said: Any) -> list[int]:
+    """Return the ids of one or several, as numbers of Python, numpy or torch."""
+    said = said.tolist() if isinstance(said, torch.Tensor) else said
+    several = said if isinstance(said, list | tuple | set | frozenset) else [said]
+    return [int(one) for one in several if isinstance(one, Integral)]
 
 
 def _alive() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ IGNORE = -100
 """The label that a loss ignores."""
 LEAST_SHARE = 3
 """One of so many rows must be padded, where only the tokens show it."""
+MOST_TENSORS, DEEPEST = 1024, 32
+"""Of a batch."""
 PACKED = ("cu_seq", "seq_idx")
 """How the names begin of what says where packed documents lie."""
 
@@ -51,7 +54,9 @@ def widened(batch: Any, columns: int, widest: int | None = None) -> Any | None:
     Raises:
         Unclear: it is not known what a tensor holds at padding.
     """
-    entries = [*tensors_of(batch)]
+    entries = [*itertools.islice(tensors_of(batch), MOST_TENSORS + 1)]
+    if len(entries) > MOST_TENSORS:
+        raise Unclear(f"it has more than {MOST_TENSORS:,} tensors")
     changed: dict[int, torch.Tensor] = {}
     for ids, members in _groups(entries):
         padding = _padding(ids, members)
@@ -64,16 +69,22 @@ def widened(batch: Any, columns: int, widest: int | None = None) -> Any | None:
     return _rebuilt(batch, changed) if changed else None
 
 
-def tensors_of(batch: Any, name: str = "") -> Iterator[Entry]:
-    """Yield the tensors of a batch, through mappings, lists and tuples."""
+def tensors_of(batch: Any, name: str = "", depth: int = 0) -> Iterator[Entry]:
+    """Yield the tensors of a batch, through mappings, lists and tuples.
+
+    Raises:
+        Unclear: it is nested too deep.
+    """
+    if depth > DEEPEST:
+        raise Unclear("it is nested too deep")
     if isinstance(batch, torch.Tensor):
         yield Entry(name, batch)
     elif isinstance(batch, Mapping):
         for key, value in batch.items():
-            yield from tensors_of(value, str(key))
+            yield from tensors_of(value, str(key), depth + 1)
     elif isinstance(batch, list | tuple):
         for value in batch:
-            yield from tensors_of(value, name)
+            yield from tensors_of(value, name, depth + 1)
 
 
 def _rebuilt(batch: Any, changed: Mapping[int, torch.Tensor]) -> Any:
@@ -102,19 +113,15 @@ def _groups(entries: Sequence[Entry]) -> list[tuple[Entry, list[Entry]]]:
     Several ids, such as chosen and rejected ones, share what is before or after their name."""
     named = [one for one in entries if IDS in one.name and _is_ids(one)]
     found = named or [one for one in entries if _is_ids(one)][:1]
-    groups = []
-    for ids in found:
+    groups: dict[int, tuple[Entry, list[Entry]]] = {id(ids): (ids, []) for ids in found}
+    for one in entries if found else ():
+        ids = found[0] if len(found) == 1 else _owner(one, found)
+        if ids is None or one.value.dim() != 2:
+            continue
         rows, width = ids.value.shape
-        alike = [
-            one
-            for one in entries
-            if one.value.dim() == 2
-            and one.value.shape[0] == rows
-            and one.value.shape[1] in (width - 1, width)
-            and (len(found) == 1 or _owner(one, found) is ids)
-        ]
-        groups.append((ids, alike))
-    return groups
+        if one.value.shape[0] == rows and one.value.shape[1] in (width - 1, width):
+            groups[id(ids)][1].append(one)
+    return [*groups.values()]
 
 
 def _owner(one: Entry, found: Sequence[Entry]) -> Entry | None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from canary.record import jsonio
 from canary.training.sampling.samples import Sampled
 
 NAME = "engine-{pid}.jsonl"
@@ -22,6 +24,8 @@ MOST_BYTES = 1 << 26
 """Of one file; what a child draws after that is not followed."""
 MOST_ROWS = 4096
 """Sequences that wait for the update that trains on them; the oldest are dropped."""
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError)
+"""What a file of a child may raise that holds something else."""
 
 
 class EngineFile:
@@ -105,13 +109,16 @@ class EngineFiles:
         own = NAME.format(pid=os.getpid())
         for path in sorted(self._folder.glob(NAME.format(pid="*"))):
             if path.name != own:
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+                with contextlib.suppress(*UNREADABLE):
                     self._take(path)
-        for one in self._open.values():
-            self._waiting += one.finished()
-        self._open = {}
+        for key in [*self._open]:
+            self._finish(key)
         self._waiting = self._waiting[-MOST_ROWS:]
         return list(self._waiting)
+
+    def _finish(self, key: tuple[str, int]) -> None:
+        with contextlib.suppress(*UNREADABLE):
+            self._waiting += self._open.pop(key).finished()
 
     def trained(self, found: Sequence[Sampled]) -> None:
         """Forget sequences that were trained on."""
@@ -119,7 +126,8 @@ class EngineFiles:
         self._waiting = [one for one in self._waiting if id(one) not in done]
 
     def _take(self, path: Path) -> None:
-        with path.open("rb") as stream:
+        # A pipe in its place would stop the training.
+        with jsonio.open_regular(path, sys.maxsize) as stream:
             stream.seek(self._read.get(path, 0))
             data = stream.read(MOST_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
@@ -128,6 +136,8 @@ class EngineFiles:
             event = json.loads(line)
             key = path.name, int(event["stream"])
             if "prompts" in event:
+                if len(self._open) >= MOST_ROWS:
+                    self._finish(next(iter(self._open)))
                 self._open[key] = _Rows([_begun(one, event) for one in event["prompts"]])
             elif key in self._open:
                 self._open[key].take(event)

@@ -260,7 +260,7 @@ class LoopWatch:
         if run is None or not run.trains(optimizer):
             return None
         run.update_begins(optimizer, inside=self._in_backward)
-        if ANOTHER_WAY.is_killed(run.collector.steps):
+        if ANOTHER_WAY.is_killed(run.collector.steps, run.size):
             run.killed()
         step = StepArguments(args, kwargs)
         if step.closure is None and not self._in_backward:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from canary.check import copied
-from canary.check.copied import TooLarge, copy_of
+from canary.check.copied import TooLarge, copy_of, remove_copy
 
 
 def names(folder: Path) -> set[str]:
@@ -40,7 +41,60 @@ def test_links_lead_to_the_same_content(tmp_path: Path) -> None:
     (to / "deeper").mkdir()
     assert (to / "out").read_text() == "1"
     assert (to / "in").readlink() == Path("train.py")
-    assert (to / "around").readlink() == here
+    assert (to / "around" / "train.py").samefile(to / "train.py"), "one of the folder to itself"
+
+
+def test_links_lead_to_files_that_are_there(tmp_path: Path) -> None:
+    here, to = tmp_path / "here", tmp_path / "runs" / "1" / "copy"
+    (here / "node_modules").mkdir(parents=True)
+    (here / "node_modules" / "a.json").write_text("1")
+    (here / "train.py").write_text("2")
+    (here / "left-out").symlink_to("node_modules/a.json")
+    (here / "over").symlink_to("../here/train.py")
+    (here / "absolute").symlink_to(here / "train.py")
+    for one, other in (("circle", "back"), ("back", "circle"), ("gone", "nowhere")):
+        (here / one).symlink_to(other)
+    copy_of(here, to, [])
+    assert (to / "left-out").read_text() == "1"
+    for name in ("over", "absolute"):
+        assert (to / name).samefile(to / "train.py"), name
+    assert (to / "circle").readlink() == Path("back")
+    assert (to / "gone").readlink() == Path("nowhere")
+
+
+def test_a_file_that_grows_or_vanishes_meanwhile_ends_no_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, to = tmp_path / "here", tmp_path / "copy"
+    here.mkdir()
+    for name in ("a", "b"):
+        (here / name).write_text("12")
+    planned = copied._planned
+
+    def later(*args: Any) -> Any:
+        plan = planned(*args)
+        (here / "a").write_text("1234")
+        (here / "b").unlink()
+        return plan
+
+    monkeypatch.setattr(copied, "_planned", later)
+    copy_of(here, to, [])
+    assert names(to) == {"a"}
+    assert (to / "a").read_text() == "12"
+
+
+def test_a_copy_is_removed_whatever_its_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As root, no permission stops anything.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    inner = tmp_path / "copy" / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").touch()
+    for folder in (inner, inner.parent):
+        folder.chmod(0o500)
+    remove_copy(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_pipe_is_left_out(tmp_path: Path) -> None:

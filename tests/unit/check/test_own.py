@@ -100,3 +100,11 @@ def test_what_a_training_tells_is_read_with_limits() -> None:
         "padding": "undecided",
         "replay": "holds",
     }
+
+
+@pytest.mark.parametrize("text", ["x" * 3_000, "a row with half a character: \ud83d"])
+def test_odd_texts_do_not_hide_that_a_relation_is_broken(text: str) -> None:
+    found = told_outcome("order", outcome("order", "broken", text, place=text))
+    assert found["status"] == "broken"
+    assert found["message"].encode()[:20] == text.encode("utf-8", "replace")[:20]
+    assert len(found["place"]) <= 2_000

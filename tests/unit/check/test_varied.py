@@ -70,7 +70,7 @@ class Fake(Launches):
 
     def run(self, *_: Any, variation: Any = None, copied: Path | None = None, **more: Any) -> Any:
         self.ran.append((variation, copied))
-        there = [] if copied is None else [one.name for one in copied.rglob("*")]
+        there = [] if copied is None else [one.name for one in copied.rglob("*") if one.is_file()]
         self.files.append(sorted(there))
         if copied is not None:
             (copied / f"left{len(self.ran)}.pt").touch()
@@ -117,6 +117,29 @@ def test_a_loop_is_killed_and_started_again_in_one_copy(
     assert launches.files == [["train.py"], ["left1.pt", "train.py"]]
     assert not (tmp_path / "runs" / "check" / COPY).exists()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["runs", "train.py"]
+
+
+def test_the_copy_takes_the_place_of_no_file_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / COPY).mkdir(0o755)
+    (tmp_path / COPY / "precious").touch()
+    for relation in ("resume", "workers"):
+        launches = fake(tmp_path, [told(1), told(3)])
+        ask(launches, relation)
+        assert [one.name for one in (tmp_path / COPY).iterdir()] == ["precious"]
+        assert [one.name for one in tmp_path.iterdir()] == [COPY], "the copy is removed"
+
+
+def test_others_cannot_read_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here" / "private").mkdir(0o700, parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    modes = []
+    monkeypatch.setattr(Fake, "run", lambda *_, copied, **__: modes.append(copied.stat().st_mode))
+    with pytest.raises(TypeError):
+        ask(fake(tmp_path / "runs", []), "resume")
+    assert [oct(one & 0o777) for one in modes] == ["0o700"]
 
 
 def test_a_checkpoint_outside_of_the_working_folder_ends_the_launches(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -17,6 +19,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
+from canary.training.random_states import kept_random
 from canary.training.relations.another_way import AnotherWay, not_by_loops
 
 
@@ -25,6 +28,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo afterwards what a launch changes in torch for good."""
     places: list[tuple[Any, str]] = [
         (torch, "save"),
+        (torch.serialization, "save"),
         (torch.serialization, "_open_zipfile_writer"),
         (torch.autograd, "backward"),
         (torch, "multinomial"),
@@ -125,6 +129,46 @@ def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> Non
     assert way.is_killed(3)
     assert way.found == {"saved_at": 3, "saved": [str(tmp_path / "last.pt")]}
     assert way.why_not() is None
+
+
+def test_what_saves_can_be_sent_to_another_process_and_takes_odd_files() -> None:
+    way = begun({"name": "is killed", "killed": True})
+
+    class Unnamed(io.BytesIO):
+        @property
+        def name(self) -> str:
+            raise RuntimeError("it has no name yet")
+
+    assert pickle.loads(pickle.dumps(torch.save)) is torch.save
+    torch.save({}, Unnamed())
+    assert not way.is_killed(1)
+
+
+def test_numpy_may_have_another_generator() -> None:
+    numbers: Any = numpy.random
+    kept = numbers.get_bit_generator()
+    numbers.set_bit_generator(numbers.PCG64(3))
+    try:
+        way = begun({"name": "no worker", "workers": 0})
+        assert [*DataLoader(Rows(), 2)]
+        assert way.why_not() is None
+        with kept_random():
+            numbers.random()
+    finally:
+        numbers.set_bit_generator(kept)
+
+
+def test_a_file_of_losses_is_no_checkpoint(tmp_path: Path) -> None:
+    way = begun({"name": "is killed", "killed": True})
+    weights = torch.zeros(5_000)
+    torch.save([0.5], tmp_path / "losses.pt")
+    assert not way.is_killed(1, len(weights))
+    torch.save(weights.half(), tmp_path / "begun.pt")
+    (tmp_path / "begun.pt").rename(tmp_path / "last.pt")
+    assert way.is_killed(2, len(weights)), "a file that was moved is not measured"
+    way = begun({"name": "is killed", "killed": True})
+    torch.save(weights.half(), tmp_path / "last.pt")
+    assert way.is_killed(3, len(weights))
 
 
 def test_safetensors_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

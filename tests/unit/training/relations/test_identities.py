@@ -32,7 +32,7 @@ def test_dropout_in_the_update_moves_the_first_ratio(dropout: float, broken: boo
     found = asked(Online(dropout=dropout, passes=2))
     assert (found["status"] == "broken") == broken, found
     if broken:
-        assert "so its ratio is not 1" in found["message"]
+        assert "its first ratio is not 1" in found["message"]
 
 
 @pytest.mark.parametrize("by_length", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,44 @@ def test_an_unreadable_line_is_no_sequence(tmp_path: Path, child: EngineFile, li
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes() + line)
     assert EngineFiles(tmp_path).taken() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"stream": 1, "prompts": [[1]], "training": false}\n{"stream": 1, "added": [[1e999]]}',
+        '{"stream": 1, "drawn": [[1, 0, 0], [1, 0, 0], [1, 0, 0]], "temperature": 1, '
+        '"penalised": false, "at_one": false}',
+    ],
+)
+def test_a_childs_file_spoils_no_others(tmp_path: Path, child: EngineFile, line: str) -> None:
+    (path,) = tmp_path.iterdir()
+    begun = path.read_text()
+    drawn(child, 1, 8, 9)
+    path.rename(tmp_path / "engine-8.jsonl")
+    (tmp_path / "engine-7.jsonl").write_text(begun + line + "\n")
+    found = [one for one in EngineFiles(tmp_path).taken() if one.tokens in ([8], [9])]
+    assert len(found) == 2
+
+
+def test_a_pipe_in_place_of_a_file_stops_nothing(tmp_path: Path, child: EngineFile) -> None:
+    drawn(child, 1, 8, 9)
+    os.mkfifo(tmp_path / "engine-0.jsonl")
+    (tmp_path / "engine-1.jsonl").symlink_to("/dev/zero")
+    assert len(EngineFiles(tmp_path).taken()) == 2
+
+
+def test_few_streams_are_open_at_once(
+    tmp_path: Path, child: EngineFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "MOST_ROWS", 2)
+    files = EngineFiles(tmp_path)
+    for number in range(2, 9):
+        child.began(number, [Sampled((5,), [], [])])
+        drawn(child, number, number)
+    assert [one.tokens for one in files.taken()] == [[7], [8]]
+    assert not files._open
 
 
 def test_a_full_file_ends_what_is_told(

@@ -1,0 +1,176 @@
+"""Odd models, batches and losses of a user do not end the training, and change nothing in it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from canary.relations.trained import TrainedUpdate, is_called
+from canary.training.relations import scored
+from canary.training.relations.another_way import WiderBatches
+from canary.training.relations.inspector import Inspector
+from canary.training.relations.references import Updates
+from canary.training.relations.scored import Scored, ScoredRows
+from canary.training.relations.tokenizers import special_ids
+from tests.unit.training.relations.tiny import Loop, llama
+
+
+class Unwilling:
+    """A config that cannot be read."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("it is not loaded")
+
+
+class Unready(nn.Module):
+    """A model of one's own whose config cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = llama()
+        self.config = Unwilling()
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        return self.inner(input_ids=input_ids, attention_mask=attention_mask)
+
+
+def test_what_goes_wrong_beside_a_training_does_not_reach_it() -> None:
+    found = Loop(Unready(), wanted=("causality", "frozen")).run()
+    for one in found.values():
+        assert one["status"] == "undecided", one
+        assert one["message"] == (
+            "the training cannot be looked at: RuntimeError: it is not loaded"
+        )
+
+
+def test_an_error_at_the_end_does_not_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise KeyError("gone")
+
+    loop = Loop(llama(), wanted=("causality", "frozen"))
+    loop.after_update = lambda _: monkeypatch.setattr(Inspector, "_optimizers_of", fails)
+    found = loop.run()
+    assert found["causality"]["status"] == "holds"
+    assert found["frozen"]["message"].startswith("the training cannot be looked at: KeyError")
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        (numpy.int64(2), {2}),
+        (torch.tensor([2, 3]), {2, 3}),
+        ([2, numpy.int64(3)], {2, 3}),
+        ("</s>", set()),
+        (None, set()),
+    ],
+)
+def test_special_ids_may_be_of_any_kind(said: Any, known: set[int]) -> None:
+    model = types.SimpleNamespace(config=types.SimpleNamespace(eos_token_id=said, pad_token_id=0))
+    pad, ends = special_ids(None, model)
+    assert (pad, {*ends}) == (0, known)
+
+
+def test_losses_of_a_generator_reach_backward() -> None:
+    updates = Updates(ScoredRows())
+    weight = torch.ones((), requires_grad=True)
+    updates.begin()
+    try:
+        torch.autograd.backward(loss for loss in [weight * 3])  # type: ignore[arg-type]
+        assert float(weight.grad or 0) == 3
+        complex_loss = (weight * 1j).reshape(1)
+        torch.autograd.backward(complex_loss, torch.ones(1, dtype=torch.complex64))
+    finally:
+        updates.end()
+    assert not updates._losses, "neither is a loss that can be read"
+
+
+class Raising(Mapping[str, Any]):
+    """A batch that loads its entries, and cannot."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise RuntimeError("it is not loaded")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["input_ids"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def circle() -> dict[str, Any]:
+    """A batch that holds itself."""
+    found: dict[str, Any] = {"input_ids": torch.tensor([[5, 6, 0], [7, 8, 9]])}
+    found["batch"] = found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (circle(), "it is nested too deep"),
+        (Raising(), "RuntimeError: it is not loaded"),
+        ([torch.zeros(1)] * 2_000, "it has more than 1,024 tensors"),
+    ],
+)
+def test_a_batch_that_cannot_be_read_is_left_alone(batch: Any, words: str) -> None:
+    wider = WiderBatches(7)
+    assert wider.changed(batch) is batch
+    wider.trained_on([3])
+    assert wider.why_not() == f"more padding of a batch is not clear: {words}"
+
+
+@pytest.mark.parametrize("name", ["function support_loss", "file opportunity.py", "class Suppose"])
+def test_words_of_english_are_no_names_of_ppo(name: str) -> None:
+    assert not is_called([TrainedUpdate(1, (), called=(name,))], "ppo")
+
+
+@pytest.mark.parametrize("name", ["class PPOv2Trainer", "class APPORunner", "file minippo.py"])
+def test_names_of_ppo_are_found(name: str) -> None:
+    assert is_called([TrainedUpdate(1, (), called=(name,))], "ppo") == name
+
+
+class Looked:
+    """A log-probability of rows that counts how often its size is asked."""
+
+    asked = 0
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def numel(self) -> int:
+        """Return its size."""
+        Looked.asked += 1
+        return self._tokens
+
+
+def scored_rows(*texts: list[int]) -> Any:
+    """What one model said of rows, one call per text."""
+    found: Any = ScoredRows()
+    for text in texts:
+        ids = torch.tensor([text])
+        known: Any = Looked(len(text) - 1)
+        model: Any = None
+        found._keep(Scored(model, 1, ids, None, known, (), (), 0))
+    return found
+
+
+def test_many_small_calls_are_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scored, "MOST_TOKENS", 40)
+    Looked.asked = 0
+    found = scored_rows(*([5, 6, place] for place in range(400)))
+    assert [one.ids[0, -1].item() for one in found.calls] == [*range(380, 400)]
+    assert Looked.asked < 1_000
+
+
+def test_a_row_that_goes_on_takes_the_place_of_its_beginning() -> None:
+    found = scored_rows([5, 6], [5, 6, 7], [5, 6, 7, 8], [9, 9])
+    assert [one.ids.shape[1] for one in found.calls] == [4, 2]
+    assert found._tokens == 4
