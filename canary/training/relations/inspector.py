@@ -101,7 +101,7 @@ class Inspector:
         ]
 
     def _safely(self, call: Callable[..., Any], *args: Any) -> None:
-        """Do something that must not reach the training, whatever the user's objects do."""
+        """Keep errors of what a user's objects do away from the training."""
         if self._answers.failed:
             return
         try:
