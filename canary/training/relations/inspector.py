@@ -95,7 +95,7 @@ class Inspector:
         ]
 
     def _safely(self, call: Callable[..., Any], *args: Any) -> None:
-        """Do something that must not reach the training, whatever the user's objects do."""
+        """Do something whose errors must not reach the training."""
         if self._answers.failed:
             return
         try:
