@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from canary.relations.relation import CannotAsk
+from canary.training.collectors.compiled import is_compiled
 from canary.training.relations.calls import KeptCall, scored
-from canary.training.torch_loop.calls import is_compiled
 
 
 def compiled_scores(call: KeptCall) -> torch.Tensor | None:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-SLOT, BEFORE = "_compiled_call_impl", "_canary_before"
+from canary.training.collectors.compiled import BEFORE, SLOT
+
 Around = Callable[[nn.Module, Callable[..., Any], Any, Any], Any]
 
 
@@ -117,12 +118,6 @@ def _watcher(
 
     vars(call)[BEFORE] = before
     return call
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is compiled, watched or not."""
-    slot = vars(module).get(SLOT)
-    return hasattr(module, "_orig_mod") or getattr(slot, BEFORE, slot) is not None
 
 
 HERE = Path(__file__).resolve()

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from canary.training.torch_loop.calls import ModuleCalls, is_compiled
+from canary.training.collectors.compiled import is_compiled
+from canary.training.torch_loop.calls import ModuleCalls
 from tests.unit.training.relations.tiny import Loop, gpt2, llama
 
 ONLY = ("compile",)
