@@ -46,12 +46,23 @@ def _ways(call: KeptCall) -> Iterator[tuple[str, str, list[int], dict[str, Any]]
         for row in range(min(rows, 4)):
             yield "for this row alone", others, [row], picked(call, [row])
     pad = getattr(getattr(call.module, "config", None), "pad_token_id", None)
-    if call.ids is None or call.mask is None or not isinstance(pad, int):
+    if not isinstance(pad, int) or (side := _padded_side(call, pad)) is None:
         return
-    wider = [widened(call, row, COLUMNS, "right", pad) for row in range(rows)]
+    wider = [widened(call, row, COLUMNS, side, pad) for row in range(rows)]
     joined = {
         key: torch.cat([one[key] for one in wider])
         for key in wider[0]
         if torch.is_tensor(wider[0][key])
     }
     yield "with more padding", "it depends on the padding", list(range(rows)), joined
+
+
+def _padded_side(call: KeptCall, pad: int) -> str | None:
+    """Return the side where rows may have more padding; None without a mask, and without a row that
+    shows padding."""
+    if call.ids is None:
+        return None
+    begins, ends = (bool((call.ids[:, at] == pad).any()) for at in (0, -1))
+    if begins and not ends:
+        return "left"
+    return "right" if ends or call.mask is not None else None

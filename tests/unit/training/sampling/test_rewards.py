@@ -188,7 +188,11 @@ class Scorer(torch.nn.Module):
         self.config = type("Config", (), {"pad_token_id": 0})
         self.mixes, self.masks = mixes, masks
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        if attention_mask is None:
+            attention_mask = (input_ids != 0).long()
         mask = attention_mask if self.masks else torch.ones_like(attention_mask)
         hidden = self.table(input_ids) * mask.unsqueeze(-1)
         pooled = hidden.sum(1)
@@ -212,6 +216,15 @@ def test_a_reward_model_is_asked_with_other_rows_and_padding(model: Scorer, caus
     call = KeptCall(model, arguments, (3, 1), False, "logits")
     found = asked_model(call)
     assert (found.cause, found.unasked) == (cause, "")
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("masks", [True, False])
+def test_without_a_mask_padded_rows_show_their_padding(masks: bool, side: str) -> None:
+    ids = torch.arange(1, 13).reshape(3, 4)
+    ids[1, 0 if side == "left" else -1] = 0
+    call = KeptCall(Scorer(masks=masks), {"input_ids": ids}, (3, 1), False, "logits")
+    assert asked_model(call).cause == ("" if masks else "it depends on the padding")
 
 
 def test_what_a_reward_starts_ends_with_its_fork(tmp_path: Path) -> None:
