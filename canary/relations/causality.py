@@ -25,6 +25,9 @@ def ask(look: Look) -> Outcome:
     call = unpacked_call(look)
     if call.is_encoder_decoder:
         raise CannotAsk("an encoder sees all tokens on purpose")
+    known = call.labels is not None and call.weights is not None
+    if known and not any(one.is_next_token for one in look.documents(call) if any(one.trained)):
+        raise CannotAsk("the loss is not a next-token loss, so tokens may see later ones")
     assert call.ids is not None
     ids, before = call.ids.clone(), look.scores(call)
     counts = look.counted(call, before)

@@ -35,7 +35,7 @@ from canary.training.relations.rounding import (
     rounding_of,
     tolerance,
 )
-from canary.training.relations.scheduled import rate_of, wanted_factors
+from canary.training.relations.scheduled import rate_of, wanted_rates
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
 from canary.training.relations.tokenizers import LivingTokenizers
 
@@ -160,11 +160,10 @@ class TrainingLook:
 
     def wanted_rates(self) -> list[float] | None:
         """Return the rates that a trainer's arguments give; see `Look`."""
-        factors = wanted_factors(self.trainer, self.updates) if self.trainer is not None else None
-        if factors is None or not self.optimizers:
+        if self.trainer is None or not self.optimizers:
             return None
         rate = rate_of(self.trainer, self.optimizers[0], self.brought)
-        return [rate * factor for factor in factors]
+        return wanted_rates(self.trainer, self.updates, rate)
 
     def _wraps(self, scheduler: Any) -> bool:
         """Whether a scheduler's optimizer is a wrapper around one of the policy's."""

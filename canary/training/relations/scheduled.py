@@ -10,9 +10,9 @@ UNFORESEEN = ("reduce_lr_on_plateau", "greedy")
 """Schedulers whose rates depend on the loss."""
 
 
-def wanted_factors(trainer: Any, updates: int) -> list[float] | None:
-    """Return the learning rate of each update, divided by the first one of the arguments; None if
-    the training brings its own scheduler."""
+def wanted_rates(trainer: Any, updates: int, rate: float) -> list[float] | None:
+    """Return the learning rate of each update, from the first one of the optimizer; None if the
+    training brings its own scheduler. A least rate of the schedule is no factor of the first."""
     if not getattr(trainer, "_created_lr_scheduler", False):
         return None
     arguments = trainer.args
@@ -22,7 +22,7 @@ def wanted_factors(trainer: Any, updates: int) -> list[float] | None:
         return None
     from transformers import get_scheduler
 
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=rate)
     scheduler = get_scheduler(
         arguments.lr_scheduler_type,
         optimizer=optimizer,
@@ -30,12 +30,12 @@ def wanted_factors(trainer: Any, updates: int) -> list[float] | None:
         num_training_steps=total,
         scheduler_specific_kwargs=getattr(arguments, "lr_scheduler_kwargs", None),
     )
-    factors = []
+    rates = []
     for _ in range(updates):
-        factors.append(float(optimizer.param_groups[0]["lr"]))
+        rates.append(float(optimizer.param_groups[0]["lr"]))
         optimizer.step()
         scheduler.step()
-    return factors
+    return rates
 
 
 def rate_of(trainer: Any, optimizer: torch.optim.Optimizer, brought: bool) -> float:

@@ -221,6 +221,23 @@ def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> Non
     assert found["message"].startswith("alone and packed")
 
 
+class Masked(Loop):
+    """Restores words that are masked, and sees all tokens on purpose."""
+
+    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+        """Return the loss of the masked words."""
+        masked = torch.zeros_like(one["input_ids"], dtype=torch.bool)
+        masked[:, 1:6:2] = True
+        ids = one["input_ids"].masked_fill(masked, 39)
+        logits = self.model(input_ids=ids, attention_mask=one["attention_mask"]).logits
+        return torch.nn.functional.cross_entropy(logits[masked], one["input_ids"][masked])
+
+
+def test_a_loss_of_masked_words_may_see_the_future() -> None:
+    found = Masked(seeing_the_future(), wanted=("causality",)).run()["causality"]
+    assert found["status"] == "not applicable", found
+
+
 def test_two_optimizers_of_one_model_have_all_between_them() -> None:
     model = llama()
     inner = torch.optim.SGD([p for p in model.parameters() if p.dim() == 1], lr=1e-3)

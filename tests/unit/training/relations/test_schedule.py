@@ -44,6 +44,11 @@ def trained(folder: Path, kind: type[Any] | None = None, **changed: Any) -> Outc
             "lr_scheduler_type": "cosine_with_min_lr",
             "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
         },
+        {
+            "lr_scheduler_type": "polynomial",
+            "lr_scheduler_kwargs": {"power": 2.0, "lr_end": 1e-4},
+            "warmup_steps": 1,
+        },
         {"gradient_accumulation_steps": 2, "max_steps": 4},
     ],
 )
