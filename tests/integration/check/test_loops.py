@@ -122,7 +122,7 @@ def test_a_loop_that_saves_all_of_its_state_resumes(tmp_path: Path) -> None:
     ("edit", "words"),
     [
         (NO_OPTIMIZER, "the state of the optimizer was not restored"),
-        (READS_AGAIN, "the rows are those of step 1 again"),
+        (READS_AGAIN, "the rows of update 1 come again"),
     ],
 )
 def test_a_loop_that_forgets_is_broken(tmp_path: Path, edit: tuple[str, str], words: str) -> None:
