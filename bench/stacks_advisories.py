@@ -10,20 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from canary.advisories.advisory import Advisory, advisories
-from canary.advisories.condition import Known, holds, in_range
-from canary.advisories.keys import PACKAGE
+from canary.advisories.advisory import advisories
 from canary.machine.packages import package_versions
-from tests.integration.advisories.reproductions import REPRODUCTIONS
-
-
-def is_affected(one: Advisory) -> bool:
-    """Whether the versions that are installed here have the fault."""
-    versions = package_versions()
-    others = {key: test for key, test in one.condition.items() if key.startswith(PACKAGE)}
-    return in_range(versions[one.package], one.versions) and all(
-        holds(key, test, Known(versions)) for key, test in others.items()
-    )
+from tests.integration.advisories.reproductions import REPRODUCTIONS, is_affected
 
 
 def main() -> None:

@@ -9,10 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from canary.advisories.advisory import Advisory
+from canary.advisories.condition import Known, holds, in_range
+from canary.advisories.keys import PACKAGE
+from canary.machine.packages import package_versions
+
 Shows = Callable[[Path], bool]
 """Takes an empty folder; returns whether the fault shows."""
 
 VOCABULARY = 64
+
+
+def is_affected(one: Advisory) -> bool:
+    """Whether the versions that are installed here have the fault."""
+    versions = package_versions()
+    others = {key: test for key, test in one.condition.items() if key.startswith(PACKAGE)}
+    return in_range(versions[one.package], one.versions) and all(
+        holds(key, test, Known(versions)) for key, test in others.items()
+    )
 
 
 def _config(**changed: Any) -> Any:

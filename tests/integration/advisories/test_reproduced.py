@@ -10,28 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from canary.advisories.advisory import Advisory, advisories
-from canary.advisories.condition import Known, holds, in_range
+from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
-from canary.advisories.keys import PACKAGE
 from canary.advisories.matching import matches
 from canary.inputs import embedded
 from canary.machine.packages import package_versions
 from canary.record.folder import load_record
 from canary.record.runs import run_folders
-from tests.integration.advisories.reproductions import REPRODUCTIONS
+from tests.integration.advisories.reproductions import REPRODUCTIONS, is_affected
 from tests.integration.conftest import canary
 
 BY_ID = {one.id: one for one in advisories()}
-
-
-def is_affected(one: Advisory) -> bool:
-    """Whether the versions that are installed here have the fault."""
-    versions = package_versions()
-    others = {key: test for key, test in one.condition.items() if key.startswith(PACKAGE)}
-    return in_range(versions[one.package], one.versions) and all(
-        holds(key, test, Known(versions)) for key, test in others.items()
-    )
 
 
 @pytest.mark.train
