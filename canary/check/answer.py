@@ -67,7 +67,7 @@ def first_line(checked: Checked) -> str:
     more = f", {is_open}" if undecided else ""
     if broken:
         names = ", ".join(relation.id for relation, _ in broken)
-        others = f"{held} other relation{' holds' if held == 1 else 's hold'}"
+        others = f"{held or 'No'} other relation{'s hold' if held > 1 else ' holds'}"
         return f"Broken: {names}. {others}{more}."
     if not held:
         kinds: tuple[RelationStatus, ...] = ("not applicable", "undecided", "not asked")
