@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from canary.relations.conversations import Asked, asked, samples
-from canary.relations.matching import Turn
+from canary.relations.matching import Turn, decoded, special_ids
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds
 
 RELATION = Relation(
@@ -15,6 +17,8 @@ RELATION = Relation(
 )
 THINKING = "</think>"
 """A template or a training may leave out what comes before it on purpose."""
+
+WORD_START, WORD_END = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]+$")
 
 
 def ask(look: Look) -> Outcome:
@@ -40,6 +44,11 @@ def ask(look: Look) -> Outcome:
             count += 1
             if lost and (every or len(lost) < turn.end - turn.first):
                 return _broken(look, one, turn, lost)
+            inside = None if lost else _within_a_word(look, one, turn)
+            if inside is not None:
+                place, word = inside
+                words = f"the mask of an answer begins within the word {word!r} before it"
+                return broken(RELATION, words, f"row {one.document.row}, token {place}")
     if not count:
         raise CannotAsk("no answer is trained on")
     return holds(RELATION, f"each of {count} answers is trained on completely or not at all")
@@ -54,6 +63,27 @@ def _lost(one: Asked, turn: Turn) -> list[int] | None:
     changes = sum(now != then for now, then in zip(trained[1:], trained, strict=False))
     # A loss that chooses single tokens does so on purpose.
     return None if changes > 1 else lost
+
+
+def _within_a_word(look: Look, one: Asked, turn: Turn) -> tuple[int, str] | None:
+    """Return the first trained token before an answer and the word that it cuts; None if it cuts
+    none: all of the answer's header may be trained on, or a part of it on purpose."""
+    trained, ids = one.document.trained, one.document.ids
+    begins = turn.first
+    while begins and trained[begins - 1]:
+        begins -= 1
+    special = special_ids(look.tokenizer)
+    if begins in (0, turn.first) or {*ids[begins - 1 : turn.first]} & special:
+        return None
+    header = begins
+    while header and ids[header - 1] not in special:
+        header -= 1
+    text = decoded(ids[header : turn.first], look.tokenizer)
+    at = text.ends[begins - header - 1]
+    before, after = WORD_END.search(text.whole[:at]), WORD_START.match(text.whole[at:])
+    if before is None or after is None:
+        return None
+    return one.document.first + begins, before[0] + after[0]
 
 
 def _broken(look: Look, one: Asked, turn: Turn, lost: list[int]) -> Outcome:

@@ -6,21 +6,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from canary.relations.conversations import marks_of
+from canary.relations.conversations import LEAST_MARK, Marks, marks_of
 from canary.relations.documents import Document, Example
-from canary.relations.matching import Matched, decoded, matched
+from canary.relations.matching import Matched, decoded, matched, special_texts
 from canary.relations.relation import CannotAsk, Look, Outcome, Relation, broken, holds, token_call
 
 RELATION = Relation(
     "chat_template",
     "what is trained",
     "a training row begins with the prompt that the chat template writes, with at most one BOS",
-    "the row was rendered by another template, or tokenized with a second BOS",
+    "the row was rendered by another template, or in parts that each begin anew, or tokenized with "
+    "a second BOS",
     "https://github.com/huggingface/alignment-handbook/issues/127",
     invariants=("at_most_one_bos",),
 )
 AROUND = 3
 """Tokens that a message shows."""
+SHOWN = 40
+"""Characters of the start of a conversation that a message shows."""
 
 
 def ask(look: Look) -> Outcome:
@@ -35,6 +38,9 @@ def ask(look: Look) -> Outcome:
         if call.ids is None or not call.scores_tokens:
             continue
         for document in look.documents(call):
+            again = _begins_again(look, document)
+            if again is not None:
+                return broken(RELATION, again, f"row {document.row}")
             rows = matched(document, look.examples, look.tokenizer)
             prompt = _prompt(look, rows[0]) if rows else None
             if prompt is None or _is_cut_at_the_start(look, document):
@@ -90,6 +96,28 @@ def _is_rendered(look: Look, document: Document) -> bool:
     """Whether a row has the marks of the template: another form may be on purpose."""
     marks = marks_of(look.tokenizer)
     return marks is not None and marks.answer in decoded(document.ids, look.tokenizer).whole
+
+
+def _begins_again(look: Look, document: Document) -> str | None:
+    """Return a sentence if an answer follows on what the template writes only at the start of a
+    conversation; None if not."""
+    marks = marks_of(look.tokenizer)
+    if marks is None or len(marks.start.strip()) < LEAST_MARK:
+        return None
+    text = decoded(document.ids, look.tokenizer).whole
+    asked = text.find(marks.start + marks.user)
+    if asked < 0 or not any(marks.start + one in text[asked:] for one in _headers(look, marks)):
+        return None
+    return (
+        f"{marks.start[:SHOWN]!r}, which begins a conversation, comes again between a message of "
+        "the user and its answer"
+    )
+
+
+def _headers(look: Look, marks: Marks) -> list[str]:
+    """Return what may stand before an answer: the mark, with or without the end of the message."""
+    inside = (marks.answer.rfind(one) for one in special_texts(look.tokenizer) if one)
+    return [marks.answer, *(marks.answer[at:] for at in inside if at > 0)]
 
 
 def _is_cut_at_the_start(look: Look, document: Document) -> bool:

@@ -33,6 +33,8 @@ class Marks:
     """Before a message of the user."""
     answer: str
     """Between a message of the user and its answer."""
+    start: str = ""
+    """What comes before all messages, such as BOS and a default message of the system."""
 
 
 def marks_of(tokenizer: Any) -> Marks | None:
@@ -54,13 +56,14 @@ def _marks(tokenizer: Any) -> Marks | None:
     between, rest = rest.split(NAMES[2])
     again, _ = rest.split(NAMES[3])
     user = _common_end(before, between, special_texts(tokenizer))
+    start = before.removesuffix(user)
     user, answer, again = (_as_read(one, tokenizer) for one in (user, answer, again))
     # A template may write more before the last answer only, such as empty thoughts.
     mark = min(answer, again, key=len)
     alike = answer.startswith(mark) and again.startswith(mark)
     if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
         return None
-    return Marks(user, mark)
+    return Marks(user, mark, _as_read(start, tokenizer))
 
 
 def _as_read(mark: str, tokenizer: Any) -> str:

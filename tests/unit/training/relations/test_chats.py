@@ -130,6 +130,13 @@ def other_form(ids: list[int]) -> list[int]:
     return [one for token in ids for one in ([token, token] if token == mark else [token])]
 
 
+def begun_again(ids: list[int]) -> list[int]:
+    """Each answer is rendered alone, with the start of a conversation."""
+    mark = tokenizer().convert_tokens_to_ids("<|assistant|>")
+    start = [tokenizer().bos_token_id]
+    return [one for token in ids for one in ([*start, token] if token == mark else [token])]
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -158,6 +165,12 @@ def other_form(ids: list[int]) -> list[int]:
             lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only, ids=other_form)),
             "chat_template",
         ),
+        (
+            lambda: Chat(
+                Plain(plain(conversations())), collate_with(assistant_turns, ids=begun_again)
+            ),
+            "chat_template",
+        ),
     ],
     ids=[
         "prompts with labels",
@@ -169,6 +182,7 @@ def other_form(ids: list[int]) -> list[int]:
         "EOS masked",
         "EOS missing in some",
         "another form",
+        "rendered in parts",
     ],
 )
 def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
@@ -307,6 +321,49 @@ def test_a_tokenizer_is_known_while_the_collector_does_not_see_it(
     assert known.only() is None
 
 
+HEADER = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['role'] + ': ' + m['content'] }}"
+    "{{ eos_token }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [("assistant: ", "holds"), ("tant: ", "broken"), (": ", "holds"), ("", "holds")],
+)
+def test_a_mask_must_not_begin_within_a_word(before: str, expected: str) -> None:
+    """`before`: what is trained on of the answer's header. All of it may be, or its last sign."""
+    changed = copy.deepcopy(tokenizer())
+    changed.chat_template = HEADER
+    rows = []
+    for row in conversations():
+        ids, labels = [], []
+        for one in row["messages"]:
+            is_answer = one["role"] == "assistant"
+            header = f"<|{one['role']}|>{one['role']}: "
+            cut = header.removesuffix(before) if is_answer else header + one["content"]
+            rest = header[len(cut) :] + one["content"] if is_answer else ""
+            asked, told = (
+                changed(text, add_special_tokens=False)["input_ids"]
+                for text in (cut, rest + changed.eos_token)
+            )
+            ids += asked + told
+            labels += [IGNORE] * len(asked) + (told if is_answer else [IGNORE] * len(told))
+        rows.append({"input_ids": ids, "own": labels})
+    trainer = Plain(rows)
+    trainer.processing_class = changed
+
+    def collate(drawn: list[chats.Row]) -> chats.Row:
+        return {
+            "input_ids": chats.padded([one["input_ids"] for one in drawn], changed.pad_token_id),
+            "attention_mask": chats.padded([[1] * len(one["input_ids"]) for one in drawn], 0),
+            "labels": chats.padded([one["own"] for one in drawn], IGNORE),
+        }
+
+    found = Chat(trainer, collate).run()["assistant_mask"]
+    assert found["status"] == expected, found
+
+
 DROPPING = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}"
     "{% if m['role'] == 'assistant' and loop.last %}{{ '<think> </think>' }}{% endif %}"
@@ -317,7 +374,9 @@ DROPPING = (
 def test_a_template_may_add_thoughts_to_the_last_answer() -> None:
     changed = copy.deepcopy(tokenizer())
     changed.chat_template = DROPPING
-    assert marks_of(changed) == Marks("<|user|>", f"{changed.eos_token}<|assistant|>")
+    assert marks_of(changed) == Marks(
+        "<|user|>", f"{changed.eos_token}<|assistant|>"
+    )
 
 
 def test_marks_are_those_of_decoded_rows() -> None:
@@ -337,7 +396,7 @@ def test_marks_are_those_of_decoded_rows() -> None:
         "{% if m['role'] == 'user' %}{{ ' <user> ' + m['content'] + ' ' }}"
         "{% else %}{{ ' <bot> ' + m['content'] + ' ' + eos_token }}{% endif %}{% endfor %}"
     )
-    assert marks_of(spoken) == Marks("<user>", "<bot>")
+    assert marks_of(spoken) == Marks("<user>", "<bot>", "<s>")
 
 
 def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:
