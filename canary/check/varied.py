@@ -17,6 +17,7 @@ from canary.protocol.job import TORCH_LOOP, Result
 from canary.record.exact import Exact
 from canary.record.types import RunRecord
 from canary.relations import MODULES
+from canary.relations.ranks import NO_RANKS
 from canary.relations.relation import Outcome, Relation, Variation, outcome
 from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
@@ -42,6 +43,8 @@ def variations_of(relation: Relation, result: Result, exact: Exact) -> tuple[Var
     seen = exact.get("varied", {})
     if any("killed" in one for one in found) and not seen.get("saves", True):
         return NO_CHECKPOINT
+    if any("ranks" in one for one in found) and not seen.get("ranks", True):
+        return NO_RANKS
     if any("workers" in one or "widened" in one for one in found) and not seen.get("loads", True):
         return NO_LOADER
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,12 @@ import typer
 
 from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
 from canary.cli.terminal import sayer, stoppable
+
+
+def _names_a_config(words: list[str]) -> bool:
+    """Whether the words are a config, and no command."""
+    ends = words[0].endswith((".yaml", ".yml"))
+    return ends or (len(words) == 1 and shutil.which(words[0]) is None)
 
 
 def check(
@@ -74,7 +81,7 @@ def check(
     check_format(form)
     stoppable()
     given = words or []
-    is_config = not given or given[0].endswith((".yaml", ".yml"))
+    is_config = not given or _names_a_config(given)
     if is_config and len(given) > 1:
         message = f"canary check takes one config, not {len(given)}: {' '.join(given)}"
         raise UsageError(message, "name one config")

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import torch.distributed as dist
 from torch import nn
 
 from canary.protocol.failure import one_line
@@ -16,6 +17,7 @@ from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
 from canary.training.relations.first_calls import FirstCalls, TrainingCalls
 from canary.training.relations.loaders import LoaderWorkers, change_batches
+from canary.training.relations.own_ranks import uses_ranks
 from canary.training.relations.saves import Saves, holds_a_model
 from canary.training.relations.widening import Unclear, tensors_of, widened
 
@@ -26,11 +28,13 @@ POSITIONS = ("max_position_embeddings", "n_positions")
 OF_LOOPS = frozenset(
     (
         *("name", "saved_in", "workers", "widened", "no_dropout", "no_random", "perturbed"),
-        *("killed", "restarted"),
+        *("killed", "restarted", "ranks"),
     )
 )
 """What a plain loop can do in another way."""
 
+
+NO_GROUP = "the ranks form no group of torch.distributed"
 
 NO_TRAINER = "this relation needs a transformers Trainer"
 
@@ -130,6 +134,10 @@ class AnotherWay:
         self._looks_on = self._has_saved = False
         self._saved_at: int | None = None
         self._paths: list[str] = []
+        self._knows_ranks: bool | None = None
+        """None until a plain loop begins an update."""
+        self._rank: int | None = None
+        """Of a plain loop that trains in a group."""
 
     def begin(self, variation: Variation | None, *, trainer: bool) -> None:
         """Change this process; with nothing to vary, see what could be. `trainer`: a Trainer's
@@ -140,7 +148,7 @@ class AnotherWay:
             return
         self._variation = variation
         self._looks_on = not variation
-        if "workers" in variation or self._looks_on:
+        if "workers" in variation or "ranks" in variation or self._looks_on:
             self._workers = LoaderWorkers(variation.get("workers"))
             self._workers.begin()
         if variation.get("widened"):
@@ -169,9 +177,13 @@ class AnotherWay:
             self._models.is_off = True
 
     def is_killed(self, done: int, size: int = 0) -> bool:
-        """Whether the process is to be killed now, as the update after `done` others begins: it
-        has saved a checkpoint since the update before began. `size`: numbers that are trained;
-        smaller files, as of losses, are no checkpoint."""
+        """Whether the process is to be killed now, as the update of a plain loop after `done`
+        others begins: it has saved a checkpoint since the update before began. `size`: numbers
+        that are trained; smaller files, as of losses, are no checkpoint."""
+        if self._knows_ranks is None:
+            self._knows_ranks = uses_ranks()
+        if self._rank is None and dist.is_available() and dist.is_initialized():
+            self._rank = dist.get_rank()
         if self._saves is None or self._saved_at is not None:
             return False
         paths = self._saves.take()
@@ -189,6 +201,8 @@ class AnotherWay:
             return None
         if self._saves is not None and self._saved_at is None:
             return NO_CHECKPOINT
+        if self._variation is not None and "ranks" in self._variation:
+            return NO_GROUP if self._knows_ranks is not None and self._rank is None else None
         if self._workers is not None and (why := self._why_no_workers(self._workers)) is not None:
             return why
         if self._calls is not None and self._variation is not None:
@@ -218,17 +232,20 @@ class AnotherWay:
         found: Varied = {}
         if self._looks_on and self._workers is not None:
             loaders = self._workers
-            return {
+            found = {
                 "saves": self._has_saved,
                 "loads": bool(loaders.loaders),
                 "workers": loaders.most,
             }
+            return found if self._knows_ranks is None else {**found, "ranks": self._knows_ranks}
         if self._saved_at is not None:
             found |= {"saved_at": self._saved_at, "saved": self._paths}
         elif self._variation is not None and "save_at" in self._variation:
             found["saved_at"] = self._variation["save_at"]
         if self._workers is not None:
             found["iterable"] = self._workers.is_iterable
+        if self._workers is not None and self._rank is not None:
+            found["shares"] = {str(self._rank): self._workers.shares}
         return found
 
 

@@ -203,7 +203,7 @@ def called(call: KeptCall, **changed: Any) -> torch.Tensor:
         said = said_of(nn.Module._call_impl(call.module, **arguments))
     if call.head is not None:
         return heard[-1]
-    if said is None or said[0] != call.says:
+    if said is None or (said[0] != call.says and said[1].dim() > 2):
         raise ValueError("without labels, the model returns something else")
     return said[1]
 
@@ -244,7 +244,8 @@ def scored(call: KeptCall, temperature: float = 1.0, **changed: Any) -> torch.Te
     ids: Any = changed.get("input_ids", call.ids)
     if call.says == "log_probs":
         with torch.no_grad():
-            return called(call, **{**changed, "labels": ids}).float()
+            labels = {"labels": ids} if "labels" in call.arguments else {}
+            return called(call, **{**changed, **labels}).float()
     with torch.no_grad():
         logits = called(call, **changed)
     if not call.scores_tokens or not torch.is_tensor(ids):

@@ -43,6 +43,7 @@ from canary.training.relations.other_policy import OtherPolicy, calls_of_other
 from canary.training.relations.references import Updates
 from canary.training.relations.rows import pad_of
 from canary.training.relations.tokenizers import LivingTokenizers, special_ids
+from canary.training.relations.wrapped import are_log_probs
 from canary.training.sampling.watch import RELATIONS as SAMPLING_RELATIONS
 from canary.training.sampling.watch import SAMPLING
 
@@ -163,6 +164,10 @@ class Inspector:
         if known is None:
             return
         says, said = known
+        inside = None if self._part is None or said.dim() != 2 else self._part[1]
+        if inside is not None and says == "logits":
+            ids = kept_call(module, args, kwargs, says, said).ids
+            says = "log_probs" if are_log_probs(said, inside, ids) else says
         trains = torch.is_grad_enabled() and said.requires_grad
         if trains:
             self._training = module.training
@@ -174,6 +179,8 @@ class Inspector:
             return
         call = kept_call(module, args, kwargs, says, said)
         call.head, call.autocast = head, autocast
+        if inside is not None and says == "log_probs":
+            call.shape = (*call.shape[:2], inside.shape[-1])
         if follows and self._look is not None:
             self._look.buffered(call)
         if only_sampling:

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from canary.record.exact import Share
+
 PREFETCHED = 2
 """Batches that each worker loads ahead: the default of torch."""
 
@@ -28,6 +30,8 @@ class LoaderWorkers:
         """Loaders that began."""
         self.most = 0
         """Their workers at most, as they were."""
+        self.shares: list[Share] = []
+        """How samplers of torch share rows among ranks: the first of each dataset's size."""
         self.is_iterable = False
         """Whether a dataset is a stream: each worker splits it by itself."""
         self.draws = False
@@ -62,6 +66,9 @@ class LoaderWorkers:
         self.loaders += 1
         self.most = max(self.most, loader.num_workers)
         self.is_iterable |= isinstance(loader.dataset, IterableDataset)
+        share = _share(loader.sampler)
+        if share is not None and all(one["rows"] != share["rows"] for one in self.shares):
+            self.shares.append(share)
         if self._workers is None:
             return
         # A loader forbids to set some of these after its beginning.
@@ -70,6 +77,23 @@ class LoaderWorkers:
         vars(loader)["prefetch_factor"] = PREFETCHED if self._workers else None
         if not self._workers:
             vars(loader)["timeout"] = 0
+
+
+def _share(sampler: Any) -> Share | None:
+    """Return how a sampler shares rows among ranks; None if it is none of torch's that does."""
+    from torch.utils.data import DistributedSampler
+
+    if type(sampler).__iter__ is not DistributedSampler.__iter__:
+        return None
+    return {
+        "rows": len(sampler.dataset),
+        "replicas": sampler.num_replicas,
+        "rank": sampler.rank,
+        "seed": sampler.seed,
+        "epoch": sampler.epoch,
+        "shuffle": bool(sampler.shuffle),
+        "drop_last": bool(sampler.drop_last),
+    }
 
 
 def _random_numbers() -> tuple[Any, ...]:

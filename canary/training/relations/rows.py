@@ -88,10 +88,15 @@ def picked(call: KeptCall, rows: Sequence[int]) -> dict[str, Any]:
 
 
 def cut(call: KeptCall, row: int, first: int, end: int) -> dict[str, Any]:
-    """Return the arguments of one row between two tokens."""
+    """Return the arguments of one row between two tokens. If the model was asked for its last
+    tokens only, it is not asked for more than the row has after its first one."""
     found: dict[str, Any] = picked(call, [row])
     for name, value in by_token(call).items():
         found[name] = value[row : row + 1, first:end]
+    asked_for = call.shape[1] - (call.says == "log_probs")
+    for name, value in call.arguments.items():
+        if type(value) is int and value == asked_for:
+            found[name] = max(1, min(value, end - first - 1))
     return found
 
 

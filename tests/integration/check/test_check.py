@@ -178,6 +178,7 @@ def test_a_training_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
     [
         (("train.py",), "canary check -- python train.py"),
         (("a.yaml", "b.yaml"), "takes one config, not 2"),
+        (("sft_smok",), "no config at sft_smok"),
     ],
 )
 def test_what_is_no_config_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

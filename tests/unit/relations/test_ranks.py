@@ -57,6 +57,58 @@ def test_what_comes_after_the_data_ends_is_not_compared() -> None:
     assert alone["status"] == "not applicable"
 
 
+SHARE = {
+    "rows": 64,
+    "replicas": 2,
+    "rank": 0,
+    "seed": 1,
+    "epoch": 0,
+    "shuffle": True,
+    "drop_last": False,
+}
+
+
+def of_loop(base: dict[str, Any] | None = None, **found: Any) -> str:
+    """Judge two ranks of a loop; return the status."""
+    return str(ranks.judge(base or recorded(), {**recorded(), **found})["status"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "broken"),
+        ({"rank": 1}, "holds"),
+        ({"rank": 1, "seed": 2}, "broken"),
+        ({"rank": 1, "epoch": 3}, "broken"),
+        ({"replicas": 1}, "holds"),
+        ({"rows": 8, "seed": 5}, "holds"),
+    ],
+    ids=["same share", "two shares", "own seed", "another epoch", "own rows", "another dataset"],
+)
+def test_samplers_of_a_loop_share_its_rows(changed: dict[str, Any], expected: str) -> None:
+    shares = {"0": [SHARE], "1": [{**SHARE, **changed}]}
+    assert of_loop(varied={"shares": shares}) == expected
+
+
+def test_ranks_of_a_loop_see_each_row_once() -> None:
+    both = [[f"row{2 * step}", f"row{2 * step + 1}"] * 2 for step in range(4)]
+    batches = recorded(seen=both)["batches"]
+    assert of_loop(batches=batches) == "broken"
+    assert of_loop(recorded(seen=both), batches=batches) == "holds", "the data holds them twice"
+    assert of_loop(batches=batches, data={"rows": 4}) == "holds", "the data is read again"
+
+
+def test_ranks_of_a_loop_keep_equal_parameters() -> None:
+    one = {"initial_parameters_sha256": {"0": "a", "1": "a"}}
+    apart = {**one, "final_parameters_sha256": {"0": "b", "1": "c"}}
+    assert of_loop(ranks={**one, "final_parameters_sha256": {"0": "b", "1": "b"}}) == "holds"
+    assert of_loop(ranks=apart) == "broken"
+    assert of_loop(ranks={"initial_parameters_sha256": {"0": "a", "1": "d"}}) == "broken"
+    assert of_loop(ranks={**apart, "sharded": True}) == "not applicable"
+    whole = {**recorded(), "model": {"parameters": 8}}
+    assert of_loop(whole, ranks=apart, model={"parameters": 4}) == "not applicable"
+
+
 def test_a_fused_optimizer_of_other_settings_is_broken() -> None:
     plain, moved = recorded(), recorded(1e-6)
     assert fused_optimizer.judge({}, plain, moved, recorded(4e-6))["status"] == "holds"

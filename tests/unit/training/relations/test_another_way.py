@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
+import accelerate.state
 import numpy
 import pytest
 import torch
@@ -21,6 +24,7 @@ from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
 from canary.training.random_states import kept_random
 from canary.training.relations.another_way import AnotherWay, not_by_loops
+from canary.training.relations.own_ranks import uses_ranks
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +69,12 @@ class Rows(torch.utils.data.Dataset[torch.Tensor]):
         return torch.tensor([place, 0 if info is None else info.num_workers, drawn])
 
 
+class Unused:
+    """accelerate's state, in a program that imports it only."""
+
+    _shared_state: ClassVar[dict[str, Any]] = {}
+
+
 class Stream(IterableDataset[int]):
     """Numbers."""
 
@@ -98,8 +108,23 @@ def test_a_first_launch_looks_on(tmp_path: Path) -> None:
     list(loader)
     torch.save({"a": 1}, tmp_path / "last.pt")
     assert not way.is_killed(2), "only a launch that is to be killed is"
-    assert way.found == {"saves": True, "loads": True, "workers": 0}
+    assert way.found == {"saves": True, "loads": True, "workers": 0, "ranks": False}
     assert way.why_not() is None
+
+
+def test_a_program_that_names_ranks_uses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accelerate.state, "PartialState", Unused)
+    main, beside = tmp_path / "main.py", tmp_path / "lib.py"
+    main.write_text("import lib")
+    beside.write_text("dist.init_process_group()")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main), raising=False)
+    assert not uses_ranks(), "no file says it"
+    library = ModuleType("lib")
+    library.__file__ = str(beside)
+    monkeypatch.setitem(sys.modules, "lib", library)
+    assert uses_ranks()
 
 
 def test_rows_that_are_drawn_are_not_compared() -> None:

@@ -374,9 +374,7 @@ DROPPING = (
 def test_a_template_may_add_thoughts_to_the_last_answer() -> None:
     changed = copy.deepcopy(tokenizer())
     changed.chat_template = DROPPING
-    assert marks_of(changed) == Marks(
-        "<|user|>", f"{changed.eos_token}<|assistant|>"
-    )
+    assert marks_of(changed) == Marks("<|user|>", f"{changed.eos_token}<|assistant|>")
 
 
 def test_marks_are_those_of_decoded_rows() -> None:
