@@ -30,7 +30,7 @@ SHARE = 16
 
 def judge(base: Recorded, *launches: Recorded) -> Outcome:
     """Compare the rows of the updates, then what was learned from them. Nobody knows how a loop of
-    its own shares its batches, so that has one launch, and each row must be seen once."""
+    its own shares its batches. So it has one launch, and each row must be seen once."""
     if len(launches) == 1:
         return _of_loop(base, launches[0])
     one, moved, two = launches

@@ -88,8 +88,8 @@ def picked(call: KeptCall, rows: Sequence[int]) -> dict[str, Any]:
 
 
 def cut(call: KeptCall, row: int, first: int, end: int) -> dict[str, Any]:
-    """Return the arguments of one row between two tokens. If the model was asked for its last
-    tokens only, it is not asked for more than the row has after its first one."""
+    """Return the arguments of one row between two tokens. A model that was asked for its last
+    tokens only is asked for at most those after the row's first."""
     found: dict[str, Any] = picked(call, [row])
     for name, value in by_token(call).items():
         found[name] = value[row : row + 1, first:end]
