@@ -8,9 +8,12 @@ from pathlib import Path
 
 from canary.config.load import LoadedConfig
 from canary.record.types import RunRecord
+from canary.relations.ranks import KL_OF_ALL
 from canary.relations.relation import Variation
 
 RANKS = 2
+WITHOUT_KL = "apo_zero_unpaired"
+"""The loss of KTO that has no KL term."""
 LAUNCHERS = ("torch.distributed", "accelerate")
 """Modules that start ranks themselves."""
 
@@ -45,6 +48,8 @@ def _built_in(loaded: LoadedConfig, variation: Variation) -> tuple[LoadedConfig,
     config, row = loaded.config, loaded.config.trainer
     if row.online or row.own_loop:
         return "each rank would sample its own completions"
+    if config.training_type == "kto" and config.trainer_args.get("loss_type") != WITHOUT_KL:
+        return KL_OF_ALL
     micro, rest = divmod(config.gradient_accumulation_steps, RANKS)
     if rest:
         return "an update has an odd number of micro-batches"

@@ -24,6 +24,7 @@ RELATION = Relation(
     of_loop=({"name": "two ranks", "ranks": 2},),
 )
 NO_RANKS = "the program does not say that it can train on several ranks"
+KL_OF_ALL = "KTO estimates its KL term with the rows of all ranks"
 SHARE = 16
 """One of so many rows may be seen twice in the launch of a loop: ranks get equally many rows."""
 

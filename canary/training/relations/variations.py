@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from canary.relations.ranks import KL_OF_ALL
 from canary.relations.relation import Variation
 from canary.training.random_states import kept_random
 from canary.training.relations.first_calls import without_dropout
@@ -62,6 +63,8 @@ def _on_ranks(trainer: Any, ranks: int) -> str | None:
         return f"under torchrun, the number of ranks is {arguments.world_size}, not {ranks}"
     if hasattr(arguments, "num_generations"):
         return "each rank would sample its own completions"
+    if getattr(trainer, "calculate_KL", False):
+        return KL_OF_ALL
     if not hasattr(trainer.train_dataset, "__len__"):
         return "ranks split an iterable dataset in another way"
     micro, rest = divmod(arguments.gradient_accumulation_steps, ranks)

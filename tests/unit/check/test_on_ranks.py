@@ -45,10 +45,17 @@ def test_each_rank_gets_half_of_the_micro_batches(tmp_path: Path) -> None:
         ("training_type: grpo\n", "sample its own completions"),
         ("training_type: ppo\n", "sample its own completions"),
         ("training_type: sft\nnproc: 2\n", "already has several ranks"),
+        ("training_type: kto\n", "KL term with the rows of all ranks"),
     ],
 )
 def test_why_not_is_said(tmp_path: Path, text: str, why: str) -> None:
     assert why in str(planned(canary(tmp_path, text)))
+
+
+def test_kto_without_a_kl_term_is_asked(tmp_path: Path) -> None:
+    text = "training_type: kto\ntrainer_args:\n  loss_type: apo_zero_unpaired\n"
+    text += "gradient_accumulation_steps: 2\n"
+    assert not isinstance(planned(canary(tmp_path, text)), str)
 
 
 def test_a_gpu_is_not_shared_by_ranks(tmp_path: Path) -> None:
