@@ -39,6 +39,9 @@ from canary.training.relations.scheduled import rate_of, wanted_rates
 from canary.training.relations.swapping import calls_of_loss, swapped_inputs
 from canary.training.relations.tokenizers import LivingTokenizers
 
+ROUNDS_WEIGHTS = ("merge", "reference_start")
+"""Relations of models whose weights may be rounded in two ways."""
+
 
 @dataclass
 class TrainingLook:
@@ -68,7 +71,7 @@ class TrainingLook:
     scorers: list[Reference] = field(default_factory=list)
     """Who scored the first update's rows without gradients."""
     tokenizers: LivingTokenizers = field(default_factory=LivingTokenizers)
-    _rounding: dict[int, float] = field(default_factory=dict)
+    _rounding: dict[tuple[int, bool], float] = field(default_factory=dict)
 
     @functools.cached_property
     def tokenizer(self) -> Any:
@@ -188,7 +191,7 @@ class TrainingLook:
             apart = torch.where(counts, apart, torch.zeros_like(apart))
         if not apart.numel():
             raise CannotAsk("there is nothing to compare")
-        allowed, worst = self._allowed(call), float(apart.max())
+        allowed, worst = self._allowed(call, relation), float(apart.max())
         what = "log-probabilities" if call.scores_tokens else "scores"
         if worst <= allowed:
             words = f"{what} differ by at most {worst:.2g}, allowed {allowed:.2g}"
@@ -201,11 +204,12 @@ class TrainingLook:
         place = ", ".join(f"{name} {at}" for name, at in zip(names, first, strict=False))
         return outcome(relation, "broken", message, place, values, allowed)
 
-    def _allowed(self, call: KeptCall) -> float:
+    def _allowed(self, call: KeptCall, relation: str) -> float:
         """Return the tolerance of a call's scores."""
-        if id(call) not in self._rounding:
-            self._rounding[id(call)] = rounding_of(call)
-        return self._rounding[id(call)]
+        key = id(call), relation in ROUNDS_WEIGHTS
+        if key not in self._rounding:
+            self._rounding[key] = rounding_of(call, weights=key[1])
+        return self._rounding[key]
 
     def gradients(self, call: KeptCall) -> dict[str, torch.Tensor] | None:
         """Run forward and backward of a call again; see `Look`."""

@@ -1,13 +1,15 @@
 """How far rounding moves what a model says: measured, with parameters that are off by one rounding.
 
 This is the perturbation of TTrace (arXiv 2506.09280): each parameter is multiplied by 1 + epsilon
-or 1 - epsilon, with epsilon of the arithmetic that the model computes in.
+or 1 - epsilon, with epsilon of the arithmetic that the model computes in. In half precision, this
+moves far more than two ways to compute differ: there the same model in float32 tells the error.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -19,6 +21,11 @@ FACTOR = 8.0
 """Two kernels round more often than one perturbed parameter does."""
 FLOOR = 16
 """Epsilons of the largest value: it is rounded too."""
+HALF = 1e-6
+"""Half precision has a larger epsilon."""
+LOW = (torch.bfloat16, torch.float16)
+FACTOR_OF_ERROR = 4.0
+"""Both sides have errors, and the measured one is the largest of few."""
 
 
 def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
@@ -71,13 +78,55 @@ def tolerance(moved: float, largest: float, eps: float) -> float:
     return max(FACTOR * moved, FLOOR * eps * largest)
 
 
-def rounding_of(call: KeptCall, temperature: float = 1.0) -> float:
-    """Return the tolerance of a call's scores."""
+def rounding_of(call: KeptCall, temperature: float = 1.0, *, weights: bool = True) -> float:
+    """Return the tolerance of a call's scores.
+
+    Args:
+        call: the call.
+        temperature: of its log-probabilities.
+        weights: whether the other side's weights may be rounded in another way, as those of merged
+            adapters are. If not, the tolerance of a model in half precision comes from its
+            difference to the same model in float32.
+    """
     before, moved = scored(call, temperature), 0.0
     eps = epsilon(call.module, call.autocast)
+    errors = [_error(call, before, temperature)] if eps > HALF and not weights else []
     for seed in range(DRAWS):
         with perturbed(call.module, eps, seed):
-            apart = (scored(call, temperature) - before).abs().nan_to_num()
-        moved = max(moved, float(apart.max()))
-    largest = float(before.abs().nan_to_num(posinf=0.0).max())
+            again = scored(call, temperature)
+            errors += [_error(call, again, temperature)] if errors else []
+        moved = max(moved, _largest(again - before))
+    largest = _largest(before)
+    known = [one for one in errors if one is not None]
+    if known and len(known) == len(errors):
+        return max(FACTOR_OF_ERROR * max(known), eps * largest)
     return tolerance(moved, largest, eps)
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.abs().nan_to_num(posinf=0.0).max())
+
+
+def _error(call: KeptCall, said: torch.Tensor, temperature: float) -> float | None:
+    """Return how far what a call said is from the same in float32; None if that is not possible: a
+    kernel may refuse float32, or memory may lack."""
+    try:
+        with in_float32(call.module):
+            exact = scored(replace(call, autocast=None), temperature)
+    except Exception:  # noqa: BLE001 - a user's model may refuse anything
+        return None
+    return _largest(said - exact)
+
+
+@contextlib.contextmanager
+def in_float32(model: nn.Module) -> Iterator[None]:
+    """Hold parameters and buffers of half precision in float32 within the block."""
+    held = (value for value in (*model.parameters(), *model.buffers()) if value.dtype in LOW)
+    kept = [(value, value.data) for value in held]
+    try:
+        for value, was in kept:
+            value.data = was.float()
+        yield
+    finally:
+        for value, was in kept:
+            value.data = was

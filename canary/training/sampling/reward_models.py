@@ -23,7 +23,7 @@ def asked_model(call: KeptCall) -> Reward:
     rows, name = call.shape[0], type(call.module).__name__
     try:
         before = scored(call)
-        allowed = rounding_of(call)
+        allowed = rounding_of(call, weights=False)
         for how, cause, places, changed in _ways(call):
             after = scored(call, **changed)
             apart = (after - before[places]).abs().nan_to_num(nan=float("inf"))

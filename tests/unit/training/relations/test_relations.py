@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from canary.relations.relation import Outcome
-from canary.training.relations.rounding import perturbed
+from canary.training.relations.calls import kept_call
+from canary.training.relations.rounding import perturbed, rounding_of
 from canary.training.relations.variations import vary
 from tests.unit.training.relations.tiny import EOS, QUICK, Loop, batch, gpt2, llama
 
@@ -403,3 +404,20 @@ def test_advantages_are_no_weights_of_micro_batches() -> None:
 
     found = Policy(llama()).run()["accumulation"]
     assert found["status"] == "not applicable", found
+
+
+def test_half_precision_is_measured_against_float32() -> None:
+    """One parameter off by a rounding moves far more than the errors of half precision."""
+    model = llama().to(torch.bfloat16)
+    inputs = batch(0, rows=4, width=24)
+    call = kept_call(model, (), inputs, "logits", model(**inputs).logits)
+    tight, loose = rounding_of(call, weights=False), rounding_of(call)
+    assert tight < loose / 8
+    assert all(one.dtype == torch.bfloat16 for one in model.parameters()), "they are put back"
+    call.module.lm_head.register_forward_pre_hook(_refuses)
+    assert rounding_of(call, weights=False) == loose, "a kernel may refuse float32"
+
+
+def _refuses(module: nn.Module, args: Any) -> None:
+    if args[0].dtype == torch.float32:
+        raise TypeError("no kernel for float32")
