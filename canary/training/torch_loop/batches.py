@@ -6,7 +6,8 @@ import functools
 import hashlib
 import inspect
 from collections import deque
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +21,22 @@ MOST_WAITING = 8
 TOKEN_TYPES = (torch.int64, torch.int32, torch.int16)
 
 
+@dataclass
+class _Yielded:
+    """A batch of a loader."""
+
+    batch: Any
+    whole: dict[Any, Any]
+    """What it held at first: a loop may take entries out of it."""
+    entered: bool = False
+    """Whether a tensor of it entered a call with gradients."""
+
+
 class LoaderBatches:
     """Matches batches with backwards, in order: a loop may fetch the next batch early."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[tuple[Any, dict[Any, Any]]]] = {}
+        self._waiting: dict[int, deque[_Yielded]] = {}
         self._last: int | None = None
         self._doubted: dict[int, int] = {}
         """How many of a loader's waiting batches may be for an evaluation."""
@@ -34,7 +46,16 @@ class LoaderBatches:
         self._last = id(iterator)
         queue = self._waiting.setdefault(self._last, deque(maxlen=MOST_WAITING))
         # A loop may take entries out of a batch: `labels = batch.pop("labels")`.
-        queue.append((batch, dict(batch) if isinstance(batch, MutableMapping) else {}))
+        whole = dict(batch) if isinstance(batch, MutableMapping) else {}
+        queue.append(_Yielded(batch, whole))
+
+    def entered(self, arguments: Mapping[str, Any]) -> None:
+        """These tensors enter the model: batches before theirs may be skipped, as by a loop that
+        resumes."""
+        places = [one.data_ptr() for one in arguments.values()]
+        for queue in self._waiting.values():
+            for one in queue:
+                one.entered = one.entered or _holds(one.whole or one.batch, places)
 
     def doubted(self) -> None:
         """The model was called without gradients, or in evaluation mode: the last loader may be for
@@ -56,9 +77,26 @@ class LoaderBatches:
     def take(self) -> list[Any]:
         """Return the batches of this backward: the oldest of each loader."""
         self._settle()
+        for queue in self._waiting.values():
+            while any(one.entered for one in queue) and not queue[0].entered:
+                queue.popleft()
         taken = [queue.popleft() for queue in self._waiting.values() if queue]
         self._waiting = {key: queue for key, queue in self._waiting.items() if queue}
-        return [{**whole, **batch} if whole else batch for batch, whole in taken]
+        return [{**one.whole, **one.batch} if one.whole else one.batch for one in taken]
+
+
+def _holds(batch: Any, places: Sequence[int]) -> bool:
+    """Whether one of the places in memory is in a tensor of a batch."""
+    values = batch.values() if isinstance(batch, Mapping) else batch
+    if not isinstance(batch, Mapping | list | tuple):
+        values = (batch,)
+    for value in values:
+        if isinstance(value, Mapping) and _holds(value, places):
+            return True
+        first = value.data_ptr() if isinstance(value, torch.Tensor) else None
+        if first and any(first <= place < first + value.nbytes for place in places):
+            return True
+    return False
 
 
 def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

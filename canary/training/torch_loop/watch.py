@@ -202,6 +202,7 @@ class LoopWatch:
         elif self._unsettled:
             self._decide(module)
         arguments = entering(module, args, kwargs)
+        self._batches.entered(arguments)
         if self._run is not None:
             self._run.called(arguments, trains=module.training)
         elif self._unsettled:

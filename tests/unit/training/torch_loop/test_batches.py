@@ -114,3 +114,24 @@ def test_the_hash_of_what_enters_is_part_of_the_exact_batch() -> None:
     assert "fed_sha256" not in describe_batch(hashable(batch), None)
     batch.fed_sha256 = "a" * 64
     assert describe_batch(hashable(named(batch)), None)["fed_sha256"] == "a" * 64
+
+
+def test_batches_that_a_resumed_loop_skips_are_not_trained_on() -> None:
+    batches, loader = LoaderBatches(), object()
+    rows = [(IDS + number, LABELS + number) for number in range(4)]
+    for one in rows[:3]:
+        batches.yielded(loader, one)
+    batches.entered(entered(rows[2][0][:, 1:]))
+    (found,) = batches.take()
+    assert found is rows[2], "a part of its tensor entered"
+    batches.yielded(loader, rows[3])
+    batches.entered(entered(rows[3][0] + 0))
+    assert batches.take() == [rows[3]], "a copy says nothing"
+
+
+def test_a_backward_of_two_batches_skips_none() -> None:
+    batches, loader = LoaderBatches(), object()
+    for number in range(2):
+        batches.yielded(loader, {"input_ids": IDS + number})
+        batches.entered(entered(next(reversed(batches._waiting[id(loader)])).batch["input_ids"]))
+    assert batches.take()[0]["input_ids"].equal(IDS)
