@@ -19,7 +19,8 @@ RELATION = Relation(
     "accumulation",
     "same work",
     "each trained token of an update weighs the same, whatever its micro-batch",
-    "the loss is averaged, or gradients are clipped, in each micro-batch in place of each update",
+    "the loss is averaged, or gradients are clipped or emptied, in each micro-batch in place of "
+    "each update",
     "https://github.com/huggingface/transformers/issues/24725",
 )
 FACTOR = 8.0
@@ -68,6 +69,14 @@ def ask(look: Look) -> Outcome:
         f"micro-batch {most}",
         (sizes[most], sizes[least]),
     )
+
+
+def ask_at_end(look: Look) -> Outcome:
+    """Look whether gradients are set to zero before each backward pass, not after each update."""
+    if look.lost < 2:
+        raise CannotAsk("no gradients were lost in both of the first two updates")
+    words = "only the last micro-batch of an update has a gradient: those before it are set to zero"
+    return broken(RELATION, words, "update 1")
 
 
 def _refuse_advantages(look: Look, calls: Sequence[Call]) -> None:

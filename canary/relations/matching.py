@@ -27,6 +27,9 @@ Role = Literal["prompt", "answer", "other"]
 """Other: a message of somebody else within an answer of several turns."""
 SIDES = ("completion", "chosen", "rejected")
 """Columns with an answer."""
+ASKED = ("instruction", "input", "context", "question", "query", "problem", "prompt")
+ANSWERED = ("output", "response", "answer", "completion", "solution", "target")
+"""Columns of a question and its answer in data that trl does not know."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,19 @@ def variants(example: Example) -> Iterator[tuple[str, list[tuple[Role, str]]]]:
                 yield side, [*before, *((_within(role), text) for role, text in after)]
         elif prompt is None and isinstance(answer, str) and side != "completion":
             yield side, [("answer", answer)]
+    if not messages and not any(side in example for side in SIDES):
+        yield from _other_names(example)
+
+
+def _other_names(example: Example) -> Iterator[tuple[str, list[tuple[Role, str]]]]:
+    """Yield the texts of a row whose columns have other names, in both orders of its questions."""
+    texts = {name: one for name, one in example.items() if isinstance(one, str) and one.strip()}
+    asked: list[tuple[Role, str]] = [("prompt", texts[name]) for name in texts if name in ASKED]
+    answer = next((texts[name] for name in ANSWERED if name in texts), None)
+    if asked and answer is not None:
+        yield "completion", [*asked, ("answer", answer)]
+        if len(asked) > 1:
+            yield "completion", [*reversed(asked), ("answer", answer)]
 
 
 def _without(prompt: Any, answer: Any) -> Any:

@@ -11,6 +11,7 @@ from canary.relations.relation import (
     Outcome,
     Relation,
     Tensor,
+    broken,
     other_ids,
     token_call,
 )
@@ -19,9 +20,12 @@ RELATION = Relation(
     "packing",
     "neighbours",
     "a packed document has the same log-probabilities beside another one, and alone",
-    "packed documents see each other: no block mask, or positions that do not begin again",
+    "packed documents see each other: no block mask, or positions that do not begin again; or "
+    "positions are constant",
     "https://github.com/huggingface/trl/pull/3526",
 )
+LEAST_TEXT = 4
+"""Tokens of a text that cannot be packed documents of one token each."""
 OF_PACKS = ("cu_seq", "max_length_")
 """Beginnings of arguments that say where packed documents end."""
 
@@ -30,6 +34,9 @@ def ask(look: Look) -> Outcome:
     """Change the document before another one of a packed row, then give the other one alone."""
     call = token_call(look)
     assert call.ids is not None
+    constant = _constant_positions(look, call)
+    if constant is not None:
+        return constant
     row, first, end = _documents(look, call)
     before = look.scores(call)
     skip = before.shape[1] - (call.ids.shape[1] - 1)
@@ -47,6 +54,20 @@ def ask(look: Look) -> Outcome:
     if made["status"] == "broken":
         made["place"] = f"row {row}, the document that begins at token {first}"
     return made
+
+
+def _constant_positions(look: Look, call: Call) -> Outcome | None:
+    """Return that all tokens of a text have one position, as if each was a document of its own."""
+    positions = call.arguments.get("position_ids")
+    assert call.ids is not None
+    if positions is None or getattr(positions, "shape", None) != call.ids.shape:
+        return None
+    for row, (first, end) in enumerate(look.spans(call)):
+        known = {*positions[row, first:end].tolist()}
+        if end - first >= LEAST_TEXT and len(known) == 1:
+            words = f"all {end - first} tokens of a text have the position {known.pop()}"
+            return broken(RELATION, words, f"row {row}")
+    return None
 
 
 def _alone(call: Call, row: int, first: int, end: int) -> dict[str, Any]:

@@ -23,7 +23,10 @@ def padded_row(look: Look) -> tuple[Call, str, int]:
         if _holds_padding_inside(look, call):
             continue
         width = call.ids.shape[1]
-        rows = [(first, width - end, row) for row, (first, end) in enumerate(look.spans(call))]
+        spans = enumerate(look.spans(call))
+        rows = [(first, width - end, row) for row, (first, end) in spans if end > first]
+        if not rows:
+            continue
         left, right = max(rows), max(rows, key=lambda one: one[1])
         if left[0] > right[1]:
             return call, "left", left[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from canary.relations.hidden_text import hidden_text
 from canary.relations.padded import example_of, padded_row
 from canary.relations.relation import SAME, CannotAsk, Look, Outcome, Relation, Variation
 from canary.relations.trained_padding import trained_padding
@@ -28,7 +29,7 @@ RELATION = Relation(
 
 def ask(look: Look) -> Outcome:
     """Look for trained padding, then add columns of it to a padded row, where its padding is."""
-    trained = trained_padding(look, RELATION)
+    trained = trained_padding(look, RELATION) or hidden_text(look, RELATION)
     if trained is not None:
         return trained
     call, side, row = padded_row(look)

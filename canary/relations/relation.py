@@ -201,6 +201,8 @@ class Look(Protocol):
     updates: int
     changed: Changed | None
     """The first gradient that was changed between the micro-batches of the first update."""
+    lost: int
+    """Of the first two updates: those of which only the last micro-batch has gradients left."""
     first_gradients: Mapping[str, int]
     """The first update in which each parameter had a gradient, from 1."""
     schedulers: Sequence[tuple[Any, int]]

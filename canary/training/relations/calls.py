@@ -164,6 +164,15 @@ def gets_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     )
 
 
+def rows_in(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return what tells the rows of a call from others: the shape and sums of its token ids."""
+    for one in (*args, *kwargs.values()):
+        if torch.is_tensor(one) and one.dim() == 2 and not one.is_floating_point():
+            places = torch.arange(1, one.shape[1] + 1, device=one.device)
+            return (*one.shape, int(one.sum()), int((one * places).sum()))
+    return None
+
+
 def scores_tokens(output: Any) -> bool:
     """Whether a part of a model says the logits of tokens."""
     known = said_of(output)

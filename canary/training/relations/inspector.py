@@ -31,6 +31,7 @@ from canary.training.relations.calls import (
     gets_ids,
     is_loss,
     kept_call,
+    rows_in,
     said_of,
     scores_tokens,
     undisturbed,
@@ -118,7 +119,7 @@ class Inspector:
         return original(*args, **kwargs)
 
     def _enters(self, module: nn.Module, args: Any) -> None:
-        if not self._depth and self._look is None and torch.is_grad_enabled():
+        if not self._depth and self._accumulated.is_open and torch.is_grad_enabled():
             with uncounted():
                 self._accumulated.forward()
         self._depth += 1
@@ -171,6 +172,9 @@ class Inspector:
         trains = torch.is_grad_enabled() and said.requires_grad
         if trains:
             self._training = module.training
+            if self._look is not None and self._accumulated.is_open:
+                backward = functools.partial(self._backward, module, rows_in(args, kwargs))
+                said.register_hook(functools.partial(self._safely, backward))
         only_sampling = self._look is not None and (self._sampling is None or not trains)
         follows = trains and self._follows()
         if (only_sampling and not follows) or len(self._calls) >= MOST_CALLS:
@@ -195,14 +199,14 @@ class Inspector:
             weighed = functools.partial(_weighed, call, said.detach(), keep=first)
             said.register_hook(functools.partial(self._safely, weighed))
             if first:
-                backward = functools.partial(self._backward, module)
+                backward = functools.partial(self._backward, module, rows_in(args, kwargs))
                 said.register_hook(functools.partial(self._safely, backward))
         else:
             self._others[id(module)] = (module, call)
 
-    def _backward(self, model: nn.Module, gradient: torch.Tensor) -> None:
-        if self._look is None:
-            self._accumulated.backward(model)
+    def _backward(self, model: nn.Module, rows: Any, gradient: torch.Tensor) -> None:
+        if self._accumulated.is_open:
+            self._accumulated.backward(model, rows)
 
     def _follows(self) -> bool:
         """Whether rows of later updates are looked at too."""
@@ -284,6 +288,9 @@ class Inspector:
         if look is None or (look.optimizers and look.optimizers[0] is not optimizer):
             return False
         look.updates += 1
+        with uncounted():
+            self._accumulated.update_begins()
+        look.lost = self._accumulated.lost
         look.modes.append(self._training)
         for name, value in look.model.named_parameters():
             if value.grad is not None:

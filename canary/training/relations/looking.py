@@ -58,6 +58,7 @@ class TrainingLook:
     modes: list[bool] = field(default_factory=list)
     updates: int = 0
     changed: Changed | None = None
+    lost: int = 0
     first_gradients: dict[str, int] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
     brought: bool = False

@@ -204,6 +204,8 @@ def _parts(call: KeptCall, row: int, first: int, end: int) -> list[tuple[int, in
     if positions is None:
         return [(first, end)]
     line = positions[row, first:end]
+    if bool((line == line[:1]).all()):
+        return [(first, end)]  # They tell nothing.
     starts = [first + one + 1 for one in (line[1:] <= line[:-1]).nonzero().flatten().tolist()]
     edges = [first, *starts, end]
     return [(one, other) for one, other in itertools.pairwise(edges) if other > one]

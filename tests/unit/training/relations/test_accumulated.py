@@ -51,6 +51,24 @@ def test_gradients_that_are_set_to_none_are_no_fault() -> None:
     assert loop.run()["accumulation"]["status"] != "broken"
 
 
+class Zeroing(Loop):
+    """Sets gradients to zero before each backward pass: `forward`, `zero_grad`, `backward`."""
+
+    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+        """Set gradients to zero after the forward pass."""
+        found = super().loss(one, tokens)
+        for value in self.model.parameters():
+            value.grad = None
+        return found
+
+
+@pytest.mark.parametrize(("micro_batches", "status"), [(2, "broken"), (1, "not applicable")])
+def test_gradients_that_are_lost_are_broken(micro_batches: int, status: str) -> None:
+    loop = Zeroing(llama(), wanted=("accumulation",), micro_batches=micro_batches)
+    found = loop.run()["accumulation"]
+    assert found["status"] == status, found
+
+
 def cut_off(*, reentrant: bool) -> Any:
     """A model whose embeddings are frozen, with a checkpoint around each block."""
     model = llama()
