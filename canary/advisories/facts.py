@@ -16,7 +16,7 @@ from canary.advisories.keys import (
     Scalar,
 )
 from canary.config.trainers import OWN_KEYS, TRAINERS
-from canary.record.types import RunRecord
+from canary.record.types import TORCH_LOOP, RunRecord
 
 QUANTIZED = {"torch.uint8": "4bit", "torch.int8": "8bit"}
 """How bitsandbytes stores weights."""
@@ -51,7 +51,8 @@ def _facts(
 
 
 def _trainers(config: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the names of a trainer and of those that it is built upon; None if not known."""
+    """Return the names of a trainer and of those that it is built upon; none for a plain loop, None
+    if not known."""
     kind, path = str(config.get("training_type", "")), str(config.get("trainer", ""))
     own_class = path.rpartition(".")[2].lower().removesuffix("trainer")
     found = {name for name in (kind, own_class) if name in TRAINER_NAMES}
@@ -60,7 +61,7 @@ def _trainers(config: Mapping[str, Any]) -> Sequence[str] | None:
     if found or built_upon:
         upon = {ANY_TRAINER} if built_upon or built_in or found - {kind} else set()
         return sorted(found | upon)
-    return None
+    return [] if path == TORCH_LOOP else None
 
 
 def _arguments(

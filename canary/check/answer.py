@@ -19,6 +19,11 @@ from canary.report.escape import on_lines
 from canary.report.lines import wrapped
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
 
+NEXT_STEPS = (
+    "docs/relations.md says what each relation tests, and its limits. Test one alone with "
+    "--only NAME, or leave it out with --skip NAME."
+)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -53,6 +58,9 @@ class View:
     not_applicable: tuple[Row, ...]
     not_asked: tuple[Row, ...]
     faults: tuple[AdvisoryRow, ...]
+    """Known faults that apply for sure."""
+    conditional: tuple[AdvisoryRow, ...]
+    """Those that only apply under a condition that nobody could read."""
     run: str
     """The folder of the first launch; empty without one."""
     cost: str
@@ -86,7 +94,7 @@ def check_text(checked: Checked, form: str, width: int | None = None) -> str:
     if form == "json":
         return json_lines(check_document(checked))
     template = environment().get_template(f"check.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=on_lines(view_of_check(checked))))
+    text = tidy(template.render(view=on_lines(view_of_check(checked)), next_steps=NEXT_STEPS))
     return text if form == "markdown" else wrapped(text, width)
 
 
@@ -105,7 +113,8 @@ def view_of_check(checked: Checked) -> View:
         rows["holds"],
         rows["not applicable"],
         rows["not asked"],
-        tuple(map(match_row, checked.faults)),
+        tuple(match_row(one) for one in checked.faults if not one.unknown),
+        tuple(match_row(one) for one in checked.faults if one.unknown),
         "" if run is None else _here(run),
         f"{launches} in {duration(checked.seconds)}",
         _here(checked.folder),

@@ -45,7 +45,7 @@ def check_page(checked: Checked) -> str:
         subtitle=f"canary {checked.name} · {view.cost}",
         verdict=verdict,
         mark=MARKS[verdict],
-        tables=(*_tables(statuses), *_faults(view.faults)),
+        tables=(*_tables(statuses), *_faults((*view.faults, *view.conditional))),
         notes=checked.notes,
     )
     return page_text(page)

@@ -11,6 +11,7 @@ from pathlib import Path
 from canary.advisories.advisory import advisories
 from canary.advisories.facts import known_of
 from canary.advisories.matching import Match, matches
+from canary.campaign.side import claimed
 from canary.check.launches import Launches
 from canary.check.mismatch import judged
 from canary.check.own import own_files, told_outcomes, told_relation
@@ -133,6 +134,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     if loaded.config.imports is not None:
         return _imported(request, loaded, listener)
     folder = request.output_dir or _folder(loaded)
+    claimed(folder)
     launches = Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether a Trainer trains.
     files = own_files(loaded, wanted)
@@ -174,6 +176,7 @@ def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -
     """
     began = time.monotonic()
     folder = request.output_dir or _folder(loaded)
+    claimed(folder)
     launches = Launches(loaded, listener, folder.absolute())
     record, _, _ = launches.run()
     found = [_of_import(name, record) for name in request.relations()]
@@ -193,8 +196,8 @@ def _of_import(name: str, record: RunRecord) -> Outcome:
 
 def _folder(loaded: LoadedConfig) -> Path:
     """Return a new folder for the launches."""
-    name = new_run_id(f"check-{loaded.config.name}", datetime.now(UTC))
-    return Path(loaded.config.output_dir) / name
+    name = new_run_id(loaded.config.name, datetime.now(UTC))
+    return Path(loaded.config.output_dir) / f"check-{name}"
 
 
 def _short(loaded: LoadedConfig) -> LoadedConfig:

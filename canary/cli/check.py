@@ -15,8 +15,10 @@ from canary.cli.terminal import sayer, stoppable
 
 def _names_a_config(words: list[str]) -> bool:
     """Whether the words are a config, and no command."""
-    ends = words[0].endswith((".yaml", ".yml"))
-    return ends or (len(words) == 1 and shutil.which(words[0]) is None)
+    if words[0].endswith((".yaml", ".yml")):
+        return True
+    is_command = len(words) > 1 or "--" in sys.argv or shutil.which(words[0]) is not None
+    return not is_command
 
 
 def check(
@@ -81,6 +83,8 @@ def check(
     check_format(form)
     stoppable()
     given = words or []
+    if not given and sys.argv[-1:] == ["--"]:
+        raise UsageError("no command follows --", "canary check -- python train.py")
     is_config = not given or _names_a_config(given)
     if is_config and len(given) > 1:
         message = f"canary check takes one config, not {len(given)}: {' '.join(given)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast
 from canary.record import jsonio
 from canary.record.alert import Severity
 from canary.record.ranks import rank_path as rank_path
+from canary.record.types import TORCH_LOOP as TORCH_LOOP
 
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's command may have no pydantic.
@@ -31,9 +32,6 @@ file that gets its events, one JSON object per line (see `canary.runner.display.
 
 SAMPLES = "_RLHF_CANARY_SAMPLES"
 """Environment variable of a command whose processes are asked what they sample."""
-
-TORCH_LOOP = "torch loop"
-"""Stands for the trainer's class in the result of a loop that the canary found by itself."""
 
 Kind = Literal["probe", "measured"]
 

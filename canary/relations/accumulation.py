@@ -65,7 +65,8 @@ def ask(look: Look) -> Outcome:
     return broken(
         RELATION,
         f"a token weighs {sizes[most]:.4g} in micro-batch {most} with {len(used[most])} tokens, "
-        f"and {sizes[least]:.4g} in micro-batch {least} with {len(used[least])}",
+        f"and {sizes[least]:.4g} in micro-batch {least} with {len(used[least])} (relative "
+        f"difference {apart:.2g}, allowed {allowed:.2g})",
         f"micro-batch {most}",
         (sizes[most], sizes[least]),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -76,7 +78,16 @@ def _asked(name: str, ask: Ask, look: TrainingLook) -> Outcome:
     except CannotAsk as why:
         return outcome(name, "not applicable", str(why))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return outcome(name, "undecided", f"the test failed: {one_line(error)}")
+        words = f"the test failed: {one_line(error)}{_line_in(ask, error)}"
+        return outcome(name, "undecided", words)
+
+
+def _line_in(ask: Ask, error: BaseException) -> str:
+    """Return the line of the relation's own file that failed."""
+    file = getattr(getattr(ask, "__code__", None), "co_filename", "")
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [one.lineno for one in frames if one.filename == file]
+    return f" (at {Path(file).name}:{lines[-1]})" if lines else ""
 
 
 def several_ranks() -> bool:
