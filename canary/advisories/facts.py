@@ -16,7 +16,8 @@ from canary.advisories.keys import (
     Scalar,
 )
 from canary.config.trainers import OWN_KEYS, TRAINERS
-from canary.record.types import TORCH_LOOP, RunRecord
+from canary.record.exact import TORCH_LOOP
+from canary.record.types import RunRecord
 
 QUANTIZED = {"torch.uint8": "4bit", "torch.int8": "8bit"}
 """How bitsandbytes stores weights."""

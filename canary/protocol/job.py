@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
+from canary.record.exact import TORCH_LOOP as TORCH_LOOP
 from canary.record.ranks import rank_path as rank_path
-from canary.record.types import TORCH_LOOP as TORCH_LOOP
 
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's command may have no pydantic.

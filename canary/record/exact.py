@@ -13,6 +13,9 @@ from typing_extensions import TypedDict
 Series: TypeAlias = list[float | None]
 """One value per step, or per micro-batch of a step."""
 
+TORCH_LOOP = "torch loop"
+"""Stands for the trainer's class in the record of a loop that the canary found by itself."""
+
 
 class Part(TypedDict, total=False):
     """A part of the record that keeps unknown keys, in itself and in its nested parts."""

@@ -23,8 +23,6 @@ Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupte
 Failure = Literal["not found", "timed out"]
 """A file or module is missing; a rank waited in vain for another."""
 
-TORCH_LOOP = "torch loop"
-"""Stands for the trainer's class in the record of a loop that the canary found by itself."""
 MOST_ALERTS = 200
 """Alerts in a record; `alerts.jsonl` has them all."""
 

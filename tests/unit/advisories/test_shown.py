@@ -117,7 +117,7 @@ def test_the_folder_of_a_check_means_its_first_launch(tmp_path: Path) -> None:
     made = Checked("mine", (outcome("order", "holds", "x"),), tmp_path, 2, 9.0, faults=known)
     left_behind(made)
     first = tmp_path / "20260101-000001-a"
-    assert f"(details: canary advisories {first})" in check_text(made, "text")
+    assert f": canary advisories {first}" in check_text(made, "text")
     assert f"canary advisories {first}" in check_text(made, "markdown")
     said = [
         CliRunner().invoke(app, ["advisories", str(folder)]).output for folder in (tmp_path, first)
