@@ -45,6 +45,7 @@ class Launches:
     folder: Path
     count: int = 0
     _known: dict[str, Launched] = field(default_factory=dict)
+    _again: Launched | None = None
 
     def run(
         self,
@@ -79,6 +80,16 @@ class Launches:
                 f"look at {folder / 'log.txt'}",
             )
         return record, folder, kept.result or result
+
+    def repeated(self) -> Launched:
+        """Run the launch once more as it is, or return it.
+
+        Raises:
+            RunFailed: it does not complete.
+        """
+        if self._again is None:
+            self._again = self.run(variation={})
+        return self._again
 
     def varied(self, variation: Variation, loaded: LoadedConfig, copied: Path | None) -> Launched:
         """Run a launch that does something in another way, or return one that did the same.

@@ -205,3 +205,30 @@ def test_several_ranks_are_not_killed(tmp_path: Path) -> None:
     record = _record({}, {"world_size": 2})
     plan = varied._planned(load_config(None, []), {"name": "x", "killed": True}, record, LOOP)
     assert plan == varied.SEVERAL_RANKS
+
+
+@pytest.mark.parametrize(
+    ("again", "status"),
+    [(["a", "b"], "broken"), (["c", "d"], "undecided")],
+    ids=["seeded", "without a seed"],
+)
+def test_a_command_without_a_seed_is_not_judged_by_its_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: list[str], status: str
+) -> None:
+    """The launch runs once more as it is, and only if something is broken."""
+    monkeypatch.chdir(tmp_path)
+
+    def rows(*names: str) -> Exact:
+        made: Any = {"batches": [[{"rows": {"input_ids": [*names]}}]]}
+        return told(1) | made
+
+    launches = fake(tmp_path / "runs", [rows("a", "b"), rows("a", "a"), rows(*again)])
+    relation = RELATIONS["workers"]
+    base = (_record(rows("a", "b")), Path("run"), LOOP)
+    assert ask_launches(relation, relation.of_loop, launches, base)["status"] == status
+    assert len(launches.ran) == 3
+    assert launches.ran[-1] == ({}, None)
+    launches.exacts = [rows("a", "b"), rows("a", "b")]
+    held = ask_launches(relation, relation.of_loop, launches, base)
+    assert held["status"] == "holds"
+    assert len(launches.ran) == 5
