@@ -126,7 +126,7 @@ def test_the_copy_takes_the_place_of_no_file_of_the_user(
     (tmp_path / COPY).mkdir(0o755)
     (tmp_path / COPY / "precious").touch()
     for relation in ("resume", "workers"):
-        launches = fake(tmp_path, [told(1), told(3)])
+        launches = fake(tmp_path, [told(1), told(3), told(1)])
         ask(launches, relation)
         assert [one.name for one in (tmp_path / COPY).iterdir()] == ["precious"]
         assert [one.name for one in tmp_path.iterdir()] == [COPY], "the copy is removed"
