@@ -165,10 +165,11 @@ class Inspector:
         if known is None:
             return
         says, said = known
-        inside = None if self._part is None or said.dim() != 2 else self._part[1]
-        if inside is not None and says == "logits":
+        vocabulary = 0
+        if self._part is not None and says == "logits" and said.dim() == 2:
             ids = kept_call(module, args, kwargs, says, said).ids
-            says = "log_probs" if are_log_probs(said, inside, ids) else says
+            if are_log_probs(said, self._part[1], ids):
+                says, vocabulary = "log_probs", self._part[1].shape[-1]
         trains = torch.is_grad_enabled() and said.requires_grad
         if trains:
             self._training = module.training
@@ -183,8 +184,8 @@ class Inspector:
             return
         call = kept_call(module, args, kwargs, says, said)
         call.head, call.autocast = head, autocast
-        if inside is not None and says == "log_probs":
-            call.shape = (*call.shape[:2], inside.shape[-1])
+        if vocabulary:
+            call.shape = (*call.shape[:2], vocabulary)
         if follows and self._look is not None:
             self._look.buffered(call)
         if only_sampling:

@@ -29,6 +29,19 @@ class Fused(nn.Module):
         return SimpleNamespace(log_probs=known.masked_fill(after == -100, 0.0))
 
 
+def test_a_fused_head_keeps_its_vocabulary() -> None:
+    """A part of the model may be wider than its vocabulary."""
+    model = Fused()
+    looking = Inspector(object(), ["causality", "neighbour"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inputs = batch(0)
+    assert model.inner.config.intermediate_size > model.config.vocab_size
+    said = model(**inputs, labels=inputs["input_ids"])
+    (-said.log_probs.mean()).backward()
+    optimizer.step()
+    assert {one["status"] for one in looking.end()} == {"holds"}
+
+
 @pytest.mark.parametrize(
     ("shifted", "status", "words"),
     [
