@@ -20,6 +20,7 @@ from canary.cli.golden import golden_app
 from canary.cli.history import history
 from canary.cli.imports import import_
 from canary.cli.init import init
+from canary.cli.matrix import matrix
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
 from canary.cli.runs import clean, list_
@@ -85,6 +86,7 @@ app.command()(ab)
 app.command()(bisect)
 app.command()(calibrate)
 app.command()(ladder)
+app.command()(matrix)
 app.command()(demo)
 
 

@@ -1,0 +1,191 @@
+"""The cells of a matrix: axes multiplied, without what is excluded, with what is included."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.config.source import Origins
+from canary.errors import ConfigError
+from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFile, Verb
+from canary.record import jsonio
+
+LONGEST_NAME = 80
+NAME = re.compile(r"\w[\w.-]{0,79}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One canary of a matrix."""
+
+    name: str
+    """Unique in the matrix, and a name for folders."""
+    verb: Verb
+    config: str | None
+    settings: tuple[str, ...]
+    """`key=value`, as for `--set`."""
+    ref: str | None = None
+    """Commit to run; None: the working folder."""
+    stack: str | None = None
+    ranks: int = 1
+    device: str | None = None
+    """Type of device; None: any."""
+    arguments: tuple[str, ...] = ()
+    """More arguments of the verb."""
+    command: tuple[str, ...] = ()
+    """Of `exec` and `check`: what they start."""
+
+
+def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, ...]:
+    """Return the cells in the order of the file.
+
+    Raises:
+        ConfigError: an axis, an exclude or a cell is wrong, or there are none or too many.
+    """
+    reader = _Reader(document, origins, file)
+    choices = [*reader.multiplied(), *document.cells]
+    if not choices:
+        raise ConfigError(f"{file} has no cells", "give `matrix:` or `cells:`", file=file)
+    if len(choices) > MOST_CELLS:
+        message = f"{file} has {len(choices)} cells, more than {MOST_CELLS}"
+        raise ConfigError(message, "split it", file=file)
+    made: dict[str, Cell] = {}
+    for choice in choices:
+        cell = reader.cell(choice, taken=made)
+        made[cell.name] = cell
+    return tuple(made.values())
+
+
+@dataclass
+class _Reader:
+    document: MatrixFile
+    origins: Origins
+    file: Path
+
+    def _error(self, key: str, message: str, hint: str) -> ConfigError:
+        place = self.origins.get(key, str(self.file))
+        return ConfigError(f"{key} in {place} {message}", hint, file=self.file, key=key)
+
+    def multiplied(self) -> Iterator[Choice]:
+        """Yield the combinations of the axes, as a workflow's matrix does."""
+        axes = dict(self.document.matrix)
+        excluded = self._choices("exclude", axes.pop("exclude", []))
+        included = self._choices("include", axes.pop("include", []))
+        for name, values in axes.items():
+            if not isinstance(values, list) or not values:
+                raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
+        count = 1
+        for values in axes.values():
+            count *= len(values)
+        if count > MOST_CELLS:
+            raise self._error("matrix", f"has {count} cells, more than {MOST_CELLS}", "split it")
+        for at, one in enumerate(excluded):
+            unknown = sorted({*one} - {*axes})
+            if unknown:
+                key = f"matrix.exclude.{at}.{unknown[0]}"
+                raise self._error(key, "is no axis of this matrix", f"use {', '.join(axes)}")
+        product = itertools.product(*axes.values()) if axes else ()
+        found = [dict(zip(axes, values, strict=True)) for values in product]
+        found = [one for one in found if not any(map(_fits(one), excluded))]
+        yield from _included(found, included, axes)
+
+    def _choices(self, name: str, value: Any) -> list[Choice]:
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            hint = f"write {name}: [{{axis: value}}]"
+            raise self._error(f"matrix.{name}", "is no list of choices", hint)
+        return value
+
+    def cell(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
+        """Return the cell of a choice. `taken`: the cells before, by name."""
+        values = dict(choice)
+        verb = values.pop("verb", self.document.verb)
+        if verb not in VERBS:
+            raise self._error("verb", f"is {verb!r}", f"use {', '.join(VERBS)}")
+        name = values.pop("name", None)
+        if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
+            hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
+            raise self._error("cells", f"have a cell named {str(name)[:99]!r}", hint)
+        own = {key: values.pop(key) for key in OWN_AXES if key in values}
+        config, stack = own.get("config"), own.get("stack")
+        if stack is not None and stack not in self.document.stacks:
+            raise self._error("stack", f"{stack!r} is not among `stacks:`", "define it there")
+        if config is None and not own.get("command"):
+            raise self._error("cells", "have a cell with neither config nor command", "give one")
+        ranks = own.get("ranks", 1)
+        if type(ranks) is not int or not 1 <= ranks <= 64:
+            raise self._error("ranks", f"is {ranks!r}", "use a whole number from 1 on")
+        settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
+        cell = Cell(
+            name=str(name or _name(choice)),
+            verb=verb,
+            config=None if config is None else str(config),
+            settings=settings,
+            ref=None if own.get("ref") is None else str(own["ref"]),
+            stack=stack,
+            ranks=ranks,
+            device=None if own.get("device") is None else str(own["device"]),
+            arguments=_words(own.get("arguments")),
+            command=_words(own.get("command")),
+        )
+        if cell.name in taken:
+            raise self._error("cells", f"have two cells named {cell.name}", "give one a `name`")
+        return cell
+
+
+def _fits(choice: Choice) -> Any:
+    """Return whether all that an exclude names is so in a choice."""
+    return lambda excluded: all(choice.get(key) == value for key, value in excluded.items())
+
+
+def _included(
+    found: list[Choice], included: Sequence[Choice], axes: Mapping[str, Any]
+) -> Iterator[Choice]:
+    """Add each include to all choices whose axes it does not change, or as a choice of its own."""
+    originals, alone = [dict(one) for one in found], []
+    for extra in included:
+        fits = [
+            at
+            for at, original in enumerate(originals)
+            if all(original[key] == value for key, value in extra.items() if key in axes)
+        ]
+        for at in fits:
+            found[at] |= extra
+        if not fits:
+            alone.append(dict(extra))
+    yield from found
+    yield from alone
+
+
+def _text(value: Any) -> str:
+    """Return a value as `--set` reads it: YAML on one line."""
+    return value if isinstance(value, str) else jsonio.dumps(value)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    import shlex
+
+    if value is None:
+        return ()
+    return tuple(shlex.split(value)) if isinstance(value, str) else tuple(map(str, value))
+
+
+def _name(choice: Mapping[str, Any]) -> str:
+    """Return a name that tells what was chosen; a long one ends with a hash."""
+    parts = []
+    for key, value in choice.items():
+        text = Path(str(value)).stem if key == "config" else str(value)
+        if isinstance(value, bool) or value is None:
+            text = f"{key.rpartition('.')[2]}-{text}"
+        if key == "ranks":
+            text = f"{value}ranks"
+        parts.append("".join(one if one.isalnum() or one in "._" else "-" for one in text))
+    name = "-".join(filter(None, parts)).strip("-.").lower() or "cell"
+    if len(name) <= LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(jsonio.dumps(dict(choice)).encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_NAME - 9]}-{mark}"

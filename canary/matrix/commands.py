@@ -1,0 +1,60 @@
+"""The command that runs a cell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from canary.matrix.cells import Cell
+
+RUNS, CHECK, AB, NOISE = "runs", "check", "ab", "noise.json"
+"""What a verb leaves in the folder of a try."""
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the code of a cell lies: the working folder, or a checkout; with its Python."""
+
+    folder: Path
+    python: Path = Path(sys.executable)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def command_of(cell: Cell, place: Place, folder: Path) -> tuple[str, ...]:
+    """Return the words that run a cell. `folder`: of the try."""
+    words = [str(place.python), "-m", "canary.cli", cell.verb]
+    return (*words, *_arguments(cell, folder), *_what(cell))
+
+
+def _what(cell: Cell) -> Sequence[str]:
+    if cell.verb == "exec" or (cell.verb == "check" and cell.command):
+        config = ["--config", cell.config] if cell.config else []
+        return [*config, "--", *cell.command]
+    return [cell.config] if cell.config else []
+
+
+def _arguments(cell: Cell, folder: Path) -> list[str]:
+    words = ["--quiet"]
+    settings = [*cell.settings]
+    if cell.verb in ("run", "exec", "calibrate"):
+        words += ["--output-dir", str(folder / RUNS)]
+        # The history has a drawer for each name.
+        settings.append(f"name={cell.name}")
+    elif cell.verb == "check":
+        words += ["--output-dir", str(folder / CHECK)]
+    elif cell.verb == "ab":
+        words += ["--output-dir", str(folder / AB)]
+    if cell.verb == "calibrate":
+        words += ["--output", str(folder / NOISE)]
+    if cell.verb == "run" and cell.ranks > 1:
+        words += ["--nproc", str(cell.ranks)]
+    elif cell.ranks > 1 and cell.verb != "exec":
+        settings.append(f"nproc={cell.ranks}")
+    if cell.device == CPU:
+        settings.append("device=cpu")
+    for setting in settings:
+        words += ["--set", setting]
+    return [*words, *cell.arguments]

@@ -1,0 +1,1 @@
+"""What starts cells: one module per kind, behind `canary.matrix.launcher.Launcher`."""

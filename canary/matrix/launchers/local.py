@@ -1,0 +1,252 @@
+"""Cells on this machine: each gets devices of a pool that several matrices share.
+
+A device is a byte of one lock file. The open file is inherited by the process that runs the try, so
+that its devices are free at the moment it ends, however it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.errors import MachineError
+from canary.matrix.attempt import STOP_GRACE_S, Attempt
+from canary.matrix.launcher import News
+
+FIRST_CORE = 4096
+"""Byte of the first core; those before are GPUs."""
+FLOCK = "hhqqi4x"
+"""The C structure `flock` of 64-bit Linux: type, whence, start, length, process."""
+SLOTS, LOCK = 8, 9
+"""Numbers of the inherited locks: a shell can name those with one digit."""
+AGAIN_S = 0.2
+"""Between two looks at tries of an earlier process, which tell nobody that they end."""
+
+
+@dataclass
+class _Started:
+    attempt: Attempt
+    child: subprocess.Popen[bytes] | None
+    """None: a process that another launcher started."""
+    ended: int = -1
+    """A file that can be read when the child ends."""
+
+
+class LocalLauncher:
+    """Starts tries on this machine."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        cores: Sequence[int],
+        gpus: Sequence[int],
+        at_once: int | None,
+        locks: Path | None = None,
+    ) -> None:
+        """`cores`, `gpus`: what may be used, by number. `locks`: the file of the pool."""
+        self._cores, self._gpus, self._most = tuple(cores), tuple(gpus), at_once
+        self._locks = locks or pool_file()
+        self._going: dict[str, _Started] = {}
+        self._looked = 0.0
+
+    def start(self, attempt: Attempt) -> bool:
+        """Start a try if its devices are free."""
+        if self._most is not None and len(self._going) >= self._most:
+            return False
+        self._require(attempt)
+        slots = os.open(self._locks, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            gpus = self._taken(slots, self._gpus, attempt.gpus, 0)
+            cores = None
+            if gpus is not None:
+                cores = self._taken(slots, self._cores, attempt.cores, FIRST_CORE)
+            if gpus is None or cores is None:
+                return False
+            lock = attempt.open_lock()
+            if lock is None:
+                return False
+            try:
+                self._going[attempt.cell] = _spawned(
+                    attempt, {SLOTS: slots, LOCK: lock}, cores, gpus
+                )
+            finally:
+                os.close(lock)
+        finally:
+            os.close(slots)
+        return True
+
+    def _require(self, attempt: Attempt) -> None:
+        if attempt.gpus > len(self._gpus):
+            raise MachineError(
+                f"{attempt.cell} needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
+                "lower ranks, or set launcher.devices",
+            )
+        if attempt.cores > len(self._cores):
+            raise MachineError(
+                f"{attempt.cell} needs {attempt.cores} cores, and this machine has "
+                f"{len(self._cores)}",
+                "lower launcher.cores",
+            )
+
+    @staticmethod
+    def _taken(file: int, numbers: Sequence[int], count: int, first: int) -> list[int] | None:
+        """Lock so many devices; None if too few are free. What was locked is free when the file is
+        closed."""
+        found: list[int] = []
+        for number in numbers:
+            if len(found) == count:
+                break
+            if _lock_byte(file, first + number):
+                found.append(number)
+        return found if len(found) == count else None
+
+    def adopt(self, attempt: Attempt) -> bool:
+        """Follow a try whose process still runs."""
+        if not attempt.is_running():
+            return False
+        self._going[attempt.cell] = _Started(attempt, None)
+        return True
+
+    def poll(self) -> Iterator[News]:
+        """Yield tries that ended."""
+        now = time.monotonic()
+        looks = now - self._looked >= AGAIN_S
+        if looks:
+            self._looked = now
+        for cell, one in [*self._going.items()]:
+            if one.child is not None:
+                if one.child.poll() is None:
+                    continue
+                os.close(one.ended)
+            elif not looks or one.attempt.is_running():
+                continue
+            del self._going[cell]
+            if one.attempt.ended() is None:
+                yield News(one.attempt, "lost", _why(one))
+            else:
+                yield News(one.attempt, "ended")
+
+    def waiting(self) -> Iterable[str]:
+        """Nothing is queued elsewhere."""
+        return ()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a child ends."""
+        files = [one.ended for one in self._going.values() if one.ended >= 0]
+        if any(one.child is None for one in self._going.values()):
+            seconds = min(seconds, AGAIN_S)
+        poller = select.poll()
+        for file in files:
+            poller.register(file, select.POLLIN)
+        poller.poll(seconds * 1000)
+
+    def cancel(self) -> None:
+        """Stop all tries of this process: `timeout` passes the signal on."""
+        for one in self._going.values():
+            if one.child is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(one.child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_GRACE_S
+        for one in self._going.values():
+            if one.child is None:
+                continue
+            try:
+                one.child.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(one.child.pid, signal.SIGKILL)
+                one.child.wait()
+
+
+@contextlib.contextmanager
+def _lent(files: Mapping[int, int]) -> Iterator[None]:
+    """Give open files other numbers within the block. What has these numbers gets them back."""
+    kept: dict[int, tuple[int, bool] | None] = {}
+    lent = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for number, file in files.items()}
+    for number, file in lent.items():
+        try:
+            inherited = os.get_inheritable(number)
+            kept[number] = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10), inherited
+        except OSError:
+            kept[number] = None
+        os.dup2(file, number)
+        os.close(file)
+    try:
+        yield
+    finally:
+        for number, one in kept.items():
+            if one is None:
+                os.close(number)
+            else:
+                os.dup2(one[0], number, inheritable=one[1])
+                os.close(one[0])
+
+
+def _spawned(
+    attempt: Attempt, files: Mapping[int, int], cores: Sequence[int], gpus: Sequence[int]
+) -> _Started:
+    """Start a try on some cores and GPUs. `files`: locks that it inherits, by number."""
+    environment = {**os.environ, **attempt.environment}
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    kept = os.sched_getaffinity(0)
+    try:
+        if cores:
+            os.sched_setaffinity(0, cores)
+        with _lent(files):
+            child = subprocess.Popen(
+                attempt.words([*files]),
+                cwd=attempt.cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[*files],
+                start_new_session=True,
+            )
+    except OSError as error:
+        message = f"{attempt.cell}: cannot start /bin/sh: {error.strerror or error}"
+        raise MachineError(message) from error
+    finally:
+        os.sched_setaffinity(0, kept)
+    return _Started(attempt, child, os.pidfd_open(child.pid))
+
+
+def _why(one: _Started) -> str:
+    """Return why a try left no exit code."""
+    code = None if one.child is None else one.child.returncode
+    if code is not None and code < 0:
+        return f"its process was ended by signal {-code}"
+    if code:
+        return "its folder cannot be written: is the disk full?"
+    return "its process is gone, and left no exit code"
+
+
+def _lock_byte(file: int, byte: int) -> bool:
+    """Lock a byte for this open file and all who inherit it; return False if another has it."""
+    wanted = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def pool_file() -> Path:
+    """Return the lock file of this user's devices on this machine."""
+    folder = Path(tempfile.gettempdir()) / f"rlhf-canary-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise MachineError(f"{folder} belongs to somebody else", "remove it, or set TMPDIR")
+    return folder / "devices.lock"

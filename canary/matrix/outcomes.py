@@ -1,0 +1,155 @@
+"""What a cell left, and how bad it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from canary.baseline.history import is_history, save
+from canary.check.answer import first_line as of_check
+from canary.check.schema import FILE as CHECK_FILE
+from canary.check.stored import read_check
+from canary.compare.paths import Compared, Request, compared_paths
+from canary.errors import (
+    EXIT_ERROR,
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    EXIT_USAGE,
+    CanaryError,
+    MachineError,
+    printable,
+)
+from canary.matrix.attempt import KILLED, LOG, TIMED_OUT, Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.commands import AB, CHECK, NOISE, RUNS
+from canary.record import jsonio
+from canary.record.folder import load_record
+from canary.report.document import load_comparison
+
+Verdict = Literal["ok", "inconclusive", "regression", "wrong", "failed"]
+"""`wrong`: config or input cannot be used; `failed`: nothing can be said."""
+CODES: dict[Verdict, int] = {
+    "ok": EXIT_OK,
+    "inconclusive": EXIT_INCONCLUSIVE,
+    "regression": EXIT_REGRESSION,
+    "wrong": EXIT_USAGE,
+    "failed": EXIT_ERROR,
+}
+WORST_FIRST: tuple[Verdict, ...] = ("failed", "wrong", "regression", "inconclusive", "ok")
+LAST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer of a cell."""
+
+    verdict: Verdict
+    words: str
+    """One sentence."""
+    folder: Path | None = None
+    """Of the record or answer."""
+    seconds: float = 0.0
+    compared: Compared | None = None
+
+    @property
+    def may_pass_again(self) -> bool:
+        """Whether another try may end otherwise: the machine failed, not the training."""
+        return self.verdict == "failed"
+
+
+def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
+    """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
+    code = attempt.ended()
+    if code is None:
+        return Outcome("failed", attempt.gave_up() or "it left no exit code", attempt.folder)
+    if code == TIMED_OUT or (code == KILLED and not _answered(cell, attempt)):
+        words = f"it took longer than {attempt.limit_s / 60:g} minutes"
+        if code == KILLED:
+            words = "it was killed by signal 9: was memory short?"
+        return Outcome("failed", words, attempt.folder)
+    try:
+        return _answer(cell, attempt, code, history, save_to=save_to)
+    except CanaryError as error:
+        return Outcome("failed", str(error), attempt.folder)
+
+
+def _answered(cell: Cell, attempt: Attempt) -> bool:
+    return cell.verb == "run" and _run_folder(attempt) is not None
+
+
+def _answer(
+    cell: Cell, attempt: Attempt, code: int, history: Path | None, *, save_to: bool
+) -> Outcome:
+    if cell.verb == "check" and (attempt.folder / CHECK / CHECK_FILE).exists():
+        checked = read_check(attempt.folder / CHECK / CHECK_FILE)
+        verdict = _of_code(checked.exit_code)
+        return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
+    if cell.verb == "ab" and (attempt.folder / AB / "comparison.json").exists():
+        found = load_comparison(attempt.folder / AB)
+        verdict = _of_code(found.exit_code())
+        if found.verdict == "inconclusive":
+            verdict = "inconclusive"
+        return Outcome(verdict, found.first_line, attempt.folder / AB)
+    if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
+        return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
+    folder = _run_folder(attempt) if cell.verb in ("run", "exec") else None
+    if folder is None or code == EXIT_USAGE:
+        verdict = "wrong" if code == EXIT_USAGE else "failed"
+        return Outcome(verdict, _last_line(attempt, code), folder or attempt.folder)
+    return _of_run(folder, code, attempt, history, save_to=save_to)
+
+
+def _of_run(
+    folder: Path, code: int, attempt: Attempt, history: Path | None, *, save_to: bool
+) -> Outcome:
+    """Compare a run with its history."""
+    record = load_record(folder)
+    seconds = float(record.duration_seconds)
+    if record.status != "completed":
+        return Outcome("failed", f"{record.status}: {record.reason}", folder, seconds)
+    if code:
+        return Outcome("failed", _last_line(attempt, code), folder, seconds)
+    if history is None or not is_history(history):
+        words = "completed; there is no history to compare with"
+        outcome = Outcome("ok", words, folder, seconds)
+    else:
+        compared = compared_paths(Request((folder,), (history,)))
+        verdict = _of_code(compared.found.exit_code())
+        if compared.found.verdict == "inconclusive":
+            verdict = "inconclusive"
+        outcome = Outcome(verdict, compared.found.first_line, folder, seconds, compared)
+    if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
+        save(history, record)
+    return outcome
+
+
+def _run_folder(attempt: Attempt) -> Path | None:
+    """Return the folder of the one record that a try left."""
+    found = sorted((attempt.folder / RUNS).glob("*/metrics.json"))
+    if len(found) > 1:
+        raise MachineError(f"{attempt.folder / RUNS} holds {len(found)} records")
+    return found[0].parent if found else None
+
+
+def _of_code(code: int) -> Verdict:
+    return next((verdict for verdict, one in CODES.items() if one == code), "failed")
+
+
+def _last_line(attempt: Attempt, code: int) -> str:
+    """Return the last line that the command printed."""
+    try:
+        with (attempt.folder / LOG).open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, 2) - LAST_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = lines[-1].strip().removeprefix("canary: ") if lines else "it printed nothing"
+    return jsonio.shown(printable(f"exit code {code}: {said}"))
+
+
+def worst(outcomes: list[Outcome]) -> Verdict:
+    """Return the verdict that decides for all; `failed` if there is none."""
+    return min((one.verdict for one in outcomes), key=WORST_FIRST.index, default="failed")

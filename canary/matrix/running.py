@@ -1,0 +1,171 @@
+"""Runs the cells of a matrix: starts what fits, gathers what ended, and goes on after a kill.
+
+What was done is read from the folders of the tries (`attempt.py`), so there is nothing to lose.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from canary.errors import MachineError, UsageError
+from canary.matrix.attempt import Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.launcher import Launcher
+from canary.matrix.outcomes import Outcome
+from canary.record.runs import claim
+
+CELLS, LOCK = "cells", "matrix.lock"
+LOOK_S = 1.0
+"""Longest pause between two looks."""
+State = Literal["waits", "runs", "done"]
+Planned = Callable[[Cell, int], Attempt]
+"""Returns the try of a cell with a number."""
+Judge = Callable[[Cell, Attempt], Outcome]
+
+
+@dataclass
+class Entry:
+    """A cell and how it goes."""
+
+    cell: Cell
+    state: State = "waits"
+    number: int = 0
+    """Of its newest try; 0: none."""
+    outcome: Outcome | None = None
+    began: float = 0.0
+
+
+@dataclass
+class Matrix:
+    """The cells of one matrix in a folder."""
+
+    folder: Path
+    entries: list[Entry]
+    launcher: Launcher
+    planned: Planned
+    judge: Judge
+    retries: int = 0
+    may_start: Callable[[], bool] = lambda: True
+    """False if the budget is used up."""
+    told: Callable[[Matrix], None] = lambda matrix: None
+    """Called after each change."""
+    _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
+
+    def run(self) -> list[Entry]:
+        """Run all cells that have not ended; return them all.
+
+        Raises:
+            UsageError: another process runs this matrix.
+        """
+        claim(self.folder)
+        lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise UsageError(
+                f"another process runs the matrix in {self.folder}",
+                "wait for it, or choose another folder with -o",
+            ) from error
+        try:
+            self._found_again()
+            self._go()
+        except BaseException:
+            self.launcher.cancel()
+            raise
+        finally:
+            os.close(lock)
+        return self.entries
+
+    def _found_again(self) -> None:
+        """Take up the tries of earlier processes."""
+        for entry in self.entries:
+            place = self.folder / CELLS / entry.cell.name
+            numbers = [int(one.name) for one in place.glob("[0-9]*") if one.name.isdigit()]
+            if not numbers:
+                continue
+            entry.number = max(numbers)
+            attempt = self.planned(entry.cell, entry.number)
+            if attempt.ended() is not None or attempt.gave_up() is not None:
+                self._ended(entry, attempt)
+            elif self.launcher.adopt(attempt):
+                self._follow(entry, attempt)
+            elif not attempt.has_begun():
+                entry.number -= 1  # It never ran: the next try has its number.
+                attempt.cleared()
+            else:
+                attempt.give_up("its process is gone, and left no exit code")
+                self._ended(entry, attempt)
+
+    def _go(self) -> None:
+        while any(entry.state != "done" for entry in self.entries):
+            started = self._start()
+            ended = self._gather()
+            if started or ended:
+                self.told(self)
+            if not ended:
+                if not self._attempts and not started and not self.may_start():
+                    self._left_out()
+                    continue
+                self.launcher.wait(LOOK_S)
+
+    def _start(self) -> int:
+        """Start cells until there is no place for one."""
+        count = 0
+        for entry in self.entries:
+            if entry.state != "waits":
+                continue
+            if not self.may_start():
+                break
+            attempt = self.planned(entry.cell, entry.number + 1)
+            try:
+                if not self.launcher.start(attempt):
+                    break
+            except MachineError as error:
+                entry.number += 1
+                attempt.give_up(str(error))
+                entry.outcome, entry.state = Outcome("wrong", str(error), attempt.folder), "done"
+                count += 1
+                continue
+            entry.number += 1
+            self._follow(entry, attempt)
+            count += 1
+        return count
+
+    def _follow(self, entry: Entry, attempt: Attempt) -> None:
+        entry.state, entry.began = "runs", time.monotonic()
+        self._attempts[entry.cell.name] = entry, attempt
+
+    def _gather(self) -> int:
+        """Judge the tries that ended."""
+        count = 0
+        for news in self.launcher.poll():
+            entry, attempt = self._attempts.pop(news.attempt.cell)
+            if news.phase == "lost" and attempt.ended() is None:
+                attempt.give_up(news.reason)
+            self._ended(entry, attempt)
+            count += 1
+        return count
+
+    def _ended(self, entry: Entry, attempt: Attempt) -> None:
+        outcome = self.judge(entry.cell, attempt)
+        again = outcome.may_pass_again and entry.number <= self.retries
+        entry.outcome, entry.state = outcome, "waits" if again else "done"
+
+    def _left_out(self) -> None:
+        """End the cells that the budget does not allow."""
+        for entry in self.entries:
+            if entry.state == "waits":
+                words = "not started: the budget is used up"
+                entry.outcome, entry.state = Outcome("failed", words), "done"
+
+
+def entries_of(cells: Sequence[Cell]) -> list[Entry]:
+    """Return the cells, none of them started."""
+    return [Entry(cell) for cell in cells]

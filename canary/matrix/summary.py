@@ -1,0 +1,87 @@
+"""The answer of a matrix: a line per cell, the worst first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.campaign.pairs import duration
+from canary.matrix.outcomes import CODES, WORST_FIRST, Verdict, worst
+from canary.matrix.running import Entry
+from canary.record import jsonio
+from canary.report.lines import aligned, wrapped
+
+SUMMARY = "matrix.json"
+WORDS: dict[Verdict, str] = {
+    "failed": "failed",
+    "wrong": "cannot be used",
+    "regression": "worse",
+    "inconclusive": "open",
+    "ok": "ok",
+}
+
+
+def ordered(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the cells with an outcome, the worst first."""
+    done = [one for one in entries if one.outcome is not None]
+    return sorted(done, key=lambda one: WORST_FIRST.index(_verdict(one)))
+
+
+def _verdict(entry: Entry) -> Verdict:
+    return "failed" if entry.outcome is None else entry.outcome.verdict
+
+
+def exit_code(entries: Sequence[Entry]) -> int:
+    """Return the exit code of the worst cell."""
+    return CODES[worst([one.outcome for one in entries if one.outcome is not None])]
+
+
+def first_line(entries: Sequence[Entry]) -> str:
+    """Return the answer as a sentence."""
+    counts = Counter(map(_verdict, entries))
+    parts = [f"{counts[one]} {WORDS[one]}" for one in WORST_FIRST if counts[one]]
+    return f"{len(entries)} cells: {', '.join(parts)}."
+
+
+def text(entries: Sequence[Entry], folder: Path, width: int | None) -> str:
+    """Return the answer for a terminal."""
+    lines = [first_line(entries), ""]
+    rows = [("cell", "", "time", "")]
+    for one in ordered(entries):
+        assert one.outcome is not None
+        took = duration(one.outcome.seconds) if one.outcome.seconds else ""
+        rows.append((one.cell.name, WORDS[one.outcome.verdict], took, one.outcome.words))
+    lines += aligned(rows)
+    lines += ["", f"Folder: {folder}"]
+    return wrapped("\n".join(lines), width) + "\n"
+
+
+def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:
+    """Return the answer as plain data."""
+    return {
+        "schema_version": 1,
+        "name": name,
+        "answer": first_line(entries),
+        "exit_code": exit_code(entries),
+        "cells": [
+            {
+                "cell": one.cell.name,
+                "verb": one.cell.verb,
+                "verdict": _verdict(one),
+                "message": "" if one.outcome is None else one.outcome.words,
+                "tries": one.number,
+                "seconds": 0.0 if one.outcome is None else one.outcome.seconds,
+                "folder": None
+                if one.outcome is None or one.outcome.folder is None
+                else str(one.outcome.folder),
+            }
+            for one in entries
+        ],
+    }
+
+
+def write(entries: Sequence[Entry], name: str, folder: Path) -> None:
+    """Write the answer beside the cells."""
+    jsonio.replace_file(folder / SUMMARY, jsonio.dumps(document(entries, name), indent=1) + "\n")

@@ -1,0 +1,108 @@
+"""Axes, excludes and includes, as a workflow's matrix has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from canary.errors import ConfigError
+from canary.matrix.cells import Cell, cells_of
+from canary.matrix.document import read_matrix
+
+
+def cells(tmp_path: Path, **document: Any) -> tuple[Cell, ...]:
+    file = tmp_path / "matrix.yaml"
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    return cells_of(*read_matrix(file), file)
+
+
+def test_axes_are_multiplied(tmp_path: Path) -> None:
+    matrix = {
+        "config": ["a.yaml", "b.yaml"],
+        "dtype": ["float32", "bfloat16"],
+        "speed.liger": [True],
+        "ranks": [1, 2],
+    }
+    found = cells(tmp_path, matrix=matrix)
+    assert len(found) == 8
+    assert found[0].name == "a-float32-liger-true-1ranks"
+    assert found[-1].config == "b.yaml"
+    assert found[-1].settings == ("dtype=bfloat16", "speed.liger=true")
+    assert found[-1].ranks == 2
+
+
+def test_an_exclude_takes_all_cells_that_it_fits(tmp_path: Path) -> None:
+    matrix: dict[str, Any] = {"config": ["a.yaml", "b.yaml"], "ranks": [1, 2]}
+    matrix["exclude"] = [{"config": "a.yaml", "ranks": 2}, {"config": "b.yaml"}]
+    assert [one.name for one in cells(tmp_path, matrix=matrix)] == ["a-1ranks"]
+
+
+def test_includes_are_those_of_github(tmp_path: Path) -> None:
+    """The example of GitHub's documentation of `include`."""
+    matrix = {
+        "config": ["apple", "pear"],
+        "animal": ["cat", "dog"],
+        "include": [
+            {"color": "green"},
+            {"color": "pink", "animal": "cat"},
+            {"config": "apple", "shape": "circle"},
+            {"config": "banana"},
+            {"config": "banana", "animal": "cat"},
+        ],
+    }
+    found = [(one.config, sorted(one.settings)) for one in cells(tmp_path, matrix=matrix)]
+    assert found == [
+        ("apple", ["animal=cat", "color=pink", "shape=circle"]),
+        ("apple", ["animal=dog", "color=green", "shape=circle"]),
+        ("pear", ["animal=cat", "color=pink"]),
+        ("pear", ["animal=dog", "color=green"]),
+        ("banana", []),
+        ("banana", ["animal=cat"]),
+    ]
+
+
+def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
+    found = cells(
+        tmp_path,
+        cells=[
+            {"config": "a.yaml", "verb": "check", "arguments": "--quick --skip ranks"},
+            {"name": "mine", "verb": "exec", "command": "python 'my train.py'"},
+        ],
+    )
+    assert found[0].arguments == ("--quick", "--skip", "ranks")
+    assert found[1].command == ("python", "my train.py")
+    assert found[1].name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({}, "has no cells"),
+        ({"matrix": {"config": "a.yaml"}}, "matrix.config in MATRIX:2 is no list of values"),
+        ({"matrix": {"config": []}}, "is no list of values"),
+        ({"matrix": {"config": ["a.yaml"], "exclude": [{"dtyp": 1}]}}, "is no axis of this"),
+        ({"matrix": {"config": ["a.yaml"], "include": "b"}}, "is no list of choices"),
+        ({"matrix": {"config": [*map(str, range(200))], "seed": [*range(200)]}}, "40000 cells"),
+        ({"cells": [{"config": "a.yaml"}, {"config": "a.yaml"}]}, "two cells named a"),
+        ({"cells": [{"config": "a.yaml", "name": "../up"}]}, "use letters, digits"),
+        ({"cells": [{"dtype": "float32"}]}, "neither config nor command"),
+        ({"cells": [{"config": "a.yaml", "verb": "bisect"}]}, "use run, check, ab"),
+        ({"cells": [{"config": "a.yaml", "stack": "old"}]}, "not among `stacks:`"),
+        ({"cells": [{"config": "a.yaml", "ranks": 0}]}, "use a whole number from 1 on"),
+        ({"cels": []}, "did you mean 'cells'?"),
+        ({"cells": [], "retries": -1}, "retries in MATRIX:2"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, document: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cells(tmp_path, **document)
+    assert words.replace("MATRIX", str(tmp_path / "matrix.yaml")) in str(caught.value)
+
+
+def test_long_names_stay_apart(tmp_path: Path) -> None:
+    found = cells(tmp_path, cells=[{"config": f"{'a' * 90}{one}.yaml"} for one in "bc"])
+    assert len({one.name for one in found}) == 2
+    assert all(len(one.name) <= 80 for one in found)

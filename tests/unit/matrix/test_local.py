@@ -1,0 +1,176 @@
+"""Tries on this machine: their devices, their ends, and what a killed matrix leaves."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from canary.errors import MachineError, UsageError
+from canary.matrix.attempt import TIMED_OUT, Attempt
+from canary.matrix.launcher import News
+from canary.matrix.launchers.local import LocalLauncher
+
+HALF_A_MINUTE = 30.0
+
+
+def tried(folder: Path, *words: str, cell: str = "one", limit_s: float = 20.0) -> Attempt:
+    return Attempt(cell, 1, folder / cell / "1", words, folder, {}, limit_s)
+
+
+def launcher(folder: Path, cores: int = 1, gpus: tuple[int, ...] = ()) -> LocalLauncher:
+    mine = sorted(os.sched_getaffinity(0))
+    return LocalLauncher(mine[:cores], gpus, None, folder / "pool")
+
+
+def until(one: LocalLauncher) -> News:
+    """Wait for the next news."""
+    end = time.monotonic() + HALF_A_MINUTE
+    while time.monotonic() < end:
+        for news in one.poll():
+            return news
+        one.wait(1.0)
+    raise AssertionError("nothing ended")
+
+
+@pytest.mark.parametrize(("words", "code"), [(("true",), 0), (("sh", "-c", "exit 3"), 3)])
+def test_a_try_leaves_its_exit_code_and_output(
+    tmp_path: Path, words: tuple[str, ...], code: int
+) -> None:
+    local = launcher(tmp_path)
+    attempt = tried(tmp_path, *words)
+    assert local.start(attempt)
+    assert until(local).phase == "ended"
+    assert attempt.ended() == code
+    assert not attempt.is_running()
+
+
+def test_a_try_has_a_time_limit(tmp_path: Path) -> None:
+    local = launcher(tmp_path)
+    attempt = tried(tmp_path, "sleep", "60", limit_s=0.2)
+    assert local.start(attempt)
+    until(local)
+    assert attempt.ended() == TIMED_OUT
+
+
+def test_a_killed_try_is_lost_with_its_reason(tmp_path: Path) -> None:
+    local = launcher(tmp_path)
+    attempt = tried(tmp_path, "sh", "-c", "kill -9 $(ps -o ppid= $PPID)")
+    assert local.start(attempt)
+    news = until(local)
+    assert (news.phase, news.reason) == ("lost", "its process was ended by signal 9")
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    local = launcher(tmp_path)
+    attempt = tried(tmp_path, "rm", "-r", str(tmp_path / "one" / "1"))
+    assert local.start(attempt)
+    assert "is the disk full?" in until(local).reason
+
+
+def test_devices_are_shared_by_two_matrices(tmp_path: Path) -> None:
+    """A device is free at the moment when the process that holds it ends."""
+    first, second = launcher(tmp_path), launcher(tmp_path)
+    assert first.start(tried(tmp_path, "sleep", "60", cell="long"))
+    assert not second.start(tried(tmp_path, "true", cell="short"))
+    first.cancel()
+    assert second.start(tried(tmp_path, "true", cell="short"))
+    assert until(second).phase == "ended"
+
+
+def test_each_try_gets_other_gpus(tmp_path: Path) -> None:
+    local = launcher(tmp_path, gpus=(0, 3))
+    for cell in "ab":
+        words = ("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"; sleep 0.2')
+        attempt = Attempt(cell, 1, tmp_path / cell, words, tmp_path, {}, 20.0, cores=0, gpus=1)
+        assert local.start(attempt)
+    third = Attempt("c", 1, tmp_path / "c", ("true",), tmp_path, {}, 20.0, cores=0, gpus=1)
+    assert not local.start(third)
+    until(local)
+    until(local)
+    assert {(tmp_path / one / "log.txt").read_text() for one in "ab"} == {"0\n", "3\n"}
+
+
+def test_what_can_never_start_is_said(tmp_path: Path) -> None:
+    attempt = Attempt("a", 1, tmp_path / "a", ("true",), tmp_path, {}, 20.0, cores=999)
+    with pytest.raises(MachineError, match="needs 999 cores"):
+        launcher(tmp_path).start(attempt)
+
+
+def test_a_leftover_process_holds_no_device(tmp_path: Path) -> None:
+    local = launcher(tmp_path)
+    assert local.start(tried(tmp_path, "sh", "-c", "sleep 5 & true"))
+    until(local)
+    assert local.start(tried(tmp_path, "true", cell="next"))
+
+
+RUNS = """
+import os, sys
+from pathlib import Path
+from canary.matrix.attempt import Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.launchers.local import LocalLauncher
+from canary.matrix.outcomes import Outcome
+from canary.matrix.running import CELLS, Matrix, entries_of
+
+folder = Path(sys.argv[1])
+WORK = (
+    'set -e; mkdir "$0/busy"; echo begins >>"$0/seen"; sleep 0.05; '
+    'rmdir "$0/busy"; echo ends >>"$0/seen"'
+)
+
+def planned(cell, number):
+    place = folder / CELLS / cell.name
+    (place).mkdir(parents=True, exist_ok=True)
+    return Attempt(cell.name, number, place / str(number), ("sh", "-c", WORK, str(place)),
+                   folder, {}, 20.0)
+
+cells = [Cell(f"c{number}", "run", None, ()) for number in range(int(sys.argv[2]))]
+cores = sorted(os.sched_getaffinity(0))
+launcher = LocalLauncher(cores, (), None, folder / "pool")
+matrix = Matrix(folder, entries_of(cells), launcher, planned,
+                lambda cell, attempt: Outcome("ok" if attempt.ended() == 0 else "failed", ""))
+print(sum(one.outcome.verdict == "ok" for one in matrix.run()))
+"""
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> tuple[list[str], Path]:
+    script = tmp_path / "runs.py"
+    script.write_text(RUNS)
+    return [sys.executable, str(script), str(tmp_path / "out"), "40"], tmp_path / "out"
+
+
+def test_a_killed_matrix_goes_on(matrix: tuple[list[str], Path]) -> None:
+    """Killed at random moments, it runs each cell once to its end, and none twice at once."""
+    command, folder = matrix
+    drawn = random.Random(7)
+    for _ in range(6):
+        child = subprocess.Popen(command)
+        time.sleep(drawn.uniform(0.05, 0.9))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "40", done.stderr
+    for cell in (folder / "cells").iterdir():
+        assert (cell / "seen").read_text() == "begins\nends\n"
+        assert [one.name for one in cell.glob("[0-9]*")] == ["1"]
+
+
+def test_a_folder_has_one_matrix_at_a_time(matrix: tuple[list[str], Path]) -> None:
+    command, folder = matrix
+    command[-1] = "400"
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not (folder / "cells").is_dir():
+        time.sleep(0.01)
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    child.send_signal(signal.SIGINT)
+    child.wait()
+    assert UsageError.__name__ in again.stderr
+    assert "another process runs the matrix" in again.stderr
