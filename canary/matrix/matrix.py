@@ -14,13 +14,14 @@ from canary.errors import MachineError
 from canary.machine.gpu import list_devices
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell, cells_of
-from canary.matrix.commands import Place, command_of
+from canary.matrix.commands import command_of
 from canary.matrix.document import Local, MatrixFile, read_matrix
 from canary.matrix.launcher import Launcher
 from canary.matrix.launchers.local import LocalLauncher
 from canary.matrix.outcomes import outcome_of
+from canary.matrix.places import Places, places_of
 from canary.matrix.plan import Planned, planned
-from canary.matrix.running import CELLS, Entry, Matrix, entries_of
+from canary.matrix.running import CELLS, Entry, Matrix, alone_in, entries_of
 from canary.record.folder import new_run_id
 
 
@@ -66,19 +67,21 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
     """Run all cells and return them with their outcomes."""
     document = loaded.document
     launcher, gpus = _launcher(document.launcher)
-    place = Place(Path.cwd())
-    attempt = functools.partial(_attempt, loaded, place, gpus)
     history, saves = loaded.history, document.save
-    matrix = Matrix(
-        loaded.folder,
-        entries_of(loaded.cells),
-        launcher,
-        attempt,
-        lambda cell, one: outcome_of(cell, one, history, save_to=saves),
-        document.retries,
-        told=told,
-    )
-    return matrix.run()
+    with (
+        alone_in(loaded.folder),
+        places_of(loaded.folder, loaded.cells, document.stacks) as places,
+    ):
+        matrix = Matrix(
+            loaded.folder,
+            entries_of(loaded.cells),
+            launcher,
+            functools.partial(_attempt, loaded, places, gpus),
+            lambda cell, one: outcome_of(cell, one, history, save_to=saves),
+            document.retries,
+            told=told,
+        )
+        return matrix.run()
 
 
 def _launcher(keys: Local) -> tuple[Launcher, bool]:
@@ -93,8 +96,8 @@ def _launcher(keys: Local) -> tuple[Launcher, bool]:
     return LocalLauncher(cores, found, keys.at_once), bool(found)
 
 
-def _attempt(loaded: Loaded, place: Place, gpus: bool, cell: Cell, number: int) -> Attempt:
-    folder = loaded.folder / CELLS / cell.name / str(number)
+def _attempt(loaded: Loaded, places: Places, gpus: bool, cell: Cell, number: int) -> Attempt:
+    folder, place = loaded.folder / CELLS / cell.name / str(number), places.of(cell)
     uses_gpu = gpus and cell.device != "cpu"
     keys = loaded.document.launcher
     return Attempt(

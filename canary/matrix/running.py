@@ -5,10 +5,11 @@ What was done is read from the folders of the tries (`attempt.py`), so there is 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -58,29 +59,13 @@ class Matrix:
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
 
     def run(self) -> list[Entry]:
-        """Run all cells that have not ended; return them all.
-
-        Raises:
-            UsageError: another process runs this matrix.
-        """
-        claim(self.folder)
-        lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise UsageError(
-                f"another process runs the matrix in {self.folder}",
-                "wait for it, or choose another folder with -o",
-            ) from error
+        """Run all cells that have not ended; return them all."""
         try:
             self._found_again()
             self._go()
         except BaseException:
             self.launcher.cancel()
             raise
-        finally:
-            os.close(lock)
         return self.entries
 
     def _found_again(self) -> None:
@@ -164,6 +149,33 @@ class Matrix:
             if entry.state == "waits":
                 words = "not started: the budget is used up"
                 entry.outcome, entry.state = Outcome("failed", words), "done"
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Make the folder of a matrix, and let no other process run it within the block.
+
+    Raises:
+        UsageError: another process runs it.
+        MachineError: it cannot be written.
+    """
+    try:
+        claim(folder)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise MachineError(
+            f"cannot write {folder}: {error.strerror or error}", "choose another folder with -o"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UsageError(
+            f"another process runs the matrix in {folder}",
+            "wait for it, or choose another folder with -o",
+        ) from error
+    finally:
+        os.close(lock)
 
 
 def entries_of(cells: Sequence[Cell]) -> list[Entry]:

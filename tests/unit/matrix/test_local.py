@@ -117,7 +117,7 @@ from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launchers.local import LocalLauncher
 from canary.matrix.outcomes import Outcome
-from canary.matrix.running import CELLS, Matrix, entries_of
+from canary.matrix.running import CELLS, Matrix, alone_in, entries_of
 
 folder = Path(sys.argv[1])
 WORK = (
@@ -136,7 +136,8 @@ cores = sorted(os.sched_getaffinity(0))
 launcher = LocalLauncher(cores, (), None, folder / "pool")
 matrix = Matrix(folder, entries_of(cells), launcher, planned,
                 lambda cell, attempt: Outcome("ok" if attempt.ended() == 0 else "failed", ""))
-print(sum(one.outcome.verdict == "ok" for one in matrix.run()))
+with alone_in(folder):
+    print(sum(one.outcome.verdict == "ok" for one in matrix.run()))
 """
 
 
