@@ -60,7 +60,6 @@ class MatrixFile(_Strict):
     save: bool = Field(False, description="Save runs that are not worse into the history.")
     timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")
     retries: int = Field(0, ge=0, le=10, description="More tries after the machine failed.")
-    budget: float | None = Field(None, gt=0, description="GPU minutes; no cell starts beyond them.")
     launcher: Local = Field(default_factory=Local)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from canary.baseline.history import is_history, save
+from canary.baseline.history import drawer, entries, is_history, save
 from canary.check.answer import first_line as of_check
 from canary.check.schema import FILE as CHECK_FILE
 from canary.check.stored import read_check
@@ -18,6 +18,7 @@ from canary.errors import (
     EXIT_REGRESSION,
     EXIT_USAGE,
     CanaryError,
+    InputError,
     MachineError,
     printable,
 )
@@ -26,6 +27,7 @@ from canary.matrix.cells import Cell
 from canary.matrix.commands import AB, CHECK, NOISE, RUNS
 from canary.record import jsonio
 from canary.record.folder import load_record
+from canary.record.types import RunRecord
 from canary.report.document import load_comparison
 
 Verdict = Literal["ok", "inconclusive", "regression", "wrong", "failed"]
@@ -121,8 +123,21 @@ def _of_run(
             verdict = "inconclusive"
         outcome = Outcome(verdict, compared.found.first_line, folder, seconds, compared)
     if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
-        save(history, record)
+        return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
+
+
+def _saved(history: Path, record: RunRecord) -> str:
+    """Store a run in a history; return why that is not possible. A matrix that goes on after a
+    kill may have stored it."""
+    stored = {entry.run_id for entry in entries(drawer(history, record))}
+    if record.run_id in stored:
+        return ""
+    try:
+        save(history, record)
+    except InputError as error:
+        return f"; not saved: {error.message}"
+    return ""
 
 
 def _run_folder(attempt: Attempt) -> Path | None:

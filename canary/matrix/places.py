@@ -1,7 +1,7 @@
 """Where the code of a cell lies: the working folder, or a checkout of its commit; and its Python.
 
-Checkouts and environments of a matrix stay in its folder until all cells have ended, so that it can
-go on after a kill.
+Checkouts and environments of a matrix stay in its folder until all cells have ended: it may be
+killed, and go on with them.
 """
 
 from __future__ import annotations

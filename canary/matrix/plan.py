@@ -71,7 +71,7 @@ def _seconds(cell: Cell, history: Path | None) -> float | None:
         return None
 
 
-def plan_lines(cells: list[Planned], budget: float | None) -> list[str]:
+def plan_lines(cells: list[Planned]) -> list[str]:
     """Return the plan as lines of text."""
     known = [one for one in cells if one.seconds is not None]
     minutes = sum((one.seconds or 0.0) * one.devices for one in known) / 60
@@ -86,6 +86,4 @@ def plan_lines(cells: list[Planned], budget: float | None) -> list[str]:
         total += f", about {minutes:.1f} device minutes for {len(known)} of them"
     else:
         total += "; how long they take is not known: the history has none of them"
-    if budget is not None:
-        total += f"; budget {budget:g} device minutes"
     return [*lines, total]

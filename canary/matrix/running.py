@@ -52,8 +52,6 @@ class Matrix:
     planned: Planned
     judge: Judge
     retries: int = 0
-    may_start: Callable[[], bool] = lambda: True
-    """False if the budget is used up."""
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called after each change."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
@@ -95,9 +93,6 @@ class Matrix:
             if started or ended:
                 self.told(self)
             if not ended:
-                if not self._attempts and not started and not self.may_start():
-                    self._left_out()
-                    continue
                 self.launcher.wait(LOOK_S)
 
     def _start(self) -> int:
@@ -106,8 +101,6 @@ class Matrix:
         for entry in self.entries:
             if entry.state != "waits":
                 continue
-            if not self.may_start():
-                break
             attempt = self.planned(entry.cell, entry.number + 1)
             try:
                 if not self.launcher.start(attempt):
@@ -142,13 +135,6 @@ class Matrix:
         outcome = self.judge(entry.cell, attempt)
         again = outcome.may_pass_again and entry.number <= self.retries
         entry.outcome, entry.state = outcome, "waits" if again else "done"
-
-    def _left_out(self) -> None:
-        """End the cells that the budget does not allow."""
-        for entry in self.entries:
-            if entry.state == "waits":
-                words = "not started: the budget is used up"
-                entry.outcome, entry.state = Outcome("failed", words), "done"
 
 
 @contextlib.contextmanager

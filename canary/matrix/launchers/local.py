@@ -1,7 +1,7 @@
 """Cells on this machine: each gets devices of a pool that several matrices share.
 
-A device is a byte of one lock file. The open file is inherited by the process that runs the try, so
-that its devices are free at the moment it ends, however it does.
+A device is a byte of one lock file. The process that runs the try inherits the open file. So its
+devices are free at the moment it ends, however it does.
 """
 
 from __future__ import annotations
