@@ -171,4 +171,4 @@ def test_padding_of_the_loss_of_a_loop(
 ) -> None:
     found = asked(tmp_path, "padding", *edits)
     assert found["status"] == status, found
-    assert launches(tmp_path) == (5 if status == "broken" else 4), "a broken one is repeated as it is"
+    assert launches(tmp_path) == (5 if status == "broken" else 4), "a broken one is repeated"
