@@ -1,8 +1,8 @@
 """One try of a cell: its folder, and the shell lines that run it and leave how it ended.
 
 It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `lock` for as long as it
-lives. `began` names it and its machine. `log.txt` has what the command printed. `ended` has its exit
-code, and is written at once or not at all. `gave-up` says why a try is over without one.
+lives. `began` names it and its machine. `log.txt` has what the command printed. `ended` has its
+exit code, and is written at once or not at all. `gave-up` says why a try is over without one.
 
 These files alone say what was done, so a matrix that is killed goes on from them.
 """
