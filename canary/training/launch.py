@@ -43,6 +43,7 @@ from canary.training.exact.trainer_settings import (
     scales_gradients,
 )
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
+from canary.training.relations.compiling import allow_graph_breaks
 
 if TYPE_CHECKING:
     from canary.training.loops.step_twice import StepTwice
@@ -66,6 +67,8 @@ def set_up_torch(job: Job) -> None:
         # signals repeat.
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
+    if job.relations or job.variation is not None:
+        allow_graph_breaks()
 
 
 def watch_sampling(job: Job) -> None:

@@ -120,7 +120,10 @@ def bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if args:
         places = [
             one.name
-            for one in inspect.signature(module.forward).parameters.values()
+            # A compiled module takes any arguments for its own.
+            for one in inspect.signature(
+                getattr(module, "_orig_mod", module).forward
+            ).parameters.values()
             if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
         ]
         named = dict(zip(places, args, strict=False))

@@ -6,6 +6,7 @@ one: faults of graphs show, those of Inductor's kernels do not.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,18 @@ import torch
 from canary.relations.relation import CannotAsk
 from canary.training.collectors.compiled import is_compiled
 from canary.training.relations.calls import KeptCall, scored
+
+
+def allow_graph_breaks() -> None:
+    """Let `torch.compile` leave out what it cannot trace, whatever it is told: hooks that look at
+    a training are no part of its graphs, and `fullgraph` would end it."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def breaking(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **{**kwargs, "fullgraph": False})
+
+    torch.compile = breaking
 
 
 def compiled_scores(call: KeptCall) -> torch.Tensor | None:

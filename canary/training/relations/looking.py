@@ -221,9 +221,16 @@ class TrainingLook:
         with torch.enable_grad():
             logits = called(call)
             # Not by backward(), which a plain loop is followed by.
-            found = torch.autograd.grad(
-                logits, [one for _, one in named], call.gradient, allow_unused=True
-            )
+            try:
+                found = torch.autograd.grad(
+                    logits, [one for _, one in named], call.gradient, allow_unused=True
+                )
+            except RuntimeError as error:
+                if "use_reentrant" not in str(error):
+                    raise
+                raise CannotAsk(
+                    "checkpoints with use_reentrant=True allow no second look"
+                ) from error
         pairs = zip(named, found, strict=True)
         return {name: one.detach() for (name, _), one in pairs if one is not None}
 

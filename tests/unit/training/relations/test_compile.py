@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from canary.training.collectors.compiled import is_compiled
+from canary.training.relations.calls import bound
+from canary.training.relations.compiling import allow_graph_breaks
 from canary.training.torch_loop.calls import ModuleCalls
 from tests.unit.training.relations.tiny import Loop, gpt2, llama
 
@@ -55,3 +58,40 @@ def test_the_model_stays_uncompiled() -> None:
     model = llama()
     Loop(model, wanted=ONLY).run()
     assert "forward" not in vars(model)
+
+
+def test_a_full_graph_is_not_demanded_where_hooks_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that cannot be traced would end a step that is compiled as a whole."""
+    monkeypatch.setattr(torch, "compile", torch.compile)
+    allow_graph_breaks()
+    net = nn.Linear(2, 2)
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def step(values: torch.Tensor) -> torch.Tensor:
+        return net(values)  # type: ignore[no-any-return]
+
+    seen: list[int] = []
+
+    @torch.compiler.disable
+    def looks(module: nn.Module, given: object) -> None:
+        seen.append(1)
+
+    handle = register_module_forward_pre_hook(looks)
+    try:
+        assert step(torch.ones(1, 2)).shape == (1, 2)
+    finally:
+        handle.remove()
+    assert seen
+
+
+def test_arguments_of_a_compiled_module_keep_their_names() -> None:
+    compiled = torch.compile(llama(), backend="eager")
+    assert [*bound(compiled, (torch.ones(1, 2),), {"labels": None})] == ["input_ids", "labels"]
+
+
+def test_reentrant_checkpoints_are_not_asked_for_gradients_again() -> None:
+    model = llama()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    found = Loop(model, wanted=("replay",)).run()["replay"]
+    assert found["status"] == "not applicable", found
+    assert "use_reentrant" in found["message"]
