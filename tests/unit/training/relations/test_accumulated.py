@@ -97,3 +97,11 @@ def test_blocks_without_a_gradient_are_broken(reentrant: bool) -> None:
     assert not model.model.embed_tokens._forward_hooks
     if reentrant:
         assert "18 of 20 trainable tensors have no gradient" in found["frozen"]["message"]
+
+
+def test_reentrant_checkpoints_are_not_asked_for_gradients_again() -> None:
+    model = cut_off(reentrant=True)
+    model.model.embed_tokens.requires_grad_(True)
+    found = Loop(model, wanted=("replay",)).run()["replay"]
+    assert found["status"] == "not applicable", found
+    assert "use_reentrant" in found["message"]
