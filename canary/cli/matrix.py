@@ -26,7 +26,7 @@ def matrix(
     from canary.matrix.matrix import MatrixRequest, load, run
     from canary.matrix.plan import plan_lines
     from canary.matrix.running import Matrix
-    from canary.matrix.summary import document, exit_code, text, write
+    from canary.matrix.summary import document, exit_code, markdown, text, write
     from canary.record import jsonio
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
@@ -53,6 +53,8 @@ def matrix(
     write(entries, loaded.document.name, loaded.folder)
     if form == "json":
         typer.echo(jsonio.dumps(document(entries, loaded.document.name), indent=1))
+    elif form == "markdown":
+        typer.echo(markdown(entries, loaded.folder), nl=False)
     else:
         typer.echo(text(entries, loaded.folder, terminal_width(sys.stdout)), nl=False)
     raise typer.Exit(exit_code(entries))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -25,14 +26,25 @@ SHELL = f"""
 folder=$1 limit=$2
 shift 2
 echo "$$ $(uname -n)" >"$folder/{BEGAN}" || exit
-timeout -k {STOP_GRACE_S} "$limit" "$@" \\
-    >"$folder/{LOG}" 2>&1 </dev/null CLOSED
+DIES timeout -k {STOP_GRACE_S} "$limit" "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
+child=$!
+trap 'kill "$child"' TERM INT HUP
+wait "$child"
 code=$?
+while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
 echo "$code" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
 """
-"""Runs a command within a time limit. `timeout` ends with 124 if it is reached. CLOSED: the files
-of locks, which the command must not keep."""
+"""Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
+signal that stops the try. CLOSED: the files of locks, which the command must not keep. DIES: what
+stops the command if the shell itself is killed."""
+DIES = ("setpriv", "--pdeathsig", "TERM")
+"""Of util-linux."""
 TIMED_OUT, KILLED = 124, 137
+
+
+@functools.cache
+def _has(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Attempt:
         """Return the command that runs the try and leaves how it ended. `held`: files of locks,
         with one digit, that it inherits."""
         shell = SHELL.replace("CLOSED", " ".join(f"{number}>&-" for number in held))
+        shell = shell.replace("DIES", " ".join(DIES) if _has(DIES[0]) else "")
         limit = f"{self.limit_s:.3f}"
         return ["/bin/sh", "-c", shell, "canary-cell", str(self.folder), limit, *self.command]
 

@@ -42,7 +42,8 @@ class Local(_Strict):
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
 
 
-LauncherKeys = Annotated[Local, Field(discriminator="kind")]
+StackName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+"""Also the name of its folder."""
 
 
 class MatrixFile(_Strict):
@@ -55,7 +56,9 @@ class MatrixFile(_Strict):
         description="Axes with their values, and `include` and `exclude`, as in a workflow.",
     )
     cells: list[Choice] = Field(default_factory=list, description="More cells, one by one.")
-    stacks: dict[str, Stack] = Field(default_factory=dict, description="Environments by name.")
+    stacks: dict[StackName, Stack] = Field(
+        default_factory=dict, description="Environments by name."
+    )
     history: str | None = Field(None, description="Folder with the history to compare with.")
     save: bool = Field(False, description="Save runs that are not worse into the history.")
     timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")

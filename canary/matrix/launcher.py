@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from canary.matrix.attempt import Attempt
 
-Phase = Literal["waiting", "running", "ended", "lost"]
-"""`waiting`: for a place; `lost`: its process is gone and left no exit code."""
+Phase = Literal["ended", "lost"]
+"""`lost`: its process is gone and left no exit code."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,12 @@ class Launcher(Protocol):
     """Starts tries. All it knows of them is on disk or in the system that it asks, so that another
     process can go on."""
 
-    name: str
-
     def start(self, attempt: Attempt) -> bool:
         """Start a try, or put it into the system's queue; return False if there is no place now.
 
         Raises:
-            MachineError: it can never be started.
+            UsageError: it asks for more than there is.
+            MachineError: it cannot be started.
         """
 
     def adopt(self, attempt: Attempt) -> bool:
@@ -40,9 +39,6 @@ class Launcher(Protocol):
 
     def poll(self) -> Iterator[News]:
         """Yield the tries that ended or are lost since the last call, once each."""
-
-    def waiting(self) -> Iterable[str]:
-        """Return the cells that the system has queued and not begun."""
 
     def cancel(self) -> None:
         """Stop all tries that were started or adopted, and wait for their end."""

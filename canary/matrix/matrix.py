@@ -58,8 +58,8 @@ def load(request: MatrixRequest) -> Loaded:
     cells = cells_of(document, origins, request.file)
     history = Path(document.history) if document.history else None
     plan = tuple(planned(cell, history) for cell in cells)
-    name = new_run_id(f"matrix-{document.name}", datetime.now(UTC))
-    folder = (request.output_dir or Path(OUTPUT_DIR) / name).absolute()
+    name = new_run_id(document.name, datetime.now(UTC))
+    folder = (request.output_dir or Path(OUTPUT_DIR) / f"matrix-{name}").absolute()
     return Loaded(document, cells, plan, folder)
 
 

@@ -10,7 +10,8 @@ from canary.baseline.history import drawer, entries, is_history, save
 from canary.check.answer import first_line as of_check
 from canary.check.schema import FILE as CHECK_FILE
 from canary.check.stored import read_check
-from canary.compare.paths import Compared, Request, compared_paths
+from canary.compare.paths import Request, compared_paths
+from canary.compare.report import Comparison
 from canary.errors import (
     EXIT_ERROR,
     EXIT_INCONCLUSIVE,
@@ -53,7 +54,13 @@ class Outcome:
     folder: Path | None = None
     """Of the record or answer."""
     seconds: float = 0.0
-    compared: Compared | None = None
+    code: int | None = None
+    """The exit code, if it is not that of the verdict."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that the verb itself has for this answer."""
+        return CODES[self.verdict] if self.code is None else self.code
 
     @property
     def may_pass_again(self) -> bool:
@@ -89,11 +96,7 @@ def _answer(
         verdict = _of_code(checked.exit_code)
         return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
     if cell.verb == "ab" and (attempt.folder / AB / "comparison.json").exists():
-        found = load_comparison(attempt.folder / AB)
-        verdict = _of_code(found.exit_code())
-        if found.verdict == "inconclusive":
-            verdict = "inconclusive"
-        return Outcome(verdict, found.first_line, attempt.folder / AB)
+        return _of_comparison(load_comparison(attempt.folder / AB), attempt.folder / AB)
     if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
         return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
     folder = _run_folder(attempt) if cell.verb in ("run", "exec") else None
@@ -118,13 +121,17 @@ def _of_run(
         outcome = Outcome("ok", words, folder, seconds)
     else:
         compared = compared_paths(Request((folder,), (history,)))
-        verdict = _of_code(compared.found.exit_code())
-        if compared.found.verdict == "inconclusive":
-            verdict = "inconclusive"
-        outcome = Outcome(verdict, compared.found.first_line, folder, seconds, compared)
+        outcome = _of_comparison(compared.found, folder, seconds)
     if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
         return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
+
+
+def _of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
+    """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
+    code = found.exit_code()
+    verdict = "inconclusive" if found.verdict == "inconclusive" else _of_code(code)
+    return Outcome(verdict, found.first_line, folder, seconds, code)
 
 
 def _saved(history: Path, record: RunRecord) -> str:
@@ -165,6 +172,7 @@ def _last_line(attempt: Attempt, code: int) -> str:
     return jsonio.shown(printable(f"exit code {code}: {said}"))
 
 
-def worst(outcomes: list[Outcome]) -> Verdict:
-    """Return the verdict that decides for all; `failed` if there is none."""
-    return min((one.verdict for one in outcomes), key=WORST_FIRST.index, default="failed")
+def worst_code(outcomes: list[Outcome]) -> int:
+    """Return the exit code that decides for all; that of a failure if there is none."""
+    order = [CODES[verdict] for verdict in WORST_FIRST]
+    return min((one.exit_code for one in outcomes), key=order.index, default=EXIT_ERROR)

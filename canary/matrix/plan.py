@@ -13,7 +13,7 @@ from canary.errors import ConfigError, RecordError
 from canary.matrix.cells import Cell
 from canary.runner.run import plan_of
 
-SOME = {"check": "up to 30", "ab": "8 to 18", "calibrate": "10 runs"}
+DECIDED = "as many as it needs"
 """Launches of a verb that decides on the way."""
 
 
@@ -36,9 +36,9 @@ def planned(cell: Cell, history: Path | None) -> Planned:
         ConfigError: its config cannot be used; names the cell.
     """
     loaded = _loaded(cell)
-    launches = SOME.get(cell.verb, "")
-    if not launches:
-        launches = "1" if loaded is None else str(len(plan_of(loaded.config)))
+    launches = DECIDED
+    if cell.verb in ("run", "exec") and loaded is not None:
+        launches = str(len(plan_of(loaded.config)))
     return Planned(cell, launches, cell.ranks, _seconds(cell, history))
 
 
@@ -77,7 +77,7 @@ def plan_lines(cells: list[Planned]) -> list[str]:
     minutes = sum((one.seconds or 0.0) * one.devices for one in known) / 60
     width = max(len(one.cell.name) for one in cells)
     lines = [
-        f"{one.cell.name:<{width}}  {one.cell.verb:<9}  launches {one.launches}"
+        f"{one.cell.name:<{width}}  {one.cell.verb:<9}  launches: {one.launches}"
         + ("" if one.seconds is None else f", took {duration(one.seconds)} last time")
         for one in cells
     ]

@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from canary.campaign.side import undisturbed
 from canary.errors import MachineError, UsageError
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import Launcher
-from canary.matrix.outcomes import Outcome
+from canary.matrix.outcomes import Outcome, Verdict
 from canary.record.runs import claim
 
 CELLS, LOCK = "cells", "matrix.lock"
@@ -39,7 +39,6 @@ class Entry:
     number: int = 0
     """Of its newest try; 0: none."""
     outcome: Outcome | None = None
-    began: float = 0.0
 
 
 @dataclass
@@ -62,9 +61,17 @@ class Matrix:
             self._found_again()
             self._go()
         except BaseException:
-            self.launcher.cancel()
+            self._stop()
             raise
         return self.entries
+
+    def _stop(self) -> None:
+        """Stop what runs, and forget these tries: the next start runs the cells again."""
+        with undisturbed():
+            self.launcher.cancel()
+            for _, attempt in self._attempts.values():
+                if not attempt.is_running():
+                    attempt.cleared()
 
     def _found_again(self) -> None:
         """Take up the tries of earlier processes."""
@@ -105,10 +112,10 @@ class Matrix:
             try:
                 if not self.launcher.start(attempt):
                     break
-            except MachineError as error:
+            except (UsageError, MachineError) as error:
                 entry.number += 1
-                attempt.give_up(str(error))
-                entry.outcome, entry.state = Outcome("wrong", str(error), attempt.folder), "done"
+                verdict: Verdict = "wrong" if isinstance(error, UsageError) else "failed"
+                entry.outcome, entry.state = Outcome(verdict, str(error)), "done"
                 count += 1
                 continue
             entry.number += 1
@@ -117,7 +124,7 @@ class Matrix:
         return count
 
     def _follow(self, entry: Entry, attempt: Attempt) -> None:
-        entry.state, entry.began = "runs", time.monotonic()
+        entry.state = "runs"
         self._attempts[entry.cell.name] = entry, attempt
 
     def _gather(self) -> int:
@@ -153,13 +160,14 @@ def alone_in(folder: Path) -> Iterator[None]:
             f"cannot write {folder}: {error.strerror or error}", "choose another folder with -o"
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another process runs the matrix in {folder}",
+                "wait for it, or choose another folder with -o",
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise UsageError(
-            f"another process runs the matrix in {folder}",
-            "wait for it, or choose another folder with -o",
-        ) from error
     finally:
         os.close(lock)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from canary.campaign.pairs import duration
-from canary.matrix.outcomes import CODES, WORST_FIRST, Verdict, worst
+from canary.errors import printable
+from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
 from canary.matrix.running import Entry
 from canary.record import jsonio
+from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
 
 SUMMARY = "matrix.json"
@@ -35,7 +37,7 @@ def _verdict(entry: Entry) -> Verdict:
 
 def exit_code(entries: Sequence[Entry]) -> int:
     """Return the exit code of the worst cell."""
-    return CODES[worst([one.outcome for one in entries if one.outcome is not None])]
+    return worst_code([one.outcome for one in entries if one.outcome is not None])
 
 
 def first_line(entries: Sequence[Entry]) -> str:
@@ -45,17 +47,31 @@ def first_line(entries: Sequence[Entry]) -> str:
     return f"{len(entries)} cells: {', '.join(parts)}."
 
 
-def text(entries: Sequence[Entry], folder: Path, width: int | None) -> str:
-    """Return the answer for a terminal."""
-    lines = [first_line(entries), ""]
-    rows = [("cell", "", "time", "")]
+HEADINGS = ("cell", "result", "time", "answer")
+
+
+def _rows(entries: Sequence[Entry]) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the table: a record may say anything, so each is one harmless line."""
+    rows = []
     for one in ordered(entries):
         assert one.outcome is not None
         took = duration(one.outcome.seconds) if one.outcome.seconds else ""
-        rows.append((one.cell.name, WORDS[one.outcome.verdict], took, one.outcome.words))
-    lines += aligned(rows)
-    lines += ["", f"Folder: {folder}"]
-    return wrapped("\n".join(lines), width) + "\n"
+        words = printable(one.outcome.words)
+        rows.append((one.cell.name, WORDS[one.outcome.verdict], took, words))
+    return rows
+
+
+def text(entries: Sequence[Entry], folder: Path, width: int | None) -> str:
+    """Return the answer for a terminal."""
+    lines = [first_line(entries), "", *aligned([HEADINGS, *_rows(entries)])]
+    return wrapped("\n".join([*lines, "", f"Folder: {folder}"]), width) + "\n"
+
+
+def markdown(entries: Sequence[Entry], folder: Path) -> str:
+    """Return the answer as Markdown."""
+    lines = [f"**{first_line(entries)}**", "", f"| {' | '.join(HEADINGS)} |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rows(entries)]
+    return "\n".join([*lines, "", f"Folder: {markdown_code(folder)}"]) + "\n"
 
 
 def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from canary.record.types import Owner, RunRecord
 METRICS = "metrics.json"
 LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
-CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|advise)-\d{8}-\d{6}.*")
-"""Folders of `ab`, `bisect`, `check`, `demo` and `ladder`, which hold several runs."""
+CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|advise|matrix)-\d{8}-\d{6}.*")
+"""Folders of `ab`, `bisect`, `check`, `demo`, `ladder` and `matrix`, which hold several runs."""
 OWNER = "owner.json"
 """In a campaign's folder: the process that fills it."""
 MOST_NAMED = 5
@@ -126,9 +126,11 @@ def _is_ours(path: Path) -> bool:
 
 
 def _metrics_of(campaign: Path) -> Iterator[Path]:
-    """Yield the records of a campaign's runs. Those of a ladder have no folder per side."""
+    """Yield the records of a campaign's runs. Those of a ladder have no folder per side,
+    those of a matrix one per cell and try."""
     yield from campaign.glob(f"*/{METRICS}")
     yield from campaign.glob(f"*/*/{METRICS}")
+    yield from campaign.glob(f"cells/*/*/runs/*/{METRICS}")
 
 
 def _started(path: Path) -> str:

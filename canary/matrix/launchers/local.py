@@ -15,11 +15,11 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.errors import MachineError
+from canary.errors import MachineError, UsageError
 from canary.matrix.attempt import STOP_GRACE_S, Attempt
 from canary.matrix.launcher import News
 
@@ -29,6 +29,8 @@ FLOCK = "hhqqi4x"
 """The C structure `flock` of 64-bit Linux: type, whence, start, length, process."""
 SLOTS, LOCK = 8, 9
 """Numbers of the inherited locks: a shell can name those with one digit."""
+LAST_S = 5.0
+"""For the shell to end, after the command was killed."""
 AGAIN_S = 0.2
 """Between two looks at tries of an earlier process, which tell nobody that they end."""
 
@@ -44,8 +46,6 @@ class _Started:
 
 class LocalLauncher:
     """Starts tries on this machine."""
-
-    name = "local"
 
     def __init__(
         self,
@@ -65,6 +65,13 @@ class LocalLauncher:
         if self._most is not None and len(self._going) >= self._most:
             return False
         self._require(attempt)
+        try:
+            return self._started(attempt)
+        except OSError as error:
+            what = error.filename or attempt.folder
+            raise MachineError(f"cannot start: {what}: {error.strerror or error}") from error
+
+    def _started(self, attempt: Attempt) -> bool:
         slots = os.open(self._locks, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             gpus = self._taken(slots, self._gpus, attempt.gpus, 0)
@@ -88,14 +95,13 @@ class LocalLauncher:
 
     def _require(self, attempt: Attempt) -> None:
         if attempt.gpus > len(self._gpus):
-            raise MachineError(
-                f"{attempt.cell} needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
+            raise UsageError(
+                f"it needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
                 "lower ranks, or set launcher.devices",
             )
         if attempt.cores > len(self._cores):
-            raise MachineError(
-                f"{attempt.cell} needs {attempt.cores} cores, and this machine has "
-                f"{len(self._cores)}",
+            raise UsageError(
+                f"it needs {attempt.cores} cores, and this machine has {len(self._cores)}",
                 "lower launcher.cores",
             )
 
@@ -137,10 +143,6 @@ class LocalLauncher:
             else:
                 yield News(one.attempt, "ended")
 
-    def waiting(self) -> Iterable[str]:
-        """Nothing is queued elsewhere."""
-        return ()
-
     def wait(self, seconds: float) -> None:
         """Wait until a child ends."""
         files = [one.ended for one in self._going.values() if one.ended >= 0]
@@ -152,21 +154,18 @@ class LocalLauncher:
         poller.poll(seconds * 1000)
 
     def cancel(self) -> None:
-        """Stop all tries of this process: `timeout` passes the signal on."""
-        for one in self._going.values():
-            if one.child is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(one.child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_GRACE_S
-        for one in self._going.values():
-            if one.child is None:
-                continue
+        """Stop all tries of this process: its shell passes the signal on to `timeout`, and that to
+        the command, which it kills after a grace period."""
+        started = [one.child for one in self._going.values() if one.child is not None]
+        for child in started:
+            child.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_GRACE_S + LAST_S
+        for child in started:
             try:
-                one.child.wait(max(0.1, deadline - time.monotonic()))
+                child.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(one.child.pid, signal.SIGKILL)
-                one.child.wait()
+                child.kill()
+                child.wait()
 
 
 @contextlib.contextmanager
@@ -215,9 +214,6 @@ def _spawned(
                 pass_fds=[*files],
                 start_new_session=True,
             )
-    except OSError as error:
-        message = f"{attempt.cell}: cannot start /bin/sh: {error.strerror or error}"
-        raise MachineError(message) from error
     finally:
         os.sched_setaffinity(0, kept)
     return _Started(attempt, child, os.pidfd_open(child.pid))
@@ -246,7 +242,10 @@ def _lock_byte(file: int, byte: int) -> bool:
 def pool_file() -> Path:
     """Return the lock file of this user's devices on this machine."""
     folder = Path(tempfile.gettempdir()) / f"rlhf-canary-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"cannot make {folder}: {error.strerror}", "set TMPDIR") from error
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise MachineError(f"{folder} belongs to somebody else", "remove it, or set TMPDIR")
     return folder / "devices.lock"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.errors import MachineError, UsageError
+from canary.errors import UsageError
 from canary.matrix.attempt import TIMED_OUT, Attempt
 from canary.matrix.launcher import News
 from canary.matrix.launchers.local import LocalLauncher
@@ -84,6 +84,35 @@ def test_devices_are_shared_by_two_matrices(tmp_path: Path) -> None:
     assert until(second).phase == "ended"
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["cancelled", "its shell is killed"])
+def test_the_command_of_a_stopped_try_ends(tmp_path: Path, killed: bool) -> None:
+    local = launcher(tmp_path)
+    mark = str(61 + 10 * killed + os.getpid() / 1e7)
+    assert local.start(tried(tmp_path, "sleep", mark))
+    while not _running(mark):
+        time.sleep(0.01)
+    if killed:
+        shell = int((tmp_path / "one" / "1" / "began").read_text().split()[0])
+        os.kill(shell, signal.SIGKILL)
+    else:
+        local.cancel()
+    end = time.monotonic() + HALF_A_MINUTE
+    while _running(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not _running(mark)
+
+
+def _running(mark: str) -> bool:
+    """Whether a `sleep` with this argument runs."""
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if one.read_bytes() == f"sleep\0{mark}\0".encode():
+                return True
+        except OSError:
+            continue
+    return False
+
+
 def test_each_try_gets_other_gpus(tmp_path: Path) -> None:
     local = launcher(tmp_path, gpus=(0, 3))
     for cell in "ab":
@@ -99,7 +128,7 @@ def test_each_try_gets_other_gpus(tmp_path: Path) -> None:
 
 def test_what_can_never_start_is_said(tmp_path: Path) -> None:
     attempt = Attempt("a", 1, tmp_path / "a", ("true",), tmp_path, {}, 20.0, cores=999)
-    with pytest.raises(MachineError, match="needs 999 cores"):
+    with pytest.raises(UsageError, match="needs 999 cores"):
         launcher(tmp_path).start(attempt)
 
 
@@ -162,6 +191,21 @@ def test_a_killed_matrix_goes_on(matrix: tuple[list[str], Path]) -> None:
     for cell in (folder / "cells").iterdir():
         assert (cell / "seen").read_text() == "begins\nends\n"
         assert [one.name for one in cell.glob("[0-9]*")] == ["1"]
+
+
+def test_an_interrupted_matrix_runs_its_cells_again(matrix: tuple[list[str], Path]) -> None:
+    """Ctrl-C is no failure of the cells that ran."""
+    command, folder = matrix
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list((folder / "cells").glob("*/1/began")):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    child.wait()
+    for cell in (folder / "cells").iterdir():
+        if (cell / "busy").exists():
+            (cell / "busy").rmdir()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "40", done.stderr
 
 
 def test_a_folder_has_one_matrix_at_a_time(matrix: tuple[list[str], Path]) -> None:

@@ -66,9 +66,9 @@ def test_a_full_graph_is_not_demanded_where_hooks_look_on(monkeypatch: pytest.Mo
     allow_graph_breaks()
     net = nn.Linear(2, 2)
 
-    @torch.compile(backend="eager", fullgraph=True)
+    @torch.compile(backend="eager", fullgraph=True)  # type: ignore[untyped-decorator]
     def step(values: torch.Tensor) -> torch.Tensor:
-        return net(values)  # type: ignore[no-any-return]
+        return net(values)
 
     seen: list[int] = []
 
