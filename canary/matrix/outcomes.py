@@ -95,8 +95,9 @@ def _answer(
         checked = read_check(attempt.folder / CHECK / CHECK_FILE)
         verdict = _of_code(checked.exit_code)
         return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
-    if cell.verb == "ab" and (attempt.folder / AB / "comparison.json").exists():
-        return _of_comparison(load_comparison(attempt.folder / AB), attempt.folder / AB)
+    if cell.verb == "ab":
+        for file in (attempt.folder / AB).glob("*/comparison.json"):
+            return _of_comparison(load_comparison(file), file.parent)
     if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
         return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
     folder = _run_folder(attempt) if cell.verb in ("run", "exec") else None

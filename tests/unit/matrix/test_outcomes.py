@@ -1,0 +1,112 @@
+"""What a cell left, as an answer; a stranger may have written it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.check.answer import left_behind
+from canary.check.run import Checked
+from canary.compare.report import Comparison
+from canary.matrix.attempt import Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.document import Verb
+from canary.matrix.outcomes import Outcome, outcome_of, worst_code
+from canary.matrix.running import Entry
+from canary.matrix.summary import document, exit_code, markdown, text
+from canary.record import jsonio
+from canary.relations.relation import outcome
+from canary.report.document import json_text
+from tests.unit.comparing import example
+
+
+def left(folder: Path, verb: Verb, code: int | None) -> tuple[Cell, Attempt]:
+    """A try that ended with a code."""
+    attempt = Attempt("one", 1, folder, ("true",), folder, {}, 60.0)
+    if code is not None:
+        (folder / "ended").write_text(str(code))
+    return Cell("one", verb, "one.yaml", ()), attempt
+
+
+def told(folder: Path, verb: Verb, code: int | None, history: Path | None = None) -> Outcome:
+    return outcome_of(*left(folder, verb, code), history, save_to=history is not None)
+
+
+def test_a_run_begins_its_history(tmp_path: Path) -> None:
+    place = tmp_path / "runs" / "20260101-000001-one"
+    place.mkdir(parents=True)
+    (place / "metrics.json").write_text(jsonio.dumps(example().model_dump()))
+    history = tmp_path / "history"
+    assert told(tmp_path, "run", 0, history).verdict == "ok"
+    assert len([*history.rglob("*.json")]) == 1
+    again = told(tmp_path, "run", 0, history)
+    assert again.verdict == "ok"
+    assert "not saved" not in again.words, "a matrix that goes on judges it again"
+    assert len([*history.rglob("*.json")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found", "code"),
+    [
+        ("pass", "ok", 0),
+        ("inconclusive", "inconclusive", 0),
+        ("regression", "regression", 1),
+        ("changed", "regression", 1),
+        ("error", "failed", 4),
+    ],
+)
+def test_an_ab_has_the_exit_code_of_its_comparison(
+    tmp_path: Path, verdict: str, found: str, code: int
+) -> None:
+    place = tmp_path / "ab" / "ab-20260101-000001"
+    place.mkdir(parents=True)
+    made = Comparison(verdict, "It is so.", ())  # type: ignore[arg-type]
+    (place / "comparison.json").write_text(json_text(made))
+    answer = told(tmp_path, "ab", code)
+    assert (answer.verdict, answer.exit_code) == (found, code), answer
+
+
+def test_a_check_has_its_own_exit_code(tmp_path: Path) -> None:
+    for number, (status, code) in enumerate((("holds", 0), ("broken", 1), ("undecided", 3))):
+        folder = tmp_path / str(number)
+        (folder / "check").mkdir(parents=True)
+        one = outcome("order", status, "x")  # type: ignore[arg-type]
+        left_behind(Checked("mine", (one,), folder / "check", 1, 2.0))
+        assert told(folder, "check", code).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (2, "exit code 2: no config"),
+        (4, "exit code 4: no config"),
+        (124, "longer than 1 minutes"),
+        (137, "signal 9"),
+        (None, "it left no exit code"),
+    ],
+)
+def test_what_left_no_answer_has_a_reason(tmp_path: Path, code: int | None, words: str) -> None:
+    (tmp_path / "log.txt").write_text("a\ncanary: no config\n")
+    answer = told(tmp_path, "run", code)
+    assert words in answer.words
+    assert answer.verdict == ("wrong" if code == 2 else "failed")
+
+
+def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
+    (tmp_path / "check").mkdir()
+    (tmp_path / "check" / "check.json").write_text('{"relations": "\\u001b[2J"}')
+    assert told(tmp_path, "check", 0).verdict == "failed"
+    (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
+    entry = Entry(Cell("one", "run", "c", ()), "done", 1, told(tmp_path, "run", 4))
+    assert "\x1b" not in text([entry], tmp_path, None)
+    assert "<img" not in markdown([entry], tmp_path)
+    assert document([entry], "m")["exit_code"] == exit_code([entry]) == 4
+
+
+def test_the_worst_cell_decides() -> None:
+    made = [Outcome("ok", ""), Outcome("inconclusive", "", code=0), Outcome("regression", "")]
+    assert worst_code(made[:2]) == 0
+    assert worst_code(made) == 1
+    assert worst_code([*made, Outcome("failed", "")]) == 4
+    assert worst_code([]) == 4
