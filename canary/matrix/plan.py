@@ -81,9 +81,9 @@ def plan_lines(cells: list[Planned]) -> list[str]:
         + ("" if one.seconds is None else f", took {duration(one.seconds)} last time")
         for one in cells
     ]
-    total = f"{len(cells)} cells"
+    total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
     if known:
         total += f", about {minutes:.1f} device minutes for {len(known)} of them"
     else:
-        total += "; how long they take is not known: the history has none of them"
+        total += "; the history does not say how long this takes"
     return [*lines, total]

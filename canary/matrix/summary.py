@@ -44,7 +44,8 @@ def first_line(entries: Sequence[Entry]) -> str:
     """Return the answer as a sentence."""
     counts = Counter(map(_verdict, entries))
     parts = [f"{counts[one]} {WORDS[one]}" for one in WORST_FIRST if counts[one]]
-    return f"{len(entries)} cells: {', '.join(parts)}."
+    cells = "1 cell" if len(entries) == 1 else f"{len(entries)} cells"
+    return f"{cells}: {', '.join(parts)}."
 
 
 HEADINGS = ("cell", "result", "time", "answer")
