@@ -17,8 +17,8 @@ from canary.training.relations.calls import KeptCall, scored
 
 
 def allow_graph_breaks() -> None:
-    """Let `torch.compile` leave out what it cannot trace, whatever it is told: hooks that look at
-    a training are no part of its graphs, and `fullgraph` would end it."""
+    """Ignore `fullgraph` of `torch.compile`. Hooks that look at a training cannot be traced, and
+    would end it."""
     original = torch.compile
 
     @functools.wraps(original)
