@@ -134,7 +134,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     if loaded.config.imports is not None:
         return _imported(request, loaded, listener)
     folder = request.output_dir or _folder(loaded)
-    claimed(folder)
+    if request.output_dir is None:
+        claimed(folder)
     launches = Launches(loaded, listener, folder.absolute())
     # With nothing to vary, the launch says whether a Trainer trains.
     files = own_files(loaded, wanted)
@@ -176,7 +177,8 @@ def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -
     """
     began = time.monotonic()
     folder = request.output_dir or _folder(loaded)
-    claimed(folder)
+    if request.output_dir is None:
+        claimed(folder)
     launches = Launches(loaded, listener, folder.absolute())
     record, _, _ = launches.run()
     found = [_of_import(name, record) for name in request.relations()]

@@ -28,6 +28,7 @@ class _Pass:
     versions: list[int]
     """How often each parameter was changed."""
     rows: Any
+    model: nn.Module | None
 
 
 class Accumulated:
@@ -57,7 +58,7 @@ class Accumulated:
         """Take part in a backward pass that reached what the model said of these rows."""
         if not self._queued:
             self._queued, self._model, self._rows = True, weakref.ref(model), rows
-            self._is_lost |= self._was_emptied()
+            self._is_lost |= self._was_emptied(model)
             engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
             engine.queue_callback(self._ends)
 
@@ -65,13 +66,16 @@ class Accumulated:
         self._queued = False
         self._passes += 1
         self._norms = self._now()
-        self._last = _Pass(self._norms, self._versions(), self._rows)
+        model = None if self._model is None else self._model()
+        self._last = _Pass(self._norms, self._versions(), self._rows, model)
 
-    def _was_emptied(self) -> bool:
+    def _was_emptied(self, model: nn.Module) -> bool:
         """Whether the gradients of the pass before are gone, and its rows are not those of now. A
         parameter that has changed may be one that an optimizer moved for a while."""
         last = self._last
-        if last is None or not any(last.norms.values()) or self._rows == last.rows:
+        if last is None or last.model is not model or self._rows == last.rows:
+            return False
+        if not any(last.norms.values()):
             return False
         return not any(self._now().values()) and self._versions() == last.versions
 

@@ -52,7 +52,7 @@ class LoaderBatches:
     def entered(self, arguments: Mapping[str, Any]) -> None:
         """These tensors enter the model: batches before theirs may be skipped, as by a loop that
         resumes."""
-        places = [one.data_ptr() for one in arguments.values()]
+        places = [_place(one) for one in arguments.values()]
         for queue in self._waiting.values():
             for one in queue:
                 one.entered = one.entered or _holds(one.whole or one.batch, places)
@@ -85,6 +85,14 @@ class LoaderBatches:
         return [{**one.whole, **one.batch} if one.whole else one.batch for one in taken]
 
 
+def _place(value: torch.Tensor) -> int:
+    """Return where a tensor lies in memory; 0 if it lies nowhere, as one that is traced."""
+    try:
+        return value.data_ptr()
+    except RuntimeError:
+        return 0
+
+
 def _holds(batch: Any, places: Sequence[int]) -> bool:
     """Whether one of the places in memory is in a tensor of a batch."""
     values = batch.values() if isinstance(batch, Mapping) else batch
@@ -93,7 +101,7 @@ def _holds(batch: Any, places: Sequence[int]) -> bool:
     for value in values:
         if isinstance(value, Mapping) and _holds(value, places):
             return True
-        first = value.data_ptr() if isinstance(value, torch.Tensor) else None
+        first = _place(value) if isinstance(value, torch.Tensor) else 0
         if first and any(first <= place < first + value.nbytes for place in places):
             return True
     return False

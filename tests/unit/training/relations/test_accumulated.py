@@ -69,6 +69,23 @@ def test_gradients_that_are_lost_are_broken(micro_batches: int, status: str) -> 
     assert found["status"] == status, found
 
 
+class Two(Zeroing):
+    """Trains two models in turn, each with an optimizer of its own."""
+
+    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
+        """Let the other model have a pass before."""
+        if not hasattr(self, "second"):
+            self.second = llama()
+        said = self.second(**one).logits
+        said.square().mean().backward()
+        return super().loss(one, tokens)
+
+
+def test_two_models_in_turn_lose_nothing() -> None:
+    loop = Two(llama(), wanted=("accumulation",), micro_batches=1)
+    assert loop.run()["accumulation"]["status"] != "broken"
+
+
 def cut_off(*, reentrant: bool) -> Any:
     """A model whose embeddings are frozen, with a checkpoint around each block."""
     model = llama()

@@ -135,3 +135,14 @@ def test_a_backward_of_two_batches_skips_none() -> None:
         batches.yielded(loader, {"input_ids": IDS + number})
         batches.entered(entered(next(reversed(batches._waiting[id(loader)])).batch["input_ids"]))
     assert batches.take()[0]["input_ids"].equal(IDS)
+
+
+def test_a_tensor_without_memory_is_no_batch() -> None:
+    class Traced(torch.Tensor):
+        def data_ptr(self) -> int:
+            raise RuntimeError("Cannot access data pointer")
+
+    batches, traced = LoaderBatches(), IDS.as_subclass(Traced)
+    batches.yielded(object(), {"input_ids": traced})
+    batches.entered({"idx": traced})
+    assert len(batches.take()) == 1
