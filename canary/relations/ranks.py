@@ -74,7 +74,7 @@ def _of_loop(base: Recorded, two: Recorded) -> Outcome:
         return found
     if two.get("ranks", {}).get("sharded") or _parameters(base) != _parameters(two):
         return outcome(RELATION.id, "not applicable", "each rank holds a part of the model")
-    found = _seen_twice(base, two) or _apart(two)
+    found = _rows_of_both(base, two) or _apart(two)
     if found is not None:
         return found
     rows = sum(map(len, rows_of(two)))
@@ -104,7 +104,7 @@ def _shared(two: Recorded) -> Outcome | None:
     return None
 
 
-def _seen_twice(base: Recorded, two: Recorded) -> Outcome | None:
+def _rows_of_both(base: Recorded, two: Recorded) -> Outcome | None:
     """Count the rows that the ranks saw twice, as far as the data is not read again."""
     natural = [row for step in rows_of(base) for row in step]
     is_rare = len(natural) - len({*natural}) <= len(natural) / SHARE
