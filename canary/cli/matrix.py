@@ -34,7 +34,7 @@ def matrix(
     check_format(form)
     stoppable()
     loaded = load(MatrixRequest(file, output_dir))
-    lines = plan_lines([*loaded.plan])
+    lines = plan_lines(loaded.plan, loaded.document.budget)
     if dry_run:
         typer.echo("\n".join(lines))
         return

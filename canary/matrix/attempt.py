@@ -1,8 +1,9 @@
 """One try of a cell: its folder, and the shell lines that run it and leave how it ended.
 
 It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `lock` for as long as it
-lives. `began` names it and its machine. `log.txt` has what the command printed. `ended` has its
-exit code, and is written at once or not at all. `gave-up` says why a try is over without one.
+lives. `began` names it and its machine, with a line for each time that a queue started it.
+`log.txt` has what the command printed. `ended` has its exit code, and is written at once or not at
+all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it lies in a queue.
 
 These files alone say what was done, so a matrix that is killed goes on from them.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,30 +23,53 @@ from pathlib import Path
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
-STOP_GRACE_S = 20
+SCRIPT, NODE = "run.sh", "node"
+STOP_GRACE_S, LATE_LOCK_S = 20, 60
+TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
-folder=$1 limit=$2
+folder=$1 limit=$2 stopped=
 shift 2
-echo "$$ $(uname -n)" >"$folder/{BEGAN}" || exit
-DIES timeout -k {STOP_GRACE_S} "$limit" "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
+echo "$$ $(uname -n)" >>"$folder/{BEGAN}" || exit
+dies=$(command -v setpriv) && dies="$dies --pdeathsig TERM"
+$dies timeout -k {STOP_GRACE_S} "$limit" "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
 child=$!
-trap 'kill "$child"' TERM INT HUP
+trap 'stopped=1; kill "$child"' TERM INT HUP
 wait "$child"
 code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+[ -z "$stopped" ] || exit {STOPPED}
 echo "$code" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
 """
 """Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
-signal that stops the try. CLOSED: the files of locks, which the command must not keep. DIES: what
-stops the command if the shell itself is killed."""
-DIES = ("setpriv", "--pdeathsig", "TERM")
-"""Of util-linux."""
-TIMED_OUT, KILLED = 124, 137
-
-
-@functools.cache
-def _has(program: str) -> bool:
-    return shutil.which(program) is not None
+signal that stops the try; a stopped try has not ended, a queue may start it again. CLOSED: the
+files of locks, which the command must not keep. `setpriv` (util-linux) stops the command if the
+shell itself is killed."""
+TEMPLATE = f"""#!/bin/sh
+# Runs a cell to its end once, however often it is started.
+folder=FOLDER node=0
+MEETING
+exec 9>>"$folder/{LOCK}" || exit
+flock -w {LATE_LOCK_S} 9 || exit 0
+if [ -e "$folder/{ENDED}" ] || [ -e "$folder/{GAVE_UP}" ]; then exit 0; fi
+# What a start before this one left.
+(cd "$folder" && rm -rf LEFT) || exit
+cd CWD || exit
+EXPORTS
+set -- WORDS
+APPENDED
+exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
+"""
+MEETING = f"""
+node=${{SLURM_NODEID:-0}}
+if [ "$node" -gt 0 ]; then folder=$folder/{NODE}$node; mkdir -p "$folder" || exit; fi
+"""
+APPENDED = """
+set -- "$@" --node-rank "$node" --output-dir "$folder/OUTPUT"
+set -- "$@" --rdzv-endpoint "${SLURM_LAUNCH_NODE_IPADDR}:$((15000 + SLURM_JOB_ID % 45000))"
+"""
+"""For several machines: each runs the command. `srun` names the first of them."""
+LEFT = ("runs", "check", "ab", "noise.json")
+"""What verbs leave in the folder of a try."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +86,39 @@ class Attempt:
     limit_s: float
     cores: int = 1
     gpus: int = 0
+    nodes: int = 1
+    """Machines. `cores` and `gpus` are those on each."""
+    device: str | None = None
+    """Type of its GPUs, as the queue names it; None: any."""
 
     def words(self, held: Sequence[int] = ()) -> list[str]:
         """Return the command that runs the try and leaves how it ended. `held`: files of locks,
         with one digit, that it inherits."""
-        shell = SHELL.replace("CLOSED", " ".join(f"{number}>&-" for number in held))
-        shell = shell.replace("DIES", " ".join(DIES) if _has(DIES[0]) else "")
         limit = f"{self.limit_s:.3f}"
+        shell = _closing(held)
         return ["/bin/sh", "-c", shell, "canary-cell", str(self.folder), limit, *self.command]
+
+    def write_script(self) -> Path:
+        """Write the script that runs the try wherever a queue starts it; return its path."""
+        several = self.nodes > 1
+        values = {
+            "FOLDER": shlex.quote(str(self.folder)),
+            "MEETING": MEETING if several else "",
+            "LEFT": " ".join(LEFT),
+            "CWD": shlex.quote(str(self.cwd)),
+            "EXPORTS": "\n".join(
+                f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()
+            ),
+            "WORDS": shlex.join(self.command),
+            "APPENDED": APPENDED.replace("OUTPUT", LEFT[0]) if several else "",
+            "SHELL": shlex.quote(_closing([9])),
+            "LIMIT": f"{self.limit_s:.3f}",
+        }
+        named = re.compile(r"\b(" + "|".join(values) + r")\b")
+        text = named.sub(lambda match: values[match[1]], TEMPLATE)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        jsonio.replace_file(self.folder / SCRIPT, text)
+        return self.folder / SCRIPT
 
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""
@@ -92,6 +142,19 @@ class Attempt:
         """Whether its command was started."""
         return (self.folder / BEGAN).exists()
 
+    def starts(self) -> int:
+        """Return how often it was started: more than once, if a queue took its place away."""
+        with contextlib.suppress(OSError):
+            return len(jsonio.content_of(self.folder / BEGAN, 4096).splitlines())
+        return 0
+
+    def took(self) -> float:
+        """Return the seconds from its last start to its end; 0 if it is not known."""
+        with contextlib.suppress(OSError):
+            began, ended = (self.folder / name for name in (BEGAN, ENDED))
+            return max(0.0, ended.stat().st_mtime - began.stat().st_mtime)
+        return 0.0
+
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
         with contextlib.suppress(OSError, ValueError):
@@ -112,3 +175,7 @@ class Attempt:
     def cleared(self) -> None:
         """Remove what a try left that never ran."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _closing(held: Sequence[int]) -> str:
+    return SHELL.replace("CLOSED", " ".join(f"{number}>&-" for number in held))

@@ -33,6 +33,9 @@ class Cell:
     """Commit to run; None: the working folder."""
     stack: str | None = None
     ranks: int = 1
+    """On each machine."""
+    nodes: int = 1
+    """Machines."""
     device: str | None = None
     """Type of device; None: any."""
     arguments: tuple[str, ...] = ()
@@ -116,9 +119,9 @@ class _Reader:
             raise self._error("stack", f"{stack!r} is not among `stacks:`", "define it there")
         if config is None and not own.get("command"):
             raise self._error("cells", "have a cell with neither config nor command", "give one")
-        ranks = own.get("ranks", 1)
-        if type(ranks) is not int or not 1 <= ranks <= 64:
-            raise self._error("ranks", f"is {ranks!r}", "use a whole number from 1 on")
+        ranks, nodes = (self._count(own, key) for key in ("ranks", "nodes"))
+        if nodes > 1 and verb not in ("run", "exec"):
+            raise self._error("nodes", f"is {nodes} for {verb}", "use run or exec")
         settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
         cell = Cell(
             name=str(name or _name(choice)),
@@ -128,6 +131,7 @@ class _Reader:
             ref=None if own.get("ref") is None else str(own["ref"]),
             stack=stack,
             ranks=ranks,
+            nodes=nodes,
             device=None if own.get("device") is None else str(own["device"]),
             arguments=_words(own.get("arguments")),
             command=_words(own.get("command")),
@@ -135,6 +139,12 @@ class _Reader:
         if cell.name in taken:
             raise self._error("cells", f"have two cells named {cell.name}", "give one a `name`")
         return cell
+
+    def _count(self, own: Mapping[str, Any], key: str) -> int:
+        count = own.get(key, 1)
+        if type(count) is not int or not 1 <= count <= 64:
+            raise self._error(key, f"is {count!r}", "use a whole number from 1 to 64")
+        return count
 
 
 def _fits(choice: Choice) -> Any:
@@ -181,8 +191,8 @@ def _name(choice: Mapping[str, Any]) -> str:
         text = Path(str(value)).stem if key == "config" else str(value)
         if isinstance(value, bool) or value is None:
             text = f"{key.rpartition('.')[2]}-{text}"
-        if key == "ranks":
-            text = f"{value}ranks"
+        if key in ("ranks", "nodes"):
+            text = f"{value}{key}"
         parts.append("".join(one if one.isalnum() or one in "._" else "-" for one in text))
     name = "-".join(filter(None, parts)).strip("-.").lower() or "cell"
     if len(name) <= LONGEST_NAME:

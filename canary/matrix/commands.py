@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from canary.matrix.attempt import LEFT
 from canary.matrix.cells import Cell
 
-RUNS, CHECK, AB, NOISE = "runs", "check", "ab", "noise.json"
-"""What a verb leaves in the folder of a try."""
-CPU = "cpu"
+RUNS, CHECK, AB, NOISE = LEFT
+CPU, CLUSTER = "cpu", "cluster"
+"""Values of `device`: no GPU; all of a Ray cluster, which the cell divides by itself."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def _arguments(cell: Cell, folder: Path) -> list[str]:
         words += ["--output", str(folder / NOISE)]
     if cell.verb == "run" and cell.ranks > 1:
         words += ["--nproc", str(cell.ranks)]
-    elif cell.ranks > 1 and cell.verb != "exec":
+    if cell.verb == "run" and cell.nodes > 1:
+        words += ["--nnodes", str(cell.nodes)]
+    if cell.ranks > 1 and cell.verb not in ("run", "exec"):
         settings.append(f"nproc={cell.ranks}")
     if cell.device == CPU:
         settings.append("device=cpu")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from canary.config.source import Origins, parse, read_file
 from canary.errors import ConfigError, did_you_mean, nearest
 
 Verb = Literal["run", "check", "ab", "calibrate", "exec"]
 VERBS: tuple[Verb, ...] = ("run", "check", "ab", "calibrate", "exec")
-OWN_AXES = ("config", "verb", "ref", "stack", "ranks", "device", "arguments", "command")
+OWN_AXES = ("config", "verb", "ref", "stack", "ranks", "nodes", "device", "arguments", "command")
 """Axes that are no key of a config."""
 MOST_CELLS = 10_000
 Scalar = str | int | float | bool | None
@@ -42,6 +42,63 @@ class Local(_Strict):
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
 
 
+class _Queued(_Strict):
+    """Cells in the queue of a cluster, which shares this folder."""
+
+    device: str = Field("gpu", description="`gpu`, `cpu`, or a type of GPU by its name there.")
+    cores: int = Field(1, ge=1, description="Cores of a cell on each machine.")
+    memory: float | None = Field(None, gt=0, description="GiB of a cell on each machine.")
+    at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
+    longest_wait: float = Field(720, gt=0, description="Minutes that a cell may wait in the queue.")
+    poll: float = Field(5, gt=0, description="Seconds between two looks at the queue.")
+    late: float = Field(
+        30, ge=0, description="Seconds to wait for the files of a job that is over."
+    )
+
+
+class Slurm(_Queued):
+    """Cells as jobs of Slurm."""
+
+    kind: Literal["slurm"]
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    requeue: bool = Field(True, description="Start a cell again that was preempted.")
+    container: str | None = Field(None, description="Image in which pyxis starts each cell.")
+    container_mounts: str | None = Field(None, description="Its mounts, as pyxis takes them.")
+    python: str | None = Field(None, description="A Python with submitit, in the container.")
+    options: dict[str, Scalar] = Field(default_factory=dict, description="More options of sbatch.")
+
+
+class Ray(_Queued):
+    """Cells as jobs of a Ray cluster."""
+
+    kind: Literal["ray"]
+    address: str = Field("http://127.0.0.1:8265", description="Of the cluster's dashboard.")
+
+
+class External(_Strict):
+    """Cells that something else starts."""
+
+    kind: Literal["external"]
+
+
+LauncherKeys = Local | Slurm | Ray | External
+LAUNCHERS: dict[str, type[LauncherKeys]] = {
+    "local": Local,
+    "slurm": Slurm,
+    "ray": Ray,
+    "external": External,
+}
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _kind(value: Any) -> str:
+    kind = value.get("kind", "local") if isinstance(value, dict) else getattr(value, "kind", None)
+    return kind if isinstance(kind, str) else ""
+
+
 StackName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 """Also the name of its folder."""
 
@@ -63,7 +120,19 @@ class MatrixFile(_Strict):
     save: bool = Field(False, description="Save runs that are not worse into the history.")
     timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")
     retries: int = Field(0, ge=0, le=10, description="More tries after the machine failed.")
-    launcher: Local = Field(default_factory=Local)
+    budget: float | None = Field(
+        None, gt=0, description="Most device minutes; cells that do not fit are left out."
+    )
+    env: dict[Annotated[str, Field(pattern=VARIABLE)], str] = Field(
+        default_factory=dict, description="Variables of all cells."
+    )
+    launcher: Annotated[
+        Annotated[Local, Tag("local")]
+        | Annotated[Slurm, Tag("slurm")]
+        | Annotated[Ray, Tag("ray")]
+        | Annotated[External, Tag("external")],
+        Discriminator(_kind),
+    ] = Field(default_factory=Local)
 
 
 def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
@@ -76,13 +145,26 @@ def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
     try:
         return MatrixFile.model_validate(values), origins
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        place = origins.get(key, str(path))
-        hint = "see docs/matrix.md"
-        if first["type"] == "extra_forbidden":
-            near = nearest(key.rpartition(".")[2], MatrixFile.model_fields)
-            message = f"{place} has the unknown key {key!r}"
-            raise ConfigError(message, did_you_mean(near, hint), file=path, key=key) from error
-        message = f"{key or 'the matrix'} in {place}: {first['msg']}"
-        raise ConfigError(message, hint, file=path, key=key) from error
+        raise _first(error, origins, path) from error
+
+
+def _first(error: ValidationError, origins: Origins, path: Path) -> ConfigError:
+    """Return the first error as a line."""
+    first = error.errors()[0]
+    where = [*map(str, first["loc"])]
+    kind = ""
+    if where[:1] == ["launcher"] and where[1:2] and where[1] in LAUNCHERS:
+        kind = where.pop(1)  # pydantic names the alternative, which is no key.
+    key = ".".join(where)
+    place = origins.get(key, str(path))
+    hint = "see docs/matrix.md"
+    if first["type"] == "union_tag_invalid":
+        message = f"launcher.kind in {place} is unknown"
+        return ConfigError(message, f"use {', '.join(LAUNCHERS)}", file=path, key="launcher.kind")
+    if first["type"] == "extra_forbidden":
+        model = LAUNCHERS[kind] if kind else MatrixFile
+        near = nearest(where[-1], model.model_fields)
+        message = f"{place} has the unknown key {key!r}"
+        return ConfigError(message, did_you_mean(near, hint), file=path, key=key)
+    message = f"{key or 'the matrix'} in {place}: {first['msg']}"
+    return ConfigError(message, hint, file=path, key=key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -42,6 +42,9 @@ class Launcher(Protocol):
 
     def cancel(self) -> None:
         """Stop all tries that were started or adopted, and wait for their end."""
+
+    def queued(self) -> Mapping[str, str]:
+        """Return the cells that were started and wait in the system's queue, with the reason."""
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have changed, or so many seconds."""

@@ -31,16 +31,25 @@ from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.report.document import load_comparison
 
-Verdict = Literal["ok", "inconclusive", "regression", "wrong", "failed"]
-"""`wrong`: config or input cannot be used; `failed`: nothing can be said."""
+Verdict = Literal["ok", "left out", "inconclusive", "regression", "wrong", "failed"]
+"""`left out`: it did not fit the budget; `wrong`: config or input cannot be used; `failed`: nothing
+can be said."""
 CODES: dict[Verdict, int] = {
     "ok": EXIT_OK,
+    "left out": EXIT_OK,
     "inconclusive": EXIT_INCONCLUSIVE,
     "regression": EXIT_REGRESSION,
     "wrong": EXIT_USAGE,
     "failed": EXIT_ERROR,
 }
-WORST_FIRST: tuple[Verdict, ...] = ("failed", "wrong", "regression", "inconclusive", "ok")
+WORST_FIRST: tuple[Verdict, ...] = (
+    "failed",
+    "wrong",
+    "regression",
+    "inconclusive",
+    "left out",
+    "ok",
+)
 LAST_BYTES = 4096
 
 
@@ -54,6 +63,7 @@ class Outcome:
     folder: Path | None = None
     """Of the record or answer."""
     seconds: float = 0.0
+    """What the try took."""
     code: int | None = None
     """The exit code, if it is not that of the verdict."""
 
@@ -70,6 +80,13 @@ class Outcome:
 
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
+    found = _outcome(cell, attempt, history, save_to=save_to)
+    starts = attempt.starts()
+    words = found.words if starts < 2 else f"{found.words} (started {starts} times)"
+    return replace(found, words=words, seconds=attempt.took() or found.seconds)
+
+
+def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     code = attempt.ended()
     if code is None:
         return Outcome("failed", attempt.gave_up() or "it left no exit code", attempt.folder)

@@ -1,7 +1,9 @@
-"""What a matrix will do, before it starts: cells, launches, and the minutes they took before."""
+"""What a matrix will do, before it starts: cells, launches, the minutes they took before; and
+which of them fit its budget."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,8 @@ class Planned:
     """GPUs or, on a CPU, places."""
     seconds: float | None
     """What its newest stored run took; None without one."""
+    newest: str | None
+    """Name of that run, which begins with its time."""
 
 
 def planned(cell: Cell, history: Path | None) -> Planned:
@@ -39,7 +43,8 @@ def planned(cell: Cell, history: Path | None) -> Planned:
     launches = DECIDED
     if cell.verb in ("run", "exec") and loaded is not None:
         launches = str(len(plan_of(loaded.config)))
-    return Planned(cell, launches, cell.ranks, _seconds(cell, history))
+    seconds, newest = _last(cell, history)
+    return Planned(cell, launches, cell.ranks * cell.nodes, seconds, newest)
 
 
 def _loaded(cell: Cell) -> LoadedConfig | None:
@@ -54,10 +59,10 @@ def _loaded(cell: Cell) -> LoadedConfig | None:
         ) from error
 
 
-def _seconds(cell: Cell, history: Path | None) -> float | None:
-    """Return the duration of the newest stored run of a cell, on any machine type."""
+def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
+    """Return duration and name of the newest stored run of a cell, on any machine type."""
     if history is None or not is_history(history) or cell.verb not in ("run", "exec"):
-        return None
+        return None, None
     found = [
         entry
         for folder in (history / VERSION / slug(cell.name)).glob("*")
@@ -66,12 +71,51 @@ def _seconds(cell: Cell, history: Path | None) -> float | None:
     ]
     try:
         newest = max(found, key=lambda entry: entry.path.name, default=None)
-        return None if newest is None else float(newest.record().duration_seconds)
+        if newest is None:
+            return None, None
+        return float(newest.record().duration_seconds), newest.path.name
     except RecordError:
-        return None
+        return None, None
 
 
-def plan_lines(cells: list[Planned]) -> list[str]:
+class Budget:
+    """Device minutes that a matrix may use. A cell without a stored run is expected to take what
+    the others take; the first of them all is started to learn it."""
+
+    def __init__(self, minutes: float | None, plan: Sequence[Planned]) -> None:
+        self.minutes = minutes
+        self._expected = {
+            one.cell.name: one.seconds * one.devices for one in plan if one.seconds is not None
+        }
+        self._devices = {one.cell.name: one.devices for one in plan}
+        self._used: dict[str, float] = {}
+
+    def expected(self, cell: str) -> float | None:
+        """Return the device seconds that a cell will take; None if nothing is known."""
+        known = self._used or self._expected
+        mean = sum(known.values()) / len(known) if known else None
+        return self._expected.get(cell, mean)
+
+    def used(self, cell: str, seconds: float) -> None:
+        """Note what a try took."""
+        self._used[cell] = self._used.get(cell, 0.0) + seconds * self._devices.get(cell, 1)
+
+    @property
+    def spent(self) -> float:
+        """Device seconds so far."""
+        return sum(self._used.values())
+
+    def allows(self, cell: str, running: Sequence[str]) -> bool:
+        """Whether a cell fits beside what was used, and what still runs."""
+        if self.minutes is None:
+            return True
+        if running and not (self._used or self._expected):
+            return False
+        planned = sum(self.expected(one) or 0.0 for one in (*running, cell))
+        return self.spent + planned <= self.minutes * 60
+
+
+def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
     """Return the plan as lines of text."""
     known = [one for one in cells if one.seconds is not None]
     minutes = sum((one.seconds or 0.0) * one.devices for one in known) / 60
@@ -83,7 +127,16 @@ def plan_lines(cells: list[Planned]) -> list[str]:
     ]
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
     if known:
-        total += f", about {minutes:.1f} device minutes for {len(known)} of them"
+        total += f", about {minutes:.1f} device minutes"
+        total += "" if len(known) == len(cells) else f" for {len(known)} of them"
     else:
         total += "; the history does not say how long this takes"
+    if budget is not None:
+        total += f"; the budget is {budget:g} device minutes"
     return [*lines, total]
+
+
+def oldest_first(plan: Sequence[Planned]) -> list[Planned]:
+    """Return the plan with those first whose newest stored run is oldest: if a budget leaves cells
+    out, the next matrix begins with them."""
+    return sorted(plan, key=lambda one: one.newest or "")

@@ -19,6 +19,7 @@ from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import Launcher
 from canary.matrix.outcomes import Outcome, Verdict
+from canary.matrix.plan import Budget
 from canary.record.runs import claim
 
 CELLS, LOCK = "cells", "matrix.lock"
@@ -51,8 +52,9 @@ class Matrix:
     planned: Planned
     judge: Judge
     retries: int = 0
+    budget: Budget = field(default_factory=lambda: Budget(None, ()))
     told: Callable[[Matrix], None] = lambda matrix: None
-    """Called after each change."""
+    """Called at least once a second."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
 
     def run(self) -> list[Entry]:
@@ -95,33 +97,33 @@ class Matrix:
 
     def _go(self) -> None:
         while any(entry.state != "done" for entry in self.entries):
-            started = self._start()
+            self._start()
             ended = self._gather()
-            if started or ended:
-                self.told(self)
+            self.told(self)
             if not ended:
                 self.launcher.wait(LOOK_S)
 
-    def _start(self) -> int:
+    def _start(self) -> None:
         """Start cells until there is no place for one."""
-        count = 0
         for entry in self.entries:
             if entry.state != "waits":
+                continue
+            if not self.budget.allows(entry.cell.name, [*self._attempts]):
+                if self._attempts:
+                    break  # What runs may take less than expected.
+                words = f"the budget of {self.budget.minutes:g} device minutes is too small for it"
+                entry.outcome, entry.state = Outcome("left out", words), "done"
                 continue
             attempt = self.planned(entry.cell, entry.number + 1)
             try:
                 if not self.launcher.start(attempt):
                     break
             except (UsageError, MachineError) as error:
-                entry.number += 1
                 verdict: Verdict = "wrong" if isinstance(error, UsageError) else "failed"
                 entry.outcome, entry.state = Outcome(verdict, str(error)), "done"
-                count += 1
-                continue
+            else:
+                self._follow(entry, attempt)
             entry.number += 1
-            self._follow(entry, attempt)
-            count += 1
-        return count
 
     def _follow(self, entry: Entry, attempt: Attempt) -> None:
         entry.state = "runs"
@@ -140,8 +142,14 @@ class Matrix:
 
     def _ended(self, entry: Entry, attempt: Attempt) -> None:
         outcome = self.judge(entry.cell, attempt)
+        self.budget.used(entry.cell.name, outcome.seconds)
         again = outcome.may_pass_again and entry.number <= self.retries
         entry.outcome, entry.state = outcome, "waits" if again else "done"
+
+    @property
+    def running(self) -> list[Entry]:
+        """Cells that were started and have not ended."""
+        return [entry for entry, _ in self._attempts.values()]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.campaign.pairs import duration
-from canary.errors import printable
+from canary.errors import EXIT_USAGE, printable
 from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
 from canary.matrix.running import Entry
 from canary.record import jsonio
@@ -21,6 +21,7 @@ WORDS: dict[Verdict, str] = {
     "wrong": "cannot be used",
     "regression": "worse",
     "inconclusive": "open",
+    "left out": "left out",
     "ok": "ok",
 }
 
@@ -36,7 +37,10 @@ def _verdict(entry: Entry) -> Verdict:
 
 
 def exit_code(entries: Sequence[Entry]) -> int:
-    """Return the exit code of the worst cell."""
+    """Return the exit code of the worst cell; if the budget is too small for all, that says nothing
+    about them."""
+    if all(_verdict(one) == "left out" for one in entries):
+        return EXIT_USAGE
     return worst_code([one.outcome for one in entries if one.outcome is not None])
 
 

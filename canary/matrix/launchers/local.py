@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import MachineError, UsageError
-from canary.matrix.attempt import STOP_GRACE_S, Attempt
+from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
 from canary.matrix.launcher import News
 
 FIRST_CORE = 4096
@@ -94,6 +94,8 @@ class LocalLauncher:
         return True
 
     def _require(self, attempt: Attempt) -> None:
+        if attempt.nodes > 1:
+            raise UsageError(f"it needs {attempt.nodes} machines", "use launcher.kind: slurm")
         if attempt.gpus > len(self._gpus):
             raise UsageError(
                 f"it needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
@@ -142,6 +144,10 @@ class LocalLauncher:
                 yield News(one.attempt, "lost", _why(one))
             else:
                 yield News(one.attempt, "ended")
+
+    def queued(self) -> Mapping[str, str]:
+        """Return nothing: what was started runs."""
+        return {}
 
     def wait(self, seconds: float) -> None:
         """Wait until a child ends."""
@@ -224,6 +230,8 @@ def _why(one: _Started) -> str:
     code = None if one.child is None else one.child.returncode
     if code is not None and code < 0:
         return f"its process was ended by signal {-code}"
+    if code == STOPPED:
+        return "it was stopped"
     if code:
         return "its folder cannot be written: is the disk full?"
     return "its process is gone, and left no exit code"

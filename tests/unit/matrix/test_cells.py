@@ -91,7 +91,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({"cells": [{"dtype": "float32"}]}, "neither config nor command"),
         ({"cells": [{"config": "a.yaml", "verb": "bisect"}]}, "use run, check, ab"),
         ({"cells": [{"config": "a.yaml", "stack": "old"}]}, "not among `stacks:`"),
-        ({"cells": [{"config": "a.yaml", "ranks": 0}]}, "use a whole number from 1 on"),
+        ({"cells": [{"config": "a.yaml", "ranks": 0}]}, "use a whole number from 1 to 64"),
         ({"stacks": {"../up": {}}, "cells": [{"config": "a.yaml"}]}, "stacks"),
         ({"cels": []}, "did you mean 'cells'?"),
         ({"cells": [], "retries": -1}, "retries in MATRIX:2"),

@@ -1,0 +1,196 @@
+"""Cells in the queue of a cluster: what is common to Slurm and Ray.
+
+The cluster shares the folder of the matrix. A job runs the try's script, which takes the try's lock
+and leaves if the try has ended. So a job that is submitted or started twice does no harm, and all
+that a killed matrix must find again is which of its jobs still wait or run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from canary.errors import MachineError
+from canary.matrix.attempt import STOP_GRACE_S, Attempt
+from canary.matrix.launcher import News
+
+STUCK_S = 300.0
+"""A job may run so much longer than its time limit before it is stopped."""
+CANCEL_S = STOP_GRACE_S + 40.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a queue says of a try."""
+
+    phase: Literal["waits", "runs", "over"]
+    reason: str = ""
+
+
+class Queue(Protocol):
+    """The queue of a cluster."""
+
+    name: str
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """Put tries into the queue; their scripts are written.
+
+        Raises:
+            MachineError: it refuses them.
+        """
+
+    def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
+        """Return what it knows of these tries, by their folder. Tries of earlier processes are
+        found, too.
+
+        Raises:
+            MachineError: it does not answer.
+        """
+
+    def stop(self, attempts: Sequence[Attempt]) -> None:
+        """Remove tries from the queue, and end those that run."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a queue is waited for, in seconds."""
+
+    in_queue: float
+    between_looks: float
+    for_files: float
+    """After a job is over: a shared file system may show them late."""
+
+
+@dataclass
+class _Followed:
+    attempt: Attempt
+    since: float
+    """When its present phase began."""
+    phase: Literal["waits", "runs", "over"] = "waits"
+    reason: str = ""
+
+    def is_now(self, seen: Seen, now: float) -> None:
+        """Note what the queue says."""
+        if seen.phase != self.phase:
+            self.phase, self.since = seen.phase, now
+        self.reason = seen.reason
+
+
+@dataclass
+class QueueLauncher:
+    """Starts tries through a queue."""
+
+    queue: Queue
+    patience: Patience
+    most: int | None = None
+    """Most tries in the queue at once; None: all."""
+    most_waiting: int | None = None
+    """Most tries that wait in it; None: all."""
+    silent: str = ""
+    """Why the queue does not answer; "" if it does."""
+    _going: dict[str, _Followed] = field(default_factory=dict)
+    _new: list[Attempt] = field(default_factory=list)
+    _looked: float = 0.0
+
+    def start(self, attempt: Attempt) -> bool:
+        """Take a try for the next submission."""
+        if self.most is not None and len(self._going) >= self.most:
+            return False
+        waiting = sum(one.phase == "waits" for one in self._going.values())
+        if self.most_waiting is not None and waiting >= self.most_waiting:
+            return False
+        try:
+            attempt.write_script()
+        except OSError as error:
+            raise MachineError(f"cannot start: {attempt.folder}: {error.strerror}") from error
+        self._going[attempt.cell] = _Followed(attempt, time.monotonic())
+        self._new.append(attempt)
+        return True
+
+    def adopt(self, attempt: Attempt) -> bool:
+        """Follow a try if the queue knows it."""
+        seen = self.queue.look([attempt]).get(attempt.folder)
+        if seen is None:
+            return False
+        self._going[attempt.cell] = _Followed(attempt, time.monotonic())
+        self._going[attempt.cell].is_now(seen, time.monotonic())
+        return True
+
+    def poll(self) -> Iterator[News]:
+        """Submit what is new, and yield tries that ended or are lost."""
+        yield from self._submit()
+        now = time.monotonic()
+        if not self._going or now - self._looked < self.patience.between_looks:
+            return
+        self._looked = now
+        try:
+            seen = self.queue.look([one.attempt for one in self._going.values()])
+        except MachineError as error:
+            self.silent = error.message
+            return
+        self.silent = ""
+        for cell, one in [*self._going.items()]:
+            one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
+            news = self._judged(one, now)
+            if news is not None:
+                del self._going[cell]
+                yield news
+
+    def _submit(self) -> Iterator[News]:
+        new, self._new = self._new, []
+        if not new:
+            return
+        try:
+            self.queue.submit(new)
+        except MachineError as error:
+            for attempt in new:
+                del self._going[attempt.cell]
+                yield News(attempt, "lost", error.message)
+
+    def _judged(self, one: _Followed, now: float) -> News | None:
+        """Return the news of a try, if there is any."""
+        attempt, since = one.attempt, now - one.since
+        if one.phase != "waits" and attempt.ended() is not None:
+            return News(attempt, "ended")
+        words = ""
+        if one.phase == "over" and since >= self.patience.for_files:
+            words = f"{self.queue.name}: {one.reason}; it left no exit code"
+        elif one.phase == "waits" and since >= self.patience.in_queue:
+            minutes = f"{self.patience.in_queue / 60:g} minutes"
+            words = f"it waited {minutes} in the queue of {self.queue.name}: {one.reason}"
+        elif one.phase == "runs" and since >= attempt.limit_s + STUCK_S:
+            words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
+        if not words:
+            return None
+        if one.phase != "over":
+            self.queue.stop([attempt])
+        return News(attempt, "lost", words)
+
+    def queued(self) -> Mapping[str, str]:
+        """Return the cells in the queue, with the reason."""
+        return {
+            cell: self.silent or one.reason
+            for cell, one in self._going.items()
+            if one.phase == "waits"
+        }
+
+    def cancel(self) -> None:
+        """Stop all tries, and wait for their end."""
+        going = [one.attempt for one in self._going.values()]
+        self._new.clear()
+        if not going:
+            return
+        self.queue.stop(going)
+        deadline = time.monotonic() + CANCEL_S
+        while time.monotonic() < deadline:
+            seen = self.queue.look(going).values()
+            if all(one.phase == "over" for one in seen):
+                return
+            time.sleep(min(0.5, self.patience.between_looks))
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next look."""
+        time.sleep(min(seconds, self.patience.between_looks))

@@ -1,0 +1,126 @@
+"""Cells as jobs of a Ray cluster, through its job API: they go on when the matrix is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.errors import MachineError, UsageError
+from canary.matrix.attempt import SCRIPT, Attempt
+from canary.matrix.commands import CLUSTER, CPU
+from canary.matrix.document import Ray
+from canary.matrix.launchers.queue import Seen
+
+MOST_WAITING = 8
+NO_PLACE = "failed to start within"
+"""Ray fails a job that found no place for 15 minutes; such a job still waits, for us."""
+GIB = 2**30
+A_BIT = 0.001
+"""Of the resource by which Ray tells types of GPUs apart."""
+
+
+class RayQueue:
+    """The jobs of a Ray cluster."""
+
+    name = "Ray"
+
+    def __init__(self, keys: Ray, folder: Path) -> None:
+        """`folder`: of the matrix."""
+        self._keys = keys
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError as error:
+            raise UsageError(
+                "launcher.kind: ray needs Ray", "pip install 'rlhf-canary[ray]'"
+            ) from error
+        try:
+            self._client = JobSubmissionClient(keys.address)
+        except (ConnectionError, RuntimeError) as error:
+            raise MachineError(
+                f"no Ray cluster answers at {keys.address}", "set launcher.address"
+            ) from error
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """Submit a job for each try. A job of the same try that is over is replaced."""
+        for one in attempts:
+            if one.nodes > 1:
+                raise MachineError(
+                    f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
+                    "use launcher.kind: slurm, or train with Ray and give it device: cluster",
+                )
+            with _answering(), contextlib.suppress(RuntimeError):
+                # RuntimeError: there is none.
+                if self._client.get_job_status(_id(one)).is_terminal():
+                    self._client.delete_job(_id(one))
+            with _answering():
+                self._submit(one)
+
+    def _submit(self, one: Attempt) -> None:
+        try:
+            self._client.submit_job(
+                entrypoint=f"exec /bin/sh {shlex.quote(str(one.folder / SCRIPT))}",
+                submission_id=_id(one),
+                **self._resources(one),
+            )
+        except RuntimeError as error:
+            if "already exists" not in str(error):  # A killed matrix submitted it.
+                raise
+
+    def _resources(self, one: Attempt) -> dict[str, Any]:
+        if one.device == CLUSTER:
+            return {}
+        found: dict[str, Any] = {"entrypoint_num_cpus": max(1, one.cores)}
+        if one.gpus:
+            found["entrypoint_num_gpus"] = one.gpus
+        if one.device not in (None, CPU):
+            found["entrypoint_resources"] = {f"accelerator_type:{one.device}": A_BIT}
+        if self._keys.memory is not None:
+            found["entrypoint_memory"] = int(self._keys.memory * GIB)
+        return found
+
+    def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
+        """Ask for all jobs of the cluster, and return those of these tries."""
+        wanted = {_id(one): one for one in attempts}
+        found: dict[Path, Seen] = {}
+        with _answering():
+            jobs = self._client.list_jobs()
+        for job in jobs:
+            one = wanted.get(str(job.submission_id))
+            if one is None:
+                continue
+            status, message = str(job.status), " ".join(str(job.message or "").split())
+            if status == "FAILED" and NO_PLACE in message:
+                self.submit([one])
+                status = "PENDING"
+            phase: Any = {"PENDING": "waits", "RUNNING": "runs"}.get(status, "over")
+            found[one.folder] = Seen(phase, f"{status} ({message[:200]})" if message else status)
+        return found
+
+    def stop(self, attempts: Sequence[Attempt]) -> None:
+        """Stop jobs; those that wait, too."""
+        for one in attempts:
+            with _answering(), contextlib.suppress(RuntimeError):
+                self._client.stop_job(_id(one))
+
+
+def _id(one: Attempt) -> str:
+    """Return the name of a try's job."""
+    return f"canary-{hashlib.sha256(str(one.folder).encode()).hexdigest()[:24]}"
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """Turn what the client raises if nobody answers into our error."""
+    import requests
+
+    try:
+        yield
+    except (ConnectionError, requests.RequestException) as error:
+        raise MachineError("the Ray cluster does not answer", "is it still there?") from error
+    except RuntimeError as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or ["no reason"]
+        raise MachineError(f"Ray refused the job: {lines[-1].strip()[:300]}") from error

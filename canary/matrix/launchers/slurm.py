@@ -1,0 +1,186 @@
+"""Cells as jobs of Slurm. submitit submits them; `squeue` says how they go.
+
+submitit asks `sacct`, which many clusters do not have. `squeue --states=all` also names jobs that
+ended within the last minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.errors import MachineError, UsageError
+from canary.matrix.attempt import STOP_GRACE_S, Attempt
+from canary.matrix.document import Slurm
+from canary.matrix.launchers.queue import STUCK_S, Seen
+from canary.record import jsonio
+
+JOBS, FORMAT = "slurm", "%i|%j|%T|%r|%N"
+ASKING_S = 60
+LARGEST_ARRAY = 500
+"""Below Slurm's usual MaxArraySize of 1001."""
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"})
+WAITING |= {"SPECIAL_EXIT", "SUSPENDED", "CONFIGURING"}
+RUNNING = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"})
+"""Job state codes of squeue(1); all others are ends."""
+
+
+class SlurmQueue:
+    """Slurm's queue. Tries with equal resources become one job array."""
+
+    name = "Slurm"
+
+    def __init__(self, keys: Slurm, folder: Path) -> None:
+        """`folder`: of the matrix."""
+        self._keys, self._folder, self._jobs = keys, folder, folder / JOBS
+        self._members: dict[str, list[Path]] = {}
+        """Tries of each array, by its job name."""
+        self._ids: dict[Path, str] = {}
+        self._require()
+
+    @staticmethod
+    def _require() -> None:
+        try:
+            import submitit  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                "launcher.kind: slurm needs submitit", "pip install 'rlhf-canary[slurm]'"
+            ) from error
+        _asked(["squeue", "--version"])
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """Submit an array for each set of resources."""
+        for _, equal in itertools.groupby(sorted(attempts, key=_resources), key=_resources):
+            group = [*equal]
+            for first in range(0, len(group), LARGEST_ARRAY):
+                self._submit(group[first : first + LARGEST_ARRAY])
+
+    def _submit(self, attempts: list[Attempt]) -> None:
+        import submitit
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        name = f"canary-{uuid.uuid4().hex[:16]}"
+        folders = [one.folder for one in attempts]
+        self._jobs.mkdir(parents=True, exist_ok=True)
+        # Before the submission: whoever goes on finds the jobs by this name.
+        members = [str(one.relative_to(self._folder)) for one in folders]
+        jsonio.replace_file(self._jobs / f"{name}.json", jsonio.dumps(members))
+        self._members[name] = folders
+        try:
+            executor = submitit.SlurmExecutor(
+                self._jobs / "files", max_num_timeout=0, python=self._keys.python
+            )
+            executor.update_parameters(**self._parameters(name, attempts[0]))
+            command = submitit.helpers.CommandFunction(["/bin/sh"])
+            executor.map_array(command, [str(one.folder / "run.sh") for one in attempts])
+        except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError) as error:
+            lines = [line for line in str(error).splitlines() if line.strip()] or ["no reason"]
+            raise MachineError(f"Slurm refused the job: {lines[-1].strip()}") from error
+        except (OSError, RuntimeError) as error:
+            raise MachineError(f"cannot submit to Slurm: {error}") from error
+
+    def _parameters(self, name: str, one: Attempt) -> dict[str, Any]:
+        """Return the parameters of submitit for tries like this one."""
+        keys = self._keys
+        found: dict[str, Any] = {
+            "job_name": name,
+            "time": math.ceil((one.limit_s + STOP_GRACE_S + STUCK_S) / 60),
+            "nodes": one.nodes,
+            "ntasks_per_node": 1,
+            "cpus_per_task": max(1, one.cores),
+            "stderr_to_stdout": True,
+            "additional_parameters": {
+                **({"requeue": True} if keys.requeue else {"no-requeue": True}),
+                **keys.options,
+            },
+        }
+        if one.gpus:
+            kind = f"{one.device}:" if one.device else ""
+            found["gpus_per_node"] = f"{kind}{one.gpus}"
+        if keys.at_once is not None:
+            found["array_parallelism"] = keys.at_once
+        if keys.memory is not None:
+            found["mem"] = f"{math.ceil(keys.memory * 1024)}M"
+        for key in ("partition", "account", "qos", "constraint"):
+            if (value := getattr(keys, key)) is not None:
+                found[key] = value
+        if keys.container is not None:
+            found["srun_args"] = [f"--container-image={keys.container}"]
+            if keys.container_mounts is not None:
+                found["srun_args"].append(f"--container-mounts={keys.container_mounts}")
+        return found
+
+    def _known(self) -> dict[str, list[Path]]:
+        """Return the tries of all arrays, also those of earlier processes."""
+        for file in self._jobs.glob("canary-*.json"):
+            if file.stem not in self._members:
+                members = json.loads(jsonio.content_of(file))
+                self._members[file.stem] = [self._folder / one for one in members]
+        return self._members
+
+    def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
+        """Ask squeue for all of the user's jobs, and return those of these tries."""
+        known, wanted = self._known(), {one.folder for one in attempts}
+        words = ["squeue", "-r", "-h", "--states=all", f"--user={os.getuid()}", "-o", FORMAT]
+        found: dict[Path, Seen] = {}
+        for job, name, state, reason, nodes in _rows(_asked(words)):
+            folders, index = known.get(name), int(job.partition("_")[2] or 0)
+            if folders is None or index >= len(folders) or folders[index] not in wanted:
+                continue
+            folder = folders[index]
+            seen = Seen(_phase(state), _said(state, reason, nodes))
+            # A try that was lost before it began may have two jobs: what still goes on counts.
+            if folder not in found or seen.phase != "over":
+                found[folder], self._ids[folder] = seen, job
+        return found
+
+    def stop(self, attempts: Sequence[Attempt]) -> None:
+        """Cancel jobs."""
+        self.look(attempts)
+        jobs = [self._ids[one.folder] for one in attempts if one.folder in self._ids]
+        if jobs:
+            _asked(["scancel", *jobs])
+
+
+def _resources(one: Attempt) -> tuple[int, int, int, str, float]:
+    return one.nodes, one.gpus, one.cores, one.device or "", one.limit_s
+
+
+def _phase(state: str) -> Any:
+    if state in WAITING:
+        return "waits"
+    return "runs" if state in RUNNING else "over"
+
+
+def _said(state: str, reason: str, nodes: str) -> str:
+    """Return what Slurm says of a job in its own words."""
+    why = f" ({reason})" if reason not in ("", "None") else ""
+    return f"{state}{why}" + (f" on {nodes}" if nodes else "")
+
+
+def _rows(output: str) -> Iterator[list[str]]:
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) == len(FORMAT.split("|")):
+            yield fields
+
+
+def _asked(words: Sequence[str]) -> str:
+    """Return what a program of Slurm prints."""
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=ASKING_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"{words[0]} does not answer: {error}", "is Slurm here?") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        raise MachineError(f"{words[0]} says: {said}", "see sinfo")
+    return done.stdout
