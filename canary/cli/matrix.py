@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from canary.cli.options import Form, NoProgress, OutputDir, Verbose
 from canary.cli.terminal import sayer, stoppable
+
+if TYPE_CHECKING:
+    from canary.matrix.matrix import Loaded
+
+
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="CELL", help="Run this cell; may be repeated.")
+]
 
 
 def matrix(
@@ -17,40 +26,66 @@ def matrix(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run, and start nothing.")
     ] = False,
+    only: Only = None,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Start nothing; judge what lies in the folder.")
+    ] = False,
     output_dir: OutputDir = None,
     form: Form = "text",
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
     """Run many canaries, each compared with its own history."""
-    from canary.matrix.matrix import MatrixRequest, load, run
-    from canary.matrix.plan import plan_lines
-    from canary.matrix.running import Matrix
-    from canary.matrix.summary import document, exit_code, markdown, text, write
+    from canary.errors import UsageError
+    from canary.matrix.matrix import MatrixRequest, commands, load
+    from canary.matrix.plan import plan_document, plan_lines
     from canary.record import jsonio
-    from canary.report.lines import terminal_width
     from canary.report.render import check_format
 
     check_format(form)
     stoppable()
-    loaded = load(MatrixRequest(file, output_dir))
-    lines = plan_lines(loaded.plan, loaded.document.budget)
+    if collect and output_dir is None:
+        raise UsageError("--collect needs the folder of the matrix", "add -o FOLDER")
+    loaded = load(MatrixRequest(file, output_dir, tuple(only or ()), collect))
+    name, budget = loaded.document.name, loaded.document.budget
+    if dry_run and form == "json":
+        typer.echo(jsonio.dumps(plan_document(name, loaded.plan, budget), indent=1))
+        return
+    lines = plan_lines(loaded.plan, budget)
     if dry_run:
         typer.echo("\n".join(lines))
         return
+    if loaded.is_external and not (collect or only):
+        typer.echo(_commands(commands(loaded), form))
+        return
+    _run(loaded, [] if collect else lines, form, quiet)
+
+
+def _commands(found: list[tuple[str, str]], form: str) -> str:
+    """Return the commands that something else starts."""
+    from canary.record import jsonio
+
+    if form == "json":
+        listed = [{"cell": cell, "command": command} for cell, command in found]
+        return jsonio.dumps(listed, indent=1)
+    return "\n".join(command for _, command in found)
+
+
+def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
+    """Run or collect, print the answer and end."""
+    from canary.matrix.matrix import run
+    from canary.matrix.summary import document, exit_code, markdown, text, write
+    from canary.matrix.view import View
+    from canary.record import jsonio
+    from canary.report.lines import terminal_width
+
     say = sayer(quiet)
     for line in lines:
         say(line)
-    shown: set[str] = set()
-
-    def told(going: Matrix) -> None:
-        for one in going.entries:
-            if one.state == "done" and one.outcome is not None and one.cell.name not in shown:
-                shown.add(one.cell.name)
-                say(f"{len(shown)}/{len(going.entries)} {one.cell.name}: {one.outcome.words}")
-
-    entries = run(loaded, told)
-    write(entries, loaded.document.name, loaded.folder)
+    terminal = sys.stderr if sys.stderr.isatty() and not quiet else None
+    entries = run(loaded, View(say, terminal, time.monotonic).told)
+    if loaded.base == loaded.folder:
+        write(entries, loaded.document.name, loaded.folder)
     if form == "json":
         typer.echo(jsonio.dumps(document(entries, loaded.document.name), indent=1))
     elif form == "markdown":

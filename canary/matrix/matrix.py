@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.config.output import OUTPUT_DIR
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, did_you_mean, nearest, printable
 from canary.machine.gpu import list_devices
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell, cells_of
@@ -32,7 +33,7 @@ from canary.matrix.launchers.slurm import SlurmQueue
 from canary.matrix.outcomes import Outcome, outcome_of
 from canary.matrix.places import Places, places_of
 from canary.matrix.plan import Budget, Planned, oldest_first, planned
-from canary.matrix.running import CELLS, Entry, Matrix, alone_in, entries_of
+from canary.matrix.running import CELLS, Entry, Matrix, alone_in, entries_of, tries_in, try_folder
 from canary.record.folder import new_run_id
 
 
@@ -42,6 +43,10 @@ class MatrixRequest:
 
     file: Path
     output_dir: Path | None = None
+    only: tuple[str, ...] = ()
+    """Cells by name; none: all."""
+    collect: bool = False
+    """Whether to start nothing, and judge what lies in the folder."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,27 @@ class Loaded:
     plan: tuple[Planned, ...]
     folder: Path
     budget: Budget
+    request: MatrixRequest
 
     @property
     def history(self) -> Path | None:
-        """The folder of the history."""
-        return Path(self.document.history).absolute() if self.document.history else None
+        """The folder of the history. A cell that was started elsewhere is compared when it is
+        collected."""
+        if self.document.history is None or (self.is_external and not self.request.collect):
+            return None
+        return Path(self.document.history).absolute()
+
+    @property
+    def base(self) -> Path:
+        """Folder of what all its cells share. Cells that are started one by one may run at once in
+        one folder, so each has its own."""
+        alone = self.is_external and not self.request.collect and len(self.cells) == 1
+        return self.folder / CELLS / self.cells[0].name if alone else self.folder
+
+    @property
+    def is_external(self) -> bool:
+        """Whether something else starts the cells."""
+        return isinstance(self.document.launcher, External)
 
 
 def load(request: MatrixRequest) -> Loaded:
@@ -67,7 +88,7 @@ def load(request: MatrixRequest) -> Loaded:
         ConfigError: the matrix or a cell's config cannot be used.
     """
     document, origins = read_matrix(request.file)
-    cells = cells_of(document, origins, request.file)
+    cells = _chosen(cells_of(document, origins, request.file), request)
     history = Path(document.history) if document.history else None
     plan = tuple(planned(cell, history) for cell in cells)
     if document.budget is not None:
@@ -75,15 +96,38 @@ def load(request: MatrixRequest) -> Loaded:
         cells = tuple(one.cell for one in plan)
     name = new_run_id(document.name, datetime.now(UTC))
     folder = (request.output_dir or Path(OUTPUT_DIR) / f"matrix-{name}").absolute()
-    return Loaded(document, cells, plan, folder, Budget(document.budget, plan))
+    return Loaded(document, cells, plan, folder, Budget(document.budget, plan), request)
+
+
+def _chosen(cells: tuple[Cell, ...], request: MatrixRequest) -> tuple[Cell, ...]:
+    """Return the cells that were asked for."""
+    names = {one.name for one in cells}
+    for name in request.only:
+        if name not in names:
+            hint = did_you_mean(nearest(name, names), f"see canary matrix {request.file} --dry-run")
+            raise UsageError(f"{request.file} has no cell {printable(name)}", hint)
+    return tuple(one for one in cells if not request.only or one.name in request.only)
+
+
+def commands(loaded: Loaded) -> list[tuple[str, str]]:
+    """Return each cell with the command that runs it, for whatever starts it."""
+    file, folder = loaded.request.file, loaded.request.output_dir
+    into = ["-o", str(folder)] if folder else []
+    return [
+        (one.name, shlex.join(["canary", "matrix", str(file), "--only", one.name, *into]))
+        for one in loaded.cells
+    ]
 
 
 def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
     """Run all cells and return them with their outcomes."""
     document = loaded.document
+    if loaded.request.collect:
+        with alone_in(loaded.folder):
+            return _collected(loaded)
     with (
-        alone_in(loaded.folder),
-        places_of(loaded.folder, loaded.cells, document.stacks) as places,
+        alone_in(loaded.base),
+        places_of(loaded.base, loaded.cells, document.stacks) as places,
     ):
         launcher, gpus = _launcher(document.launcher, loaded.folder)
         matrix = Matrix(
@@ -99,6 +143,23 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
         return matrix.run()
 
 
+def _collected(loaded: Loaded) -> list[Entry]:
+    """Judge the tries that lie in the folder. A cell without one has failed."""
+    entries = entries_of(loaded.cells)
+    for entry in entries:
+        numbers = tries_in(loaded.folder, entry.cell)
+        entry.number, entry.state = max(numbers, default=0), "done"
+        if not numbers:
+            where = loaded.folder / CELLS / entry.cell.name
+            entry.outcome = Outcome("failed", f"{where} is not here: did the cell run?")
+            continue
+        folder = try_folder(loaded.folder, entry.cell, entry.number)
+        limit_s = loaded.document.timeout * 60
+        attempt = Attempt(entry.cell.name, entry.number, folder, (), folder, {}, limit_s)
+        entry.outcome = _judged(loaded, entry.cell, attempt)
+    return entries
+
+
 def _judged(loaded: Loaded, cell: Cell, attempt: Attempt) -> Outcome:
     return outcome_of(cell, attempt, loaded.history, save_to=loaded.document.save)
 
@@ -108,7 +169,7 @@ def _launcher(keys: LauncherKeys, folder: Path) -> tuple[Launcher, bool]:
     if isinstance(keys, Local):
         return _local(keys)
     if isinstance(keys, External):
-        raise UsageError("launcher.kind: external starts nothing", "add --collect, or --only CELL")
+        return _local(Local())
     patience = Patience(keys.longest_wait * 60, keys.poll, keys.late)
     if isinstance(keys, Slurm):
         queue = SlurmQueue(keys, folder)
@@ -129,7 +190,7 @@ def _local(keys: Local) -> tuple[Launcher, bool]:
 
 
 def _attempt(loaded: Loaded, places: Places, gpus: bool, cell: Cell, number: int) -> Attempt:
-    folder, place = loaded.folder / CELLS / cell.name / str(number), places.of(cell)
+    folder, place = try_folder(loaded.folder, cell, number), places.of(cell)
     keys, document = loaded.document.launcher, loaded.document
     uses_gpu = gpus and cell.device not in (CPU, CLUSTER)
     cores = 1 if isinstance(keys, External) else keys.cores

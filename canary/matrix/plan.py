@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from canary.baseline.comparability import slug
 from canary.baseline.history import VERSION, entries, is_history
@@ -96,9 +97,13 @@ class Budget:
         mean = sum(known.values()) / len(known) if known else None
         return self._expected.get(cell, mean)
 
+    def devices(self, cell: str) -> int:
+        """Return how many devices a cell uses."""
+        return self._devices.get(cell, 1)
+
     def used(self, cell: str, seconds: float) -> None:
         """Note what a try took."""
-        self._used[cell] = self._used.get(cell, 0.0) + seconds * self._devices.get(cell, 1)
+        self._used[cell] = self._used.get(cell, 0.0) + seconds * self.devices(cell)
 
     @property
     def spent(self) -> float:
@@ -113,6 +118,25 @@ class Budget:
             return False
         planned = sum(self.expected(one) or 0.0 for one in (*running, cell))
         return self.spent + planned <= self.minutes * 60
+
+
+def plan_document(name: str, cells: Sequence[Planned], budget: float | None) -> dict[str, Any]:
+    """Return the plan as plain data."""
+    return {
+        "schema_version": 1,
+        "name": name,
+        "budget_device_minutes": budget,
+        "cells": [
+            {
+                "cell": one.cell.name,
+                "verb": one.cell.verb,
+                "launches": one.launches,
+                "devices": one.devices,
+                "seconds": one.seconds,
+            }
+            for one in cells
+        ],
+    }
 
 
 def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:

@@ -78,8 +78,7 @@ class Matrix:
     def _found_again(self) -> None:
         """Take up the tries of earlier processes."""
         for entry in self.entries:
-            place = self.folder / CELLS / entry.cell.name
-            numbers = [int(one.name) for one in place.glob("[0-9]*") if one.name.isdigit()]
+            numbers = tries_in(self.folder, entry.cell)
             if not numbers:
                 continue
             entry.number = max(numbers)
@@ -183,3 +182,14 @@ def alone_in(folder: Path) -> Iterator[None]:
 def entries_of(cells: Sequence[Cell]) -> list[Entry]:
     """Return the cells, none of them started."""
     return [Entry(cell) for cell in cells]
+
+
+def try_folder(folder: Path, cell: Cell, number: int) -> Path:
+    """Return the folder of a try. `folder`: of the matrix."""
+    return folder / CELLS / cell.name / str(number)
+
+
+def tries_in(folder: Path, cell: Cell) -> list[int]:
+    """Return the numbers of the tries of a cell. `folder`: of the matrix."""
+    place = folder / CELLS / cell.name
+    return [int(one.name) for one in place.glob("[0-9]*") if one.name.isdigit()]

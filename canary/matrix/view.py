@@ -1,0 +1,109 @@
+"""How a matrix goes: what is done, runs and waits, and for how long still."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from canary.campaign.pairs import duration
+from canary.errors import printable
+from canary.matrix.outcomes import WORST_FIRST, Verdict
+from canary.matrix.running import Entry, Matrix
+from canary.matrix.summary import WORDS
+from canary.report.lines import terminal_width
+
+EVERY_S = 60.0
+"""Between two lines of state where a line cannot be redrawn."""
+LONGEST_REASON = 80
+
+
+def state_line(matrix: Matrix) -> str:
+    """Return the state on one line."""
+    done = [one for one in matrix.entries if one.outcome is not None and one.state == "done"]
+    queued = matrix.launcher.queued()
+    running = [one for one in matrix.running if one.cell.name not in queued]
+    waiting = len(matrix.entries) - len(done) - len(running)
+    parts = [f"{len(done)} of {len(matrix.entries)} done"]
+    counts = Counter(_verdict(one) for one in done)
+    parts += [f"{counts[one]} {WORDS[one]}" for one in WORST_FIRST if one != "ok" and counts[one]]
+    parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
+    if waiting:
+        parts.append(f"{waiting} wait")
+    if queued:
+        reason = printable(Counter(queued.values()).most_common(1)[0][0])[:LONGEST_REASON]
+        parts.append(f"{len(queued)} in the queue: {reason}")
+    left = seconds_left(matrix)
+    if left is not None:
+        parts.append(f"about {duration(left)} left")
+    return " · ".join(parts)
+
+
+def _verdict(one: Entry) -> Verdict:
+    assert one.outcome is not None
+    return one.outcome.verdict
+
+
+def seconds_left(matrix: Matrix) -> float | None:
+    """Return how long the matrix will take, if as many devices work on as now; None if nothing is
+    known of a cell. What runs has done half of its work on average."""
+    queued, busy, left = matrix.launcher.queued(), 0, 0.0
+    running = {one.cell.name for one in matrix.running} - {*queued}
+    for one in matrix.entries:
+        if one.state == "done":
+            continue
+        expected = matrix.budget.expected(one.cell.name)
+        if expected is None:
+            return None
+        runs = one.cell.name in running
+        left += expected / 2 if runs else expected
+        busy += matrix.budget.devices(one.cell.name) if runs else 0
+    return left / max(1, busy) if left else None
+
+
+@dataclass
+class View:
+    """Tells each cell once as it ends; and the state, on a terminal in a line that is redrawn."""
+
+    say: Callable[[str], None]
+    """Prints a line for people."""
+    terminal: TextIO | None
+    """Where a line can be redrawn; None: nowhere."""
+    clock: Callable[[], float]
+    _said: set[str] = field(default_factory=set)
+    _when: float | None = None
+    _shown: str = ""
+
+    def told(self, matrix: Matrix) -> None:
+        """Show what is new."""
+        for one in matrix.entries:
+            if one.state == "done" and one.outcome is not None and one.cell.name not in self._said:
+                self._said.add(one.cell.name)
+                self._erase()
+                count = f"{len(self._said)}/{len(matrix.entries)}"
+                words = f"{WORDS[one.outcome.verdict]}: {one.outcome.words}"
+                self.say(f"{count} {one.cell.name}: {words}")
+        if len(self._said) == len(matrix.entries):
+            self._erase()
+            return
+        state, now = state_line(matrix), self.clock()
+        if self.terminal is not None:
+            self._redraw(state, self.terminal)
+        elif self._when is None or now - self._when >= EVERY_S:
+            if self._when is not None:
+                self.say(state)
+            self._when = now
+
+    def _redraw(self, state: str, terminal: TextIO) -> None:
+        fitted = state[: (terminal_width(terminal) or 80) - 1]
+        if fitted != self._shown:
+            terminal.write(f"\r{fitted}\x1b[K")
+            terminal.flush()
+            self._shown = fitted
+
+    def _erase(self) -> None:
+        if self.terminal is not None and self._shown:
+            self.terminal.write("\r\x1b[K")
+            self.terminal.flush()
+            self._shown = ""

@@ -1,0 +1,100 @@
+"""Cells that something else starts, and that are collected afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from canary.cli import app
+from canary.errors import UsageError
+from canary.matrix.matrix import MatrixRequest, load, run
+from canary.record import jsonio
+from tests.unit.comparing import example
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("training_type: sft\nmax_steps: 5\n")
+    file = tmp_path / "matrix.yaml"
+    document = {
+        "matrix": {"config": ["a.yaml"], "seed": [1, 2]},
+        "history": "history",
+        "launcher": {"kind": "external"},
+    }
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def copied(folder: Path, cell: str, code: int = 0) -> Path:
+    """What a cell left on its machine."""
+    place = folder / "cells" / cell / "1"
+    run_folder = place / "runs" / f"20260101-000001-{cell}"
+    run_folder.mkdir(parents=True)
+    (run_folder / "metrics.json").write_text(jsonio.dumps(example().model_dump()))
+    (place / "ended").write_text(str(code))
+    return run_folder
+
+
+def test_it_writes_a_command_for_each_cell(matrix: Path) -> None:
+    said = runner.invoke(app, ["matrix", "matrix.yaml", "-o", "out"])
+    assert said.stdout.splitlines() == [
+        "canary matrix matrix.yaml --only a-1 -o out",
+        "canary matrix matrix.yaml --only a-2 -o out",
+    ]
+    found = json.loads(runner.invoke(app, ["matrix", "matrix.yaml", "--format", "json"]).stdout)
+    assert found[1] == {"cell": "a-2", "command": "canary matrix matrix.yaml --only a-2"}
+    assert not (matrix.parent / "out").exists()
+
+
+def test_the_plan_is_plain_data(matrix: Path) -> None:
+    said = runner.invoke(app, ["matrix", "matrix.yaml", "--dry-run", "--format", "json"])
+    assert [one["cell"] for one in json.loads(said.stdout)["cells"]] == ["a-1", "a-2"]
+
+
+def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
+    matrix: Path, tmp_path: Path
+) -> None:
+    copied(tmp_path / "out", "a-1")
+    entries = run(load(MatrixRequest(matrix, tmp_path / "out", collect=True)), lambda going: None)
+    outcomes = [one.outcome for one in entries if one.outcome is not None]
+    assert [one.verdict for one in outcomes] == ["ok", "failed"]
+    assert "did the cell run?" in outcomes[1].words
+
+
+@pytest.mark.parametrize("missing", ["ended", "metrics.json"])
+def test_a_folder_that_was_copied_in_part_has_failed(
+    matrix: Path, tmp_path: Path, missing: str
+) -> None:
+    copied(tmp_path / "out", "a-1")
+    (found,) = tmp_path.rglob(missing)
+    found.unlink()
+    only = ("a-1",)
+    request = MatrixRequest(matrix, tmp_path / "out", only, collect=True)
+    (entry,) = run(load(request), lambda going: None)
+    assert entry.outcome is not None
+    assert entry.outcome.verdict == "failed"
+
+
+def test_a_cell_on_its_machine_is_compared_when_it_is_collected(
+    matrix: Path, tmp_path: Path
+) -> None:
+    """Its machine has no history; the cells may share a folder, and run at once."""
+    alone = load(MatrixRequest(matrix, tmp_path / "out", ("a-1",)))
+    assert alone.history is None
+    assert alone.base == tmp_path / "out" / "cells" / "a-1"
+    collected = load(MatrixRequest(matrix, tmp_path / "out", collect=True))
+    assert (collected.history, collected.base) == (tmp_path / "history", tmp_path / "out")
+
+
+def test_wrong_calls_are_one_line(matrix: Path) -> None:
+    with pytest.raises(UsageError, match="has no cell a-3"):
+        load(MatrixRequest(matrix, None, ("a-3",)))
+    said = runner.invoke(app, ["matrix", "matrix.yaml", "--collect"])
+    assert isinstance(said.exception, UsageError)

@@ -1,0 +1,119 @@
+"""What a matrix will cost, and what a budget leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.matrix.attempt import Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.launcher import News
+from canary.matrix.outcomes import Outcome
+from canary.matrix.plan import Budget, Planned, oldest_first, plan_document, plan_lines
+from canary.matrix.running import Matrix, entries_of
+from canary.matrix.summary import exit_code, first_line
+
+
+def planned(name: str, seconds: float | None, devices: int = 1, newest: str = "") -> Planned:
+    return Planned(Cell(name, "run", "a.yaml", ()), "2", devices, seconds, newest or None)
+
+
+class AtOnce:
+    """A launcher whose tries end as soon as they are started."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self._new: list[Attempt] = []
+
+    def start(self, attempt: Attempt) -> bool:
+        if self._new:
+            return False
+        self.started.append(attempt.cell)
+        self._new.append(attempt)
+        return True
+
+    def adopt(self, attempt: Attempt) -> bool:
+        return False
+
+    def poll(self) -> list[News]:
+        new, self._new = self._new, []
+        return [News(one, "ended") for one in new]
+
+    def queued(self) -> dict[str, str]:
+        return {}
+
+    def cancel(self) -> None:
+        pass
+
+    def wait(self, seconds: float) -> None:
+        pass
+
+
+def ran(tmp_path: Path, plan: list[Planned], minutes: float, took_s: float) -> Matrix:
+    """Run a matrix whose cells each take so long."""
+    cells = [one.cell for one in plan]
+    launcher = AtOnce()
+    matrix = Matrix(
+        tmp_path,
+        entries_of(cells),
+        launcher,  # type: ignore[arg-type]
+        lambda cell, number: Attempt(cell.name, number, tmp_path, (), tmp_path, {}, 60.0),
+        lambda cell, attempt: Outcome("ok", "", seconds=took_s),
+        budget=Budget(minutes, plan),
+    )
+    matrix.run()
+    return matrix
+
+
+def test_a_budget_is_device_minutes() -> None:
+    plan = [planned("one", 60.0, devices=4), planned("other", 60.0)]
+    assert not Budget(4.9, plan).allows("one", ["other"])
+    assert Budget(5.0, plan).allows("one", ["other"])
+    assert Budget(None, plan).allows("one", ["other"])
+
+
+def test_cells_that_do_not_fit_are_left_out_and_said(tmp_path: Path) -> None:
+    plan = [planned("a", 60.0), planned("b", 600.0), planned("c", 60.0)]
+    matrix = ran(tmp_path, plan, minutes=3.0, took_s=60.0)
+    verdicts = [one.outcome.verdict for one in matrix.entries if one.outcome is not None]
+    assert verdicts == ["ok", "left out", "ok"]
+    assert first_line(matrix.entries) == "3 cells: 1 left out, 2 ok."
+    assert exit_code(matrix.entries) == 0
+
+
+def test_a_budget_for_no_cell_is_no_pass(tmp_path: Path) -> None:
+    matrix = ran(tmp_path, [planned("a", 600.0)], minutes=1.0, took_s=60.0)
+    assert exit_code(matrix.entries) == 2
+
+
+def test_without_a_history_the_first_cell_tells_what_the_others_take(tmp_path: Path) -> None:
+    """It is started alone, and the others are started while the budget lasts."""
+    plan = [planned(name, None) for name in "abcd"]
+    matrix = ran(tmp_path, plan, minutes=3.0, took_s=80.0)
+    assert matrix.launcher.started == ["a", "b"]  # type: ignore[attr-defined]
+    assert Budget(3.0, plan).allows("a", [])
+    assert not Budget(3.0, plan).allows("b", ["a"])
+
+
+def test_what_was_left_out_last_time_comes_first() -> None:
+    plan = [
+        planned("a", 1.0, newest="2026-02"),
+        planned("b", 1.0),
+        planned("c", 1.0, newest="2025"),
+    ]
+    assert [one.cell.name for one in oldest_first(plan)] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ((60.0, 120.0), "2 cells, about 5.0 device minutes; the budget is 7 device minutes"),
+        ((60.0, None), "2 cells, about 1.0 device minutes for 1 of them; the budget is 7 device"),
+        ((None, None), "2 cells; the history does not say how long this takes; the budget is 7"),
+    ],
+)
+def test_the_plan_says_what_it_costs(seconds: tuple[float | None, ...], said: str) -> None:
+    plan = [planned("a", seconds[0]), planned("b", seconds[1], devices=2)]
+    assert plan_lines(plan, 7.0)[-1].startswith(said)
+    assert [one["cell"] for one in plan_document("x", plan, 7.0)["cells"]] == ["a", "b"]
