@@ -114,7 +114,7 @@ def _answer(
         return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
     if cell.verb == "ab":
         for file in (attempt.folder / AB).glob("*/comparison.json"):
-            return _of_comparison(load_comparison(file), file.parent)
+            return of_comparison(load_comparison(file), file.parent)
     if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
         return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
     folder = _run_folder(attempt) if cell.verb in ("run", "exec") else None
@@ -139,13 +139,13 @@ def _of_run(
         outcome = Outcome("ok", words, folder, seconds)
     else:
         compared = compared_paths(Request((folder,), (history,)))
-        outcome = _of_comparison(compared.found, folder, seconds)
+        outcome = of_comparison(compared.found, folder, seconds)
     if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
         return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
 
 
-def _of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
+def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
     """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
     code = found.exit_code()
     verdict = "inconclusive" if found.verdict == "inconclusive" else _of_code(code)
