@@ -44,8 +44,8 @@ def going(tmp_path: Path, seconds: float | None = 60.0, **reasons: str) -> Matri
 
 
 def test_the_state_says_what_waits_runs_is_done_and_for_how_long_still(tmp_path: Path) -> None:
-    assert state_line(going(tmp_path, d="Resources\x1b[2J")) == (
-        "2 of 4 done · 1 failed · c runs · 1 wait · 1 in the queue: Resources [2J · about 2 min left"
+    assert state_line(going(tmp_path, d="Nodes\x1b[2J")) == (
+        "2 of 4 done · 1 failed · c runs · 1 wait · 1 in the queue: Nodes [2J · about 2 min left"
     )
 
 
