@@ -32,7 +32,7 @@ from canary.matrix.launchers.ray import MOST_WAITING, RayQueue
 from canary.matrix.launchers.slurm import SlurmQueue
 from canary.matrix.outcomes import Outcome, outcome_of
 from canary.matrix.places import Places, places_of
-from canary.matrix.plan import Budget, Planned, oldest_first, planned
+from canary.matrix.plan import RUNS_OF, Budget, Planned, note, oldest_first, planned
 from canary.matrix.running import CELLS, Entry, Matrix, alone_in, entries_of, tries_in, try_folder
 from canary.record.folder import new_run_id
 
@@ -140,7 +140,15 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
             told=told,
             budget=loaded.budget,
         )
-        return matrix.run()
+        entries = matrix.run()
+    if document.save and loaded.history is not None:
+        took = {
+            one.cell.name: one.outcome.seconds
+            for one in entries
+            if one.cell.verb not in RUNS_OF and one.outcome is not None and one.outcome.seconds
+        }
+        note(loaded.history, took, datetime.now(UTC))
+    return entries
 
 
 def _collected(loaded: Loaded) -> list[Entry]:

@@ -3,8 +3,10 @@ which of them fit its budget."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,13 @@ from canary.campaign.pairs import duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError, RecordError
 from canary.matrix.cells import Cell
+from canary.record import jsonio
 from canary.runner.run import plan_of
 
+RUNS_OF = ("run", "exec")
+"""Verbs whose runs the history stores."""
+TOOK = "took.json"
+"""In the history: what cells of other verbs took, and when."""
 DECIDED = "as many as it needs"
 """Launches of a verb that decides on the way."""
 
@@ -42,7 +49,7 @@ def planned(cell: Cell, history: Path | None) -> Planned:
     """
     loaded = _loaded(cell)
     launches = DECIDED
-    if cell.verb in ("run", "exec") and loaded is not None:
+    if cell.verb in RUNS_OF and loaded is not None:
         launches = str(len(plan_of(loaded.config)))
     seconds, newest = _last(cell, history)
     return Planned(cell, launches, cell.ranks * cell.nodes, seconds, newest)
@@ -61,9 +68,12 @@ def _loaded(cell: Cell) -> LoadedConfig | None:
 
 
 def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
-    """Return duration and name of the newest stored run of a cell, on any machine type."""
-    if history is None or not is_history(history) or cell.verb not in ("run", "exec"):
+    """Return duration and name of the newest stored run of a cell, on any machine type; of a cell
+    of another verb, what its last matrix noted."""
+    if history is None or not is_history(history):
         return None, None
+    if cell.verb not in RUNS_OF:
+        return _noted(history).get(cell.name, (None, None))
     found = [
         entry
         for folder in (history / VERSION / slug(cell.name)).glob("*")
@@ -77,6 +87,22 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
         return float(newest.record().duration_seconds), newest.path.name
     except RecordError:
         return None, None
+
+
+def _noted(history: Path) -> dict[str, tuple[float, str]]:
+    try:
+        found = json.loads(jsonio.content_of(history / TOOK))
+        return {str(cell): (float(one[0]), str(one[1])) for cell, one in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, IndexError, KeyError):
+        return {}
+
+
+def note(history: Path, took: Mapping[str, float], now: datetime) -> None:
+    """Note in a history what cells took that leave no run there: seconds by cell."""
+    if took and is_history(history):
+        when = now.strftime("%Y%m%dT%H%M%S")
+        found = _noted(history) | {cell: (seconds, when) for cell, seconds in took.items()}
+        jsonio.replace_file(history / TOOK, jsonio.dumps(found, indent=1) + "\n")
 
 
 class Budget:

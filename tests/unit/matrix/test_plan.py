@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from canary.baseline.history import VERSION
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import News
 from canary.matrix.outcomes import Outcome
-from canary.matrix.plan import Budget, Planned, oldest_first, plan_document, plan_lines
+from canary.matrix.plan import Budget, Planned, note, oldest_first, plan_document, plan_lines
+from canary.matrix.plan import planned as plan_of_cell
 from canary.matrix.running import Matrix, entries_of
 from canary.matrix.summary import exit_code, first_line
 
@@ -117,3 +120,15 @@ def test_the_plan_says_what_it_costs(seconds: tuple[float | None, ...], said: st
     plan = [planned("a", seconds[0]), planned("b", seconds[1], devices=2)]
     assert plan_lines(plan, 7.0)[-1].startswith(said)
     assert [one["cell"] for one in plan_document("x", plan, 7.0)["cells"]] == ["a", "b"]
+
+
+def test_cells_that_leave_no_run_are_expected_to_take_what_they_took(tmp_path: Path) -> None:
+    pairs = Cell("pairs", "ab", None, (), command=("true",))
+    (tmp_path / VERSION).mkdir()
+    assert plan_of_cell(pairs, tmp_path).seconds is None
+    note(tmp_path, {"pairs": 90.0, "other": 1.0}, datetime(2026, 1, 2, tzinfo=UTC))
+    note(tmp_path, {"other": 2.0}, datetime(2026, 1, 3, tzinfo=UTC))
+    found = plan_of_cell(pairs, tmp_path)
+    assert (found.seconds, found.newest) == (90.0, "20260102T000000")
+    (tmp_path / "took.json").write_text("[broken")
+    assert plan_of_cell(pairs, tmp_path).seconds is None
