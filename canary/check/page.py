@@ -29,6 +29,11 @@ FAULTS = ("fault", "what goes wrong", "what to do", "only if")
 
 
 def check_page(checked: Checked) -> str:
+    """Return the page of a check as HTML."""
+    return page_text(page_of_check(checked))
+
+
+def page_of_check(checked: Checked) -> Page:
     """Return the page of a check: what is broken first, then a table for each other status."""
     view = view_of_check(checked)
     verdict = "broken" if view.broken else "holds" if view.holds else "undecided"
@@ -39,7 +44,7 @@ def check_page(checked: Checked) -> str:
         "Not applicable": view.not_applicable,
         "Not asked": view.not_asked,
     }
-    page = Page(
+    return Page(
         title=f"check of {checked.name}: {verdict}",
         first_line=view.answer,
         subtitle=f"canary {checked.name} · {view.cost}",
@@ -48,7 +53,6 @@ def check_page(checked: Checked) -> str:
         tables=(*_tables(statuses), *_faults((*view.faults, *view.conditional))),
         notes=checked.notes,
     )
-    return page_text(page)
 
 
 def _tables(statuses: dict[str, tuple[Row, ...]]) -> Iterator[Table]:

@@ -74,6 +74,7 @@ def _commands(found: list[tuple[str, str]], form: str) -> str:
 def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
     """Run or collect, print the answer and end."""
     from canary.matrix.matrix import run
+    from canary.matrix.stored import left_page
     from canary.matrix.summary import document, exit_code, markdown, text, write
     from canary.matrix.view import View
     from canary.record import jsonio
@@ -86,6 +87,7 @@ def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
     entries = run(loaded, View(say, terminal, time.monotonic).told)
     if loaded.base == loaded.folder:
         write(entries, loaded.document.name, loaded.folder)
+        say(left_page(loaded.folder, Path.cwd()))
     if form == "json":
         typer.echo(jsonio.dumps(document(entries, loaded.document.name), indent=1))
     elif form == "markdown":

@@ -26,7 +26,8 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with; a folder of a comparison or check; a history.",
+            help="A run and what to compare it with; a folder of a comparison, check or matrix; a "
+            "history.",
             parser=run_path,
         ),
     ] = None,
@@ -34,7 +35,8 @@ def report(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     canary: Annotated[
-        str | None, typer.Option("--canary", help="Only this canary of a history.")
+        str | None,
+        typer.Option("--canary", help="Only this canary of a history, or cell of a matrix."),
     ] = None,
     tier: Tier = None,
     threshold_file: ThresholdFile = None,
@@ -57,6 +59,8 @@ def report(
     from canary.compare.paths import Request
     from canary.errors import UsageError
     from canary.ladder.view import result_of, write_result
+    from canary.matrix.running import CELLS
+    from canary.matrix.stored import matrix_of, write_page
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
@@ -72,6 +76,9 @@ def report(
     elif not against and (answer := check_of(first)) is not None:
         path = output or first / REPORT
         write_check(read_check(answer), path)
+    elif not against and matrix_of(first) is not None:
+        path = output or (first if canary is None else first / CELLS / canary) / REPORT
+        write_page(first, path, repository or Path.cwd(), canary)
     elif not against and (result := result_of(first)) is not None:
         path = output or first / REPORT
         write_result(result, path)

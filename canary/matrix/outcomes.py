@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,13 +24,16 @@ from canary.errors import (
     MachineError,
     printable,
 )
+from canary.imports.readers.console import COLOURS
 from canary.matrix.attempt import KILLED, LOG, TIMED_OUT, Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.commands import AB, CHECK, NOISE, RUNS
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.report.document import load_comparison
+from canary.report.document import json_text, load_comparison
+from canary.report.pages import COMPARISON
+from canary.report.render import write_text
 
 Verdict = Literal["ok", "left out", "inconclusive", "regression", "wrong", "failed"]
 """`left out`: it did not fit the budget; `wrong`: config or input cannot be used; `failed`: nothing
@@ -51,6 +55,7 @@ WORST_FIRST: tuple[Verdict, ...] = (
     "ok",
 )
 LAST_BYTES = 4096
+"""Of a log, that are read for its last line."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class Outcome:
     """What the try took."""
     code: int | None = None
     """The exit code, if it is not that of the verdict."""
+    history: Path | None = None
+    """What a run was compared with."""
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +109,7 @@ def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: boo
 
 
 def _answered(cell: Cell, attempt: Attempt) -> bool:
-    return cell.verb == "run" and _run_folder(attempt) is not None
+    return cell.verb == "run" and run_folder(attempt.folder) is not None
 
 
 def _answer(
@@ -113,11 +120,11 @@ def _answer(
         verdict = _of_code(checked.exit_code)
         return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
     if cell.verb == "ab":
-        for file in (attempt.folder / AB).glob("*/comparison.json"):
+        for file in (attempt.folder / AB).glob(f"*/{COMPARISON}"):
             return of_comparison(load_comparison(file), file.parent)
     if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
         return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
-    folder = _run_folder(attempt) if cell.verb in ("run", "exec") else None
+    folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
     if folder is None or code == EXIT_USAGE:
         verdict = "wrong" if code == EXIT_USAGE else "failed"
         return Outcome(verdict, _last_line(attempt, code), folder or attempt.folder)
@@ -127,7 +134,7 @@ def _answer(
 def _of_run(
     folder: Path, code: int, attempt: Attempt, history: Path | None, *, save_to: bool
 ) -> Outcome:
-    """Compare a run with its history."""
+    """Compare a run with its history. The comparison is left in the folder of the try."""
     record = load_record(folder)
     seconds = float(record.duration_seconds)
     if record.status != "completed":
@@ -140,6 +147,8 @@ def _of_run(
     else:
         compared = compared_paths(Request((folder,), (history,)))
         outcome = of_comparison(compared.found, folder, seconds)
+        words = f"{outcome.words}{_left(compared.found, attempt)}"
+        outcome = replace(outcome, words=words, history=history)
     if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
         return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
@@ -150,6 +159,15 @@ def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outc
     code = found.exit_code()
     verdict = "inconclusive" if found.verdict == "inconclusive" else _of_code(code)
     return Outcome(verdict, found.first_line, folder, seconds, code)
+
+
+def _left(found: Comparison, attempt: Attempt) -> str:
+    """Leave a comparison for the report; return why that is not possible."""
+    try:
+        write_text(attempt.folder / COMPARISON, json_text(found))
+    except MachineError as error:
+        return f"; not in the report: {error.message}"
+    return ""
 
 
 def _saved(history: Path, record: RunRecord) -> str:
@@ -165,11 +183,15 @@ def _saved(history: Path, record: RunRecord) -> str:
     return ""
 
 
-def _run_folder(attempt: Attempt) -> Path | None:
-    """Return the folder of the one record that a try left."""
-    found = sorted((attempt.folder / RUNS).glob("*/metrics.json"))
+def run_folder(place: Path) -> Path | None:
+    """Return the folder of the one record in the folder of a try; None without one.
+
+    Raises:
+        MachineError: there are several.
+    """
+    found = sorted((place / RUNS).glob("*/metrics.json"))
     if len(found) > 1:
-        raise MachineError(f"{attempt.folder / RUNS} holds {len(found)} records")
+        raise MachineError(f"{place / RUNS} holds {len(found)} records")
     return found[0].parent if found else None
 
 
@@ -179,15 +201,22 @@ def _of_code(code: int) -> Verdict:
 
 def _last_line(attempt: Attempt, code: int) -> str:
     """Return the last line that the command printed."""
-    try:
-        with (attempt.folder / LOG).open("rb") as stream:
-            stream.seek(max(0, stream.seek(0, 2) - LAST_BYTES))
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        text = ""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = last_lines(attempt.folder / LOG, LAST_BYTES)
     said = lines[-1].strip().removeprefix("canary: ") if lines else "it printed nothing"
     return jsonio.shown(printable(f"exit code {code}: {said}"))
+
+
+def last_lines(log: Path, most_bytes: int) -> list[str]:
+    """Return the lines at the end of a log, without colours and empty lines; none if it cannot be
+    read."""
+    try:
+        with jsonio.open_regular(log, sys.maxsize) as stream:
+            stream.seek(max(0, stream.seek(0, 2) - most_bytes))
+            text = stream.read(most_bytes).decode("utf-8", "replace")
+    except OSError:
+        return []
+    lines = (COLOURS.sub("", line).rstrip() for line in text.splitlines())
+    return [line for line in lines if line]
 
 
 def worst_code(outcomes: list[Outcome]) -> int:

@@ -11,11 +11,11 @@ from canary.campaign.pairs import duration
 from canary.errors import EXIT_USAGE, printable
 from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
 from canary.matrix.running import Entry
+from canary.matrix.stored import FILE
 from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
 
-SUMMARY = "matrix.json"
 WORDS: dict[Verdict, str] = {
     "failed": "failed",
     "wrong": "cannot be used",
@@ -97,6 +97,9 @@ def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:
                 "folder": None
                 if one.outcome is None or one.outcome.folder is None
                 else str(one.outcome.folder),
+                "history": None
+                if one.outcome is None or one.outcome.history is None
+                else str(one.outcome.history),
             }
             for one in entries
         ],
@@ -105,4 +108,4 @@ def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:
 
 def write(entries: Sequence[Entry], name: str, folder: Path) -> None:
     """Write the answer beside the cells."""
-    jsonio.replace_file(folder / SUMMARY, jsonio.dumps(document(entries, name), indent=1) + "\n")
+    jsonio.replace_file(folder / FILE, jsonio.dumps(document(entries, name), indent=1) + "\n")

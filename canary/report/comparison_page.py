@@ -45,6 +45,8 @@ def charts_of(sides: ShownSides) -> Iterator[Chart]:
     """Yield the charts of the runs, those of learning first."""
     if not sides.current:
         return
+    if sides.found is not None and not compared(sides.found):
+        sides = replace(sides, baseline=())
     yield from learning_charts(sides)
     yield from time_charts(sides)
     yield from phase_charts(sides)
@@ -70,15 +72,30 @@ def comparisons_page(parts: Sequence[Part]) -> str:
 
 
 def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Charted:
-    found = sides.found
-    assert found is not None
+    assert sides.found is not None
+    newest = sides.newest.record if sides.current else None
+    return page_of(name, sides.found, newest, source), charts_of(sides)
+
+
+def page_of(
+    name: str,
+    found: Comparison,
+    newest: RunRecord | None = None,
+    source: SourceChanges | None = None,
+) -> Page:
+    """Return what the page of a comparison shows beside its charts.
+
+    Args:
+        name: of the canary; empty: as its records say.
+        found: the comparison.
+        newest: the newest current run, if it is at hand.
+        source: the lines that changed.
+    """
     view = view_of(found)
-    if not compared(found):
-        sides = replace(sides, baseline=())
-    if not found.baseline.run_ids and sides.current:
-        return _run_page(sides.newest.record, found, view), tuple(charts_of(sides))
+    if not found.baseline.run_ids and newest is not None:
+        return _run_page(newest, found, view)
     stages = tuple(_stages(found))
-    page = Page(
+    return Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
         subtitle=_subtitle(view),
@@ -99,7 +116,6 @@ def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Char
         environment=view.environment,
         notes=view.notes,
     )
-    return page, tuple(charts_of(sides))
 
 
 def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
@@ -111,10 +127,10 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
     shown = [
         f"{label} {amount(value, unit)}" for label, value, unit in figures if value is not None
     ]
-    reason = f": {record.reason}" if record.reason else ""
+    said = (record.status.capitalize(), record.reason, "; ".join(shown))
     return Page(
         title=f"{record.status}: {record.name or 'canary'}",
-        first_line=f"{record.status.capitalize()}{reason}: {'; '.join(shown)}",
+        first_line=": ".join(filter(None, said)),
         subtitle=f"canary {record.name} · run {view.current}",
         verdict=record.status,
         headings=tuple(HEADINGS[COLUMNS.index(column)] for column in OF_ONE_RUN),

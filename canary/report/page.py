@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -61,6 +62,10 @@ class TableRow:
     """Where to read more."""
     link: str = ""
     """The address of the source; empty for text that nobody may click. Not from a record."""
+    part: int = 0
+    """The number of the file's part about it, counted from 1; 0: none."""
+    state: str = ""
+    """Its class in the style sheet."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,9 @@ class Table:
     """Its class in the style sheet."""
     headings: tuple[str, ...]
     rows: tuple[TableRow, ...]
+    legend: str = ""
+    scrolls: bool = False
+    """Whether its rows scroll, because what follows would be far away."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +109,17 @@ class Page:
     config: Pairs = ()
     environment: Pairs = ()
     notes: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    """Last lines of a log."""
+    part: str = ""
+    """What it is about, where its title is not shown."""
+    folded: bool = False
+    """Whether it opens on a click."""
+    uncharted: str = ""
+    """A sentence in place of the charts, if the file has no room for them."""
 
 
-Charted = tuple[Page, Sequence[Chart]]
+Charted = tuple[Page, Iterable[Chart]]
 """A page and its charts."""
 
 
@@ -112,8 +128,21 @@ def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
     return joined_text(page.title, ((page, charts),))
 
 
-def joined_text(title: str, parts: Sequence[Charted]) -> str:
-    """Return several pages as one, below a list of their first lines."""
+def joined_text(
+    title: str,
+    parts: Sequence[Charted],
+    *,
+    listed: bool = True,
+    chart_bytes: float = math.inf,
+) -> str:
+    """Return several pages as one file.
+
+    Args:
+        title: of the file.
+        parts: the pages, in their order.
+        listed: whether a list of their first lines comes before them.
+        chart_bytes: where the charts are this large together, the following pages have none.
+    """
     style, script = asset("report.css"), asset("report.js")
     policy = "; ".join(
         (
@@ -124,13 +153,14 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
             "form-action 'none'",
         )
     )
-    prefixes = [f"part{number}-" if len(parts) > 1 else "" for number in range(1, len(parts) + 1)]
-    pages = [
-        _Filled(on_lines(page), tuple(shown_chart(chart, prefix) for chart in charts), prefix)
-        for (page, charts), prefix in zip(parts, prefixes, strict=True)
-    ]
+    pages = list(_filled(parts, chart_bytes))
     template = environment().get_template("report.html.jinja")
-    filled = {"title": on_lines(title), "pages": pages, "policy": policy}
+    filled = {
+        "title": on_lines(title),
+        "pages": pages,
+        "listed": listed and len(pages) > 1,
+        "policy": policy,
+    }
     text = template.render(**filled, style=Markup(style), script=Markup(script))
     return NOT_PRINTED.sub("", text)
 
@@ -140,6 +170,19 @@ class _Filled:
 
     def __init__(self, page: Page, charts: tuple[ShownChart, ...], prefix: str) -> None:
         self.__dict__.update({**vars(page), "charts": charts, "prefix": prefix})
+
+
+def _filled(parts: Sequence[Charted], chart_bytes: float) -> Iterator[_Filled]:
+    room = chart_bytes
+    for number, (page, charts) in enumerate(parts, start=1):
+        prefix = f"part{number}-" if len(parts) > 1 else ""
+        drawn: tuple[ShownChart, ...] = ()
+        if room > 0:
+            page = replace(page, uncharted="")
+            drawn = tuple(shown_chart(chart, prefix) for chart in charts)
+            # Numbers are there twice: for scripts, and as a table.
+            room -= sum(len(chart.picture) + 3 * len(chart.json) for chart in drawn)
+        yield _Filled(on_lines(page), drawn, prefix)
 
 
 def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:

@@ -59,17 +59,10 @@ def comparisons_text(several: Sequence[tuple[str, Compared]]) -> str:
         MachineError: the extra is missing.
     """
     require_charts()
-    from canary.report.charts.sides import ShownSides, shown_run
+    from canary.report.charts.sides import sides_of
     from canary.report.comparison_page import comparisons_page
 
-    def sides(compared: Compared) -> ShownSides:
-        current, baseline = (
-            tuple(shown_run(record, compared.folders.get(record.run_id)) for record in side)
-            for side in (compared.current, compared.baseline)
-        )
-        return ShownSides(current, baseline, compared.found)
-
-    return comparisons_page([(name, sides(one), one.source) for name, one in several])
+    return comparisons_page([(name, sides_of(one), one.source) for name, one in several])
 
 
 def write_report(request: Request, path: Path, repository: Path) -> None:

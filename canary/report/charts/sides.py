@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from canary.compare.paths import Compared
 from canary.compare.report import Comparison
 from canary.record.folder import RunFolder, measured_rows
 from canary.record.jsonio import number
@@ -65,6 +66,15 @@ def shown_run(record: RunRecord, folder: Path | None) -> ShownRun:
         return ShownRun(record, tuple(checked_rows(rows)))
     except (OSError, ValidationError, AttributeError, KeyError, TypeError, ValueError):
         return ShownRun(record)
+
+
+def sides_of(compared: Compared) -> ShownSides:
+    """Return both sides of a comparison, with the steps of the runs whose folder is at hand."""
+    current, baseline = (
+        tuple(shown_run(record, compared.folders.get(record.run_id)) for record in side)
+        for side in (compared.current, compared.baseline)
+    )
+    return ShownSides(current, baseline, compared.found)
 
 
 def checked_rows(rows: Sequence[Row]) -> list[Row]:

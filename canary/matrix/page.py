@@ -1,0 +1,155 @@
+"""The page of a matrix: a table of all cells, the worst first, then what the worst ones left.
+
+Needs the extra `[report]`. What cells left is read again from their folders, so the page can be
+made later, and elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from canary.baseline.history import drawer, entries
+from canary.campaign.pairs import duration
+from canary.check.answer import check_of
+from canary.check.page import page_of_check
+from canary.check.stored import read_check
+from canary.compare.paths import Compared, Request, compared_paths
+from canary.matrix.attempt import LOG
+from canary.matrix.commands import AB, CHECK
+from canary.matrix.outcomes import WORST_FIRST, Verdict, last_lines, run_folder
+from canary.matrix.running import CELLS
+from canary.matrix.stored import UNREADABLE, StoredCell, StoredMatrix
+from canary.matrix.summary import WORDS
+from canary.report.charts.chart import Chart
+from canary.report.charts.sides import sides_of
+from canary.report.comparison_page import charts_of, page_of
+from canary.report.page import Charted, Page, Table, TableRow, joined_text, page_text
+from canary.report.pages import COMPARISON, compared_in
+from canary.report.view import cut
+
+MOST_SECTIONS = 40
+CHART_BYTES = 3 << 20
+"""Charts of one cell have about 250,000 bytes, and take a second of one core."""
+NO_ROOM = "This file has no room for its charts. To see them:"
+LOG_LINES, LOG_BYTES = 30, 16 << 10
+HEADINGS = ("cell", "result", "time", "tries", "answer")
+MARKS: dict[Verdict, str] = {
+    "failed": "💥",
+    "wrong": "💥",
+    "regression": "❌",
+    "inconclusive": "⚪",
+    "left out": "⚪",
+    "ok": "✅",
+}
+
+
+def matrix_page(matrix: StoredMatrix, folder: Path, repository: Path) -> str:
+    """Return the page of a matrix in a folder. `repository`: may have the commits of its runs."""
+    cells = sorted(matrix.cells, key=lambda one: WORST_FIRST.index(one.verdict))
+    first = _overview(matrix, cells)
+    parts = [(first, ()), *(_section(one, folder, repository) for one in cells[:MOST_SECTIONS])]
+    return joined_text(first.title, parts, listed=False, chart_bytes=CHART_BYTES)
+
+
+def cell_page(one: StoredCell, folder: Path, repository: Path) -> str:
+    """Return the page of one cell of a matrix in a folder."""
+    page, charts = _section(one, folder, repository)
+    return page_text(replace(page, folded=False), tuple(charts))
+
+
+def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
+    worst = cells[0].verdict if cells else "failed"
+    rows = tuple(_row(one, number) for number, one in enumerate(cells))
+    legend, scrolls = "", len(cells) > MOST_SECTIONS
+    if scrolls:
+        legend = (
+            f"Only the worst {MOST_SECTIONS} of {len(cells)} cells have a section below. "
+            "To see another: canary report FOLDER --canary CELL"
+        )
+    return Page(
+        title=f"{matrix.name}: {matrix.answer}",
+        first_line=matrix.answer,
+        verdict=WORDS[worst],
+        mark=MARKS[worst],
+        part=f"matrix {matrix.name}",
+        tables=(Table("Cells", "cells", HEADINGS, rows, legend, scrolls),) if rows else (),
+    )
+
+
+def _row(one: StoredCell, number: int) -> TableRow:
+    took = duration(one.seconds) if one.seconds else ""
+    return TableRow(
+        (one.cell, WORDS[one.verdict], took, str(one.tries), cut(one.message)),
+        # The table itself is part 1.
+        part=number + 2 if number < MOST_SECTIONS else 0,
+        state=one.verdict.replace(" ", "-"),
+    )
+
+
+def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
+    """Return what is shown of a cell."""
+    place = folder / CELLS / one.cell / str(one.tries)
+    try:
+        found, problem = _left_in(place, one, repository), ""
+    except UNREADABLE as error:
+        found, problem = None, f"What it left cannot be read: {error}"
+    page, charts = found or (_plain(one), ())
+    has_log = found is None or one.verdict in ("failed", "wrong")
+    page = replace(
+        page,
+        mark=page.mark or MARKS[one.verdict],
+        part=one.cell,
+        folded=one.verdict in ("ok", "left out"),
+        log=_log(place) if has_log else (),
+        notes=(*page.notes, problem) if problem else page.notes,
+        uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",
+    )
+    return page, charts
+
+
+def _plain(one: StoredCell) -> Page:
+    return Page(
+        title=one.cell,
+        first_line=one.message,
+        subtitle=f"canary {one.verb}",
+        verdict=WORDS[one.verdict],
+        mark=MARKS[one.verdict],
+    )
+
+
+def _left_in(place: Path, one: StoredCell, repository: Path) -> Charted | None:
+    """Return the page of what a try left: a check, a comparison or a run; None without any."""
+    if one.verb == "check" and (check := check_of(place / CHECK)) is not None:
+        return page_of_check(read_check(check)), ()
+    at = next((place / AB).glob(f"*/{COMPARISON}"), None) if one.verb == "ab" else None
+    file = at or place / COMPARISON
+    run = run_folder(place)
+    if file.is_file():
+        compared = compared_in(file.parent, repository)
+    elif run is not None:
+        compared = compared_paths(Request((run,), ()))
+    else:
+        return None
+    newest = compared.current[-1] if compared.current else None
+    history = None if one.history is None else Path(one.history)
+    page = page_of(one.cell, compared.found, newest, compared.source)
+    return page, _charts(compared, history)
+
+
+def _charts(compared: Compared, history: Path | None) -> Iterator[Chart]:
+    """Yield the charts. The runs of the history are read only if charts are drawn."""
+    with contextlib.suppress(*UNREADABLE):
+        if history is not None and compared.current and not compared.baseline:
+            wanted = {*compared.found.baseline.run_ids}
+            stored = entries(drawer(history, compared.current[-1]))
+            baseline = tuple(entry.record() for entry in stored if entry.run_id in wanted)
+            compared = replace(compared, baseline=baseline)
+        yield from charts_of(sides_of(compared))
+
+
+def _log(place: Path) -> tuple[str, ...]:
+    lines = last_lines(place / LOG, LOG_BYTES)[-LOG_LINES:]
+    return tuple(cut(line) for line in lines)

@@ -1,0 +1,294 @@
+"""The page of a matrix: all cells, what the worst ones left, and no text that is more than text."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from canary.cli import app
+from canary.compare.paths import Request, compare_paths
+from canary.errors import InputError, RecordError
+from canary.matrix import stored as of_answer
+from canary.matrix.attempt import LOG
+from canary.matrix.cells import Cell
+from canary.matrix.outcomes import Outcome
+from canary.matrix.running import Entry
+from canary.matrix.stored import FILE, StoredCell, left_page, read_answer, write_page
+from canary.record import jsonio
+from canary.report.document import load_comparison
+from tests.unit.hostile import PAYLOADS
+from tests.unit.matrix.making import Made, stored
+from tests.unit.pages.making import Read, numbers
+
+HOSTILE = "\x1b[31m</pre><script>alert(1)</script>\x07 \u202e<img src=x onerror=alert(2)>\x1b[0m"
+FEW_MB = 4_500_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A matrix with a cell of each kind."""
+    root = tmp_path_factory.mktemp("matrix")
+    made = Made(root / "nightly", root / "history")
+    for name in ("same", "slower"):
+        stored(made_history(made), name)
+    made.run("same", 0.1)
+    made.run("slower", 0.15, steps=30)
+    made.run("new", 0.1)
+    made.check("asked", "broken", "holds")
+    made.ab("both", [0.1] * 3)
+    made.end("crashed", "run", 4, f"{HOSTILE}\ncanary: {HOSTILE}\n")
+    made.end("misspelt", "run", 2, "canary: unknown key 'max_step'\n")
+    return made.left()
+
+
+def made_history(made: Made) -> Path:
+    assert made.history is not None
+    return made.history
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> str:
+    return written(folder)
+
+
+def written(folder: Path, cell: str | None = None) -> str:
+    """The page of a matrix, or of one of its cells."""
+    file = folder.parent / "page.html"
+    write_page(folder, file, folder, cell)
+    return file.read_text(encoding="utf-8")
+
+
+def section(page: str, name: str) -> str:
+    """What is shown of a cell."""
+    number = re.search(rf'href="#part(\d+)-top">{name}</a>', page)
+    assert number, name
+    start = page.index(f'<article id="part{number[1]}-top">')
+    return page[start : page.index("</article>", start)]
+
+
+def test_each_cell_has_a_line_and_the_worst_is_first(page: str) -> None:
+    table = page[page.index('<table class="rows cells">') : page.index("</table>")]
+    names = re.findall(r'<th scope="row"><a href="#part\d+-top">(\w+)</a>', table)
+    assert names == ["crashed", "misspelt", "slower", "asked", "same", "new", "both"]
+    assert re.findall(r'<tr class="(\w+)">', table) == [
+        *("failed", "wrong", "regression", "regression"),
+        *("ok",) * 3,
+    ]
+    title = re.search(r"<title>(.*?)</title>", page)
+    assert title
+    assert title[1] == "nightly: 7 cells: 1 failed, 1 cannot be used, 2 worse, 3 ok."
+
+
+def test_the_sections_follow_in_the_order_of_the_table_and_the_ok_ones_are_folded(
+    page: str,
+) -> None:
+    shown = re.findall(r"<article id=\"part(\d+)-top\">", page)
+    assert shown == [str(number) for number in range(1, 9)]
+    folded = re.findall(r'<details class="part"><summary>.*?<b>(\w+)</b>', page)
+    assert folded == ["same", "new", "both"]
+    assert page.index('<details class="part">') > page.index("<b>asked</b>")
+
+
+def test_a_run_leaves_its_comparison_and_the_page_shows_it(folder: Path, page: str) -> None:
+    place = folder / "cells" / "slower" / "1"
+    (run,) = (place / "runs").iterdir()
+    found = compare_paths(Request((run,), (folder.parent / "history",)))
+    left = load_comparison(place)
+    assert left.first_line == found.first_line
+    assert left.checks == found.checks
+    shown = section(page, "slower")
+    assert found.first_line in Read(shown).text
+    assert "Is it slower?" in shown
+    assert all(check.name in shown for check in found.checks if check.failed)
+
+
+def test_the_charts_have_the_runs_of_the_history(page: str) -> None:
+    number = re.search(r'href="#part(\d+)-top">slower</a>', page)
+    assert number
+    launches = numbers(page, f"part{number[1]}-launches")["rows"]
+    assert [row[3] for row in launches if row[0] == "current"] == pytest.approx([150.0])
+    assert len([row for row in launches if row[0] == "baseline"]) == 5
+
+
+def test_the_first_run_of_a_cell_and_both_sides_of_an_ab_are_shown(page: str) -> None:
+    assert "<h1>Completed: step time, median 100.0 ms" in section(page, "new")
+    assert 'id="part7-loss"' in section(page, "new")
+    assert "What broke?" in section(page, "both")
+    assert "<h2>Broken (1)</h2>" in section(page, "asked")
+
+
+def test_a_cell_without_an_answer_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    made = Made(tmp_path / "m")
+    made.end("long", "run", 4, "".join(f"line {number} {'x' * 400}\n" for number in range(5000)))
+    made.end("silent", "run", 4)
+    page = written(made.left())
+    (log,) = re.findall(r'<pre class="log">(.*?)</pre>', page, re.DOTALL)
+    lines = log.splitlines()
+    assert lines[-1].startswith("line 4999 xxx")
+    assert len(lines) == 30
+    assert max(map(len, lines)) < 300
+
+
+def test_no_text_of_a_cell_becomes_more_than_text(page: str) -> None:
+    read = Read(page)
+    assert not [tag for tag, _ in read.tags if tag == "img"]
+    charts = len(read.named("svg"))
+    assert len(read.named("script")) == charts + 1, "one script is ours, the others are numbers"
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", page)
+    assert "alert(1)" in section(page, "crashed")
+    assert "[31m" not in section(page, "crashed")
+    (policy,) = (meta["content"] for meta in read.named("meta") if "http-equiv" in meta)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_a_cell_that_the_budget_left_out_is_folded_and_not_called_ok(tmp_path: Path) -> None:
+    made = Made(tmp_path / "m")
+    cell = Cell("later", "run", "one.yaml", ())
+    made.entries.append(Entry(cell, "done", 0, Outcome("left out", "the budget is too small")))
+    made.check("asked", "holds")
+    page = written(made.left())
+    assert '<tr class="left-out"><th scope="row"><a href="#part2-top">later</a>' in page
+    assert "⚪ left out · <b>later</b> the budget is too small</summary>" in page
+
+
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("payload", [*PAYLOADS, HOSTILE])
+def test_a_strangers_answer_cannot_become_markup(tmp_path: Path, payload: str) -> None:
+    made = Made(tmp_path / "m")
+    made.end("one", "run", 4, payload)
+    honest = Read(written(made.left()))
+    document = jsonio.loads((made.folder / FILE).read_text())
+    document["name"] = document["answer"] = document["cells"][0]["message"] = payload
+    document["cells"][0]["history"] = payload
+    (made.folder / FILE).write_text(jsonio.dumps(document))
+    read = Read(written(made.folder))
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in honest.tags]
+    assert [set(found) for _, found in read.tags] == [set(found) for _, found in honest.tags]
+
+
+@pytest.mark.parametrize("name", ["../one", "..", ".", "", "a/b", "/etc", "a\x00b", "x" * 201])
+def test_a_cell_cannot_name_another_folder(tmp_path: Path, name: str) -> None:
+    file = tmp_path / FILE
+    cell = {"cell": name, "verb": "run", "verdict": "ok"}
+    file.write_text(jsonio.dumps({"schema_version": 1, "cells": [cell]}))
+    with pytest.raises(RecordError, match=r"cells\.0\.cell"):
+        read_answer(file)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema_version": 2, "cells": []}', "[" * 9999])
+def test_what_is_no_answer_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(RecordError):
+        read_answer(tmp_path / FILE)
+
+
+def test_what_a_cell_left_may_be_anything(tmp_path: Path) -> None:
+    made = Made(tmp_path / "m", tmp_path / "history")
+    stored(tmp_path / "history", "one")
+    made.run("one")
+    made.check("two", "holds")
+    made.left()
+    place = made.place("one")
+    (place / "comparison.json").write_text('{"schema_version": 1, "checks": 7}')
+    (place / LOG).unlink()
+    os.mkfifo(place / LOG)
+    (made.place("two") / "check" / "check.json").write_text("{}")
+    page = written(made.folder)
+    assert page.count("What it left cannot be read: ") == 2
+    shutil.rmtree(made.folder / "cells")
+    assert "<article" in written(made.folder)
+
+
+def test_a_page_of_1000_cells_is_small_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    made = Made(tmp_path / "m")
+    for number in range(45):
+        made.end(f"bad-{number}", "run", 4, f"{'x' * 500}\n" * 100)
+    words = "Pass: learns the same: batches, losses, gradients and updates are identical."
+    for number in range(955):
+        cell = Cell(f"learning-rate-{number}", "run", "one.yaml", ())
+        made.entries.append(Entry(cell, "done", 1, Outcome("ok", words, None, 12.0)))
+    page = written(made.left())
+    assert len(page.encode()) < FEW_MB
+    assert page.count('<tr class="ok">') == 955
+    assert page.count("<article") == 41
+    assert "Only the worst 40 of 1000 cells have a section below." in page
+    alone = written(made.folder, "bad-44")
+    assert alone.count("<article") == 1
+    assert "xxx" in alone
+
+
+def test_charts_that_have_no_room_are_named(
+    folder: Path, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "has no room" not in page
+    monkeypatch.setattr("canary.matrix.page.CHART_BYTES", 1)
+    small = written(folder)
+    assert 'id="part4-loss"' in small
+    assert 'id="part6-loss"' not in small
+    assert "canary report FOLDER --canary same" in section(small, "same")
+    assert "has no room" not in section(small, "asked"), "it has no charts"
+
+
+def test_the_folder_may_have_moved(folder: Path, page: str, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    assert written(tmp_path / "elsewhere") == page
+
+
+def test_the_verb_writes_the_page_of_the_matrix_or_of_a_cell(folder: Path, page: str) -> None:
+    runner = CliRunner()
+    result = runner.invoke(app, ["report", str(folder), "-o", str(folder.parent / "one.html")])
+    assert result.exit_code == 0, result.output
+    assert (folder.parent / "one.html").read_text(encoding="utf-8") == page
+    result = runner.invoke(app, ["report", str(folder), "--canary", "slower"])
+    assert result.exit_code == 0, result.output
+    alone = (folder / "cells" / "slower" / "report.html").read_text(encoding="utf-8")
+    assert 'id="loss"' in alone
+    assert "cells" not in re.findall(r'<table class="rows (\w+)">', alone)
+    with pytest.raises(InputError, match="did you mean 'slower'"):
+        written(folder, "slowre")
+
+
+def test_without_the_extra_there_is_no_page_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path / "m")
+    made.end("one", "run", 4)
+    made.left()
+    monkeypatch.setattr("canary.report.pages.can_draw", lambda: False)
+    assert "pip install" in left_page(made.folder, tmp_path)
+    assert not (made.folder / "report.html").exists()
+    monkeypatch.undo()
+    assert str(made.folder / "report.html") in left_page(made.folder, tmp_path)
+    assert (made.folder / "report.html").exists()
+    monkeypatch.setattr(of_answer, "write_text", _fails)
+    assert left_page(made.folder, tmp_path).startswith("no report with charts: ")
+
+
+def _fails(path: Path, text: str) -> None:
+    raise ValueError("it cannot be drawn")
+
+
+def test_a_comparison_that_cannot_be_left_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path / "m", tmp_path / "history")
+    stored(tmp_path / "history", "one")
+    (made.place("one") / "comparison.json").mkdir()
+    entry = made.run("one", 0.15)
+    assert entry.outcome is not None
+    assert entry.outcome.verdict == "regression", "the answer is known nevertheless"
+    assert "not in the report: cannot write" in entry.outcome.words
+
+
+def test_the_answer_is_read_as_it_was_written(folder: Path) -> None:
+    written_one = jsonio.loads((folder / FILE).read_text())
+    read = read_answer(folder / FILE)
+    for cell, one in zip(written_one["cells"], read.cells, strict=True):
+        assert one.model_dump() == {key: cell[key] for key in StoredCell.model_fields}
