@@ -1,0 +1,5 @@
+"""The clusters, each started by the first test that asks for it."""
+
+from tests.integration.matrix.slurm_cluster import slurm, slurm_session
+
+__all__ = ["slurm", "slurm_session"]
