@@ -24,7 +24,7 @@ from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
 SCRIPT, NODE = "run.sh", "node"
-STOP_GRACE_S, LATE_LOCK_S = 20, 60
+STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
 TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
 folder=$1 limit=$2 stopped=
@@ -37,20 +37,23 @@ trap 'stopped=1; kill "$child"' TERM INT HUP
 wait "$child"
 code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+[ "$code" -lt 128 ] || sleep {SIGNAL_S}
 [ -z "$stopped" ] || exit {STOPPED}
 echo "$code" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
 """
 """Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
 signal that stops the try; a stopped try has not ended, a queue may start it again. CLOSED: the
 files of locks, which the command must not keep. `setpriv` (util-linux) stops the command if the
-shell itself is killed."""
+shell itself is killed. Slurm signals all processes one by one, so the command may end by a signal
+shortly before this shell gets it."""
 TEMPLATE = f"""#!/bin/sh
 # Runs a cell to its end once, however often it is started.
-folder=FOLDER node=0
+try=FOLDER node=0
+folder=$try
 MEETING
 exec 9>>"$folder/{LOCK}" || exit
 flock -w {LATE_LOCK_S} 9 || exit 0
-if [ -e "$folder/{ENDED}" ] || [ -e "$folder/{GAVE_UP}" ]; then exit 0; fi
+if [ -e "$try/{ENDED}" ] || [ -e "$try/{GAVE_UP}" ]; then exit 0; fi
 # What a start before this one left.
 (cd "$folder" && rm -rf LEFT) || exit
 cd CWD || exit
@@ -61,7 +64,7 @@ exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
 """
 MEETING = f"""
 node=${{SLURM_NODEID:-0}}
-if [ "$node" -gt 0 ]; then folder=$folder/{NODE}$node; mkdir -p "$folder" || exit; fi
+if [ "$node" -gt 0 ]; then folder=$try/{NODE}$node; mkdir -p "$folder" || exit; fi
 """
 APPENDED = """
 set -- "$@" --node-rank "$node" --output-dir "$folder/OUTPUT"
@@ -149,10 +152,12 @@ class Attempt:
         return 0
 
     def took(self) -> float:
-        """Return the seconds from its last start to its end; 0 if it is not known."""
+        """Return the seconds from its last start to its end; 0 if it is not known. Clocks of
+        machines differ: never more than it may take."""
         with contextlib.suppress(OSError):
             began, ended = (self.folder / name for name in (BEGAN, ENDED))
-            return max(0.0, ended.stat().st_mtime - began.stat().st_mtime)
+            took = ended.stat().st_mtime - began.stat().st_mtime
+            return min(max(0.0, took), self.limit_s + STOP_GRACE_S)
         return 0.0
 
     def ended(self) -> int | None:
@@ -173,8 +178,14 @@ class Attempt:
         jsonio.replace_file(self.folder / GAVE_UP, reason)
 
     def cleared(self) -> None:
-        """Remove what a try left that never ran."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what a try left that does not count. Its lock stays: a job of it may come late,
+        and must meet the next one there."""
+        with contextlib.suppress(OSError):
+            for one in [*self.folder.iterdir()]:
+                if one.is_dir():
+                    shutil.rmtree(one, ignore_errors=True)
+                elif one.name != LOCK:
+                    one.unlink(missing_ok=True)
 
 
 def _closing(held: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ that a killed matrix must find again is which of its jobs still wait or run.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,12 +36,9 @@ class Queue(Protocol):
 
     name: str
 
-    def submit(self, attempts: Sequence[Attempt]) -> None:
-        """Put tries into the queue; their scripts are written.
-
-        Raises:
-            MachineError: it refuses them.
-        """
+    def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
+        """Put tries into the queue; their scripts are written. Return why it did not take some, by
+        their folder. A queue that does not answer may have taken them."""
 
     def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
         """Return what it knows of these tries, by their folder. Tries of earlier processes are
@@ -51,7 +49,11 @@ class Queue(Protocol):
         """
 
     def stop(self, attempts: Sequence[Attempt]) -> None:
-        """Remove tries from the queue, and end those that run."""
+        """Remove tries from the queue, and end those that run.
+
+        Raises:
+            MachineError: it does not answer.
+        """
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class _Followed:
     """When its present phase began."""
     phase: Literal["waits", "runs", "over"] = "waits"
     reason: str = ""
+    in_doubt: bool = False
+    """Whether the submission was broken off, so that its job may not be able to begin."""
 
     def is_now(self, seen: Seen, now: float) -> None:
         """Note what the queue says."""
@@ -115,59 +119,105 @@ class QueueLauncher:
         seen = self.queue.look([attempt]).get(attempt.folder)
         if seen is None:
             return False
-        self._going[attempt.cell] = _Followed(attempt, time.monotonic())
-        self._going[attempt.cell].is_now(seen, time.monotonic())
+        now = time.monotonic()
+        followed = _Followed(attempt, now, in_doubt=not attempt.has_begun())
+        followed.is_now(seen, now)
+        self._going[attempt.cell] = followed
         return True
 
     def poll(self) -> Iterator[News]:
         """Submit what is new, and yield tries that ended or are lost."""
-        yield from self._submit()
         now = time.monotonic()
-        if not self._going or now - self._looked < self.patience.between_looks:
+        looks = now - self._looked >= self.patience.between_looks
+        if self._new and (looks or not self.silent):
+            yield from self._submit()
+        if not self._going or not looks:
             return
         self._looked = now
-        try:
-            seen = self.queue.look([one.attempt for one in self._going.values()])
-        except MachineError as error:
-            self.silent = error.message
-            return
-        self.silent = ""
+        seen = self._seen([one.attempt for one in self._going.values()])
         for cell, one in [*self._going.items()]:
-            one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
+            if seen is not None and one.attempt not in self._new:
+                one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
+            if one.in_doubt and one.phase == "over" and not one.attempt.has_begun():
+                self._going[cell] = _Followed(one.attempt, now)
+                self._new.append(one.attempt)
+                continue
             news = self._judged(one, now)
             if news is not None:
                 del self._going[cell]
                 yield news
 
-    def _submit(self) -> Iterator[News]:
-        new, self._new = self._new, []
-        if not new:
-            return
+    def _seen(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen] | None:
+        """Return what the queue says; None if it does not answer."""
         try:
-            self.queue.submit(new)
+            seen = self.queue.look(attempts)
         except MachineError as error:
-            for attempt in new:
-                del self._going[attempt.cell]
-                yield News(attempt, "lost", error.message)
+            self.silent = error.message
+            return None
+        self.silent = ""
+        return seen
+
+    def _submit(self) -> Iterator[News]:
+        """Submit what is new. What a queue refuses that answers is lost; if it does not answer, it
+        is asked again."""
+        new = self._new
+        if self.silent:
+            missing = self._not_taken(new)
+            if missing is None:
+                return
+            new = missing
+        refused = self.queue.submit(new) if new else {}
+        self._new = [one for one in new if one.folder in refused]
+        missing = self._not_taken(self._new) if refused else []
+        if missing is None:
+            return
+        for attempt in self._new:
+            self._going[attempt.cell].in_doubt = True
+        self._new = []
+        for attempt in missing:
+            del self._going[attempt.cell]
+            yield News(attempt, "lost", refused[attempt.folder])
+
+    def _not_taken(self, attempts: Sequence[Attempt]) -> list[Attempt] | None:
+        """Return the tries that the queue does not have; None if it does not answer. An answer to
+        a submission can be lost on its way."""
+        seen = self._seen(attempts)
+        if seen is None:
+            return None
+        # A job that is over may be of an earlier submission.
+        live = {folder for folder, one in seen.items() if one.phase != "over"}
+        return [one for one in attempts if one.folder not in live and one.ended() is None]
 
     def _judged(self, one: _Followed, now: float) -> News | None:
         """Return the news of a try, if there is any."""
         attempt, since = one.attempt, now - one.since
-        if one.phase != "waits" and attempt.ended() is not None:
+        if attempt.ended() is not None:
+            if one.phase == "waits":  # A second job of it.
+                self._stop(attempt)
             return News(attempt, "ended")
-        words = ""
+        words, stuck = "", since >= attempt.limit_s + STUCK_S
         if one.phase == "over" and since >= self.patience.for_files:
-            words = f"{self.queue.name}: {one.reason}; it left no exit code"
+            # A machine that the queue believes dead may still run it, and no other must then.
+            if stuck or not attempt.is_running():
+                words = f"{self.queue.name}: {one.reason}; it left no exit code"
         elif one.phase == "waits" and since >= self.patience.in_queue:
             minutes = f"{self.patience.in_queue / 60:g} minutes"
-            words = f"it waited {minutes} in the queue of {self.queue.name}: {one.reason}"
-        elif one.phase == "runs" and since >= attempt.limit_s + STUCK_S:
+            words = f"it waited {minutes} in the queue of {self.queue.name}: "
+            words += self.silent or one.reason
+        elif one.phase == "runs" and stuck:
             words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
         if not words:
             return None
         if one.phase != "over":
-            self.queue.stop([attempt])
+            self._stop(attempt)
         return News(attempt, "lost", words)
+
+    def _stop(self, attempt: Attempt) -> None:
+        """Stop a try that is over for us. If the queue does not answer, its script still finds that
+        it is over, and leaves."""
+        self._new = [one for one in self._new if one != attempt]
+        with contextlib.suppress(MachineError):
+            self.queue.stop([attempt])
 
     def queued(self) -> Mapping[str, str]:
         """Return the cells in the queue, with the reason."""
@@ -183,6 +233,15 @@ class QueueLauncher:
         self._new.clear()
         if not going:
             return
+        try:
+            self._stopped(going)
+        except MachineError as error:
+            raise MachineError(
+                f"{self.queue.name} did not stop all cells: {error.message}",
+                "start the same matrix again to follow them",
+            ) from error
+
+    def _stopped(self, going: Sequence[Attempt]) -> None:
         self.queue.stop(going)
         deadline = time.monotonic() + CANCEL_S
         while time.monotonic() < deadline:

@@ -44,31 +44,37 @@ class RayQueue:
                 f"no Ray cluster answers at {keys.address}", "set launcher.address"
             ) from error
 
-    def submit(self, attempts: Sequence[Attempt]) -> None:
-        """Submit a job for each try. A job of the same try that is over is replaced."""
+    def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
+        """Submit a job for each try. Return why Ray did not take some."""
+        refused: dict[Path, str] = {}
         for one in attempts:
-            if one.nodes > 1:
-                raise MachineError(
-                    f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
-                    "use launcher.kind: slurm, or train with Ray and give it device: cluster",
-                )
-            with _answering(), contextlib.suppress(RuntimeError):
-                # RuntimeError: there is none.
-                if self._client.get_job_status(_id(one)).is_terminal():
-                    self._client.delete_job(_id(one))
-            with _answering():
+            try:
                 self._submit(one)
+            except MachineError as error:
+                refused[one.folder] = error.message
+        return refused
 
     def _submit(self, one: Attempt) -> None:
-        try:
-            self._client.submit_job(
-                entrypoint=f"exec /bin/sh {shlex.quote(str(one.folder / SCRIPT))}",
-                submission_id=_id(one),
-                **self._resources(one),
+        """Submit a job. One of the same try that is over is replaced."""
+        if one.nodes > 1:
+            raise MachineError(
+                f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
+                "use launcher.kind: slurm, or train with Ray and give it device: cluster",
             )
-        except RuntimeError as error:
-            if "already exists" not in str(error):  # A killed matrix submitted it.
-                raise
+        with _answering(), contextlib.suppress(RuntimeError):
+            # RuntimeError: there is none.
+            if self._client.get_job_status(_id(one)).is_terminal():
+                self._client.delete_job(_id(one))
+        with _answering():
+            try:
+                self._client.submit_job(
+                    entrypoint=f"exec /bin/sh {shlex.quote(str(one.folder / SCRIPT))}",
+                    submission_id=_id(one),
+                    **self._resources(one),
+                )
+            except RuntimeError as error:
+                if "already exists" not in str(error):  # A killed matrix submitted it.
+                    raise
 
     def _resources(self, one: Attempt) -> dict[str, Any]:
         if one.device == CLUSTER:
@@ -94,7 +100,7 @@ class RayQueue:
                 continue
             status, message = str(job.status), " ".join(str(job.message or "").split())
             if status == "FAILED" and NO_PLACE in message:
-                self.submit([one])
+                self._submit(one)
                 status = "PENDING"
             phase: Any = {"PENDING": "waits", "RUNNING": "runs"}.get(status, "over")
             found[one.folder] = Seen(phase, f"{status} ({message[:200]})" if message else status)

@@ -30,6 +30,7 @@ WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV
 WAITING |= {"SPECIAL_EXIT", "SUSPENDED", "CONFIGURING"}
 RUNNING = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"})
 """Job state codes of squeue(1); all others are ends."""
+FURTHER = ("over", "waits", "runs")
 
 
 class SlurmQueue:
@@ -42,7 +43,9 @@ class SlurmQueue:
         self._keys, self._folder, self._jobs = keys, folder, folder / JOBS
         self._members: dict[str, list[Path]] = {}
         """Tries of each array, by its job name."""
-        self._ids: dict[Path, str] = {}
+        self._live: dict[Path, list[str]] = {}
+        """Jobs that wait or run, as of the last look. Of a try that was lost before it began there
+        may be two."""
         self._require()
 
     @staticmethod
@@ -55,12 +58,18 @@ class SlurmQueue:
             ) from error
         _asked(["squeue", "--version"])
 
-    def submit(self, attempts: Sequence[Attempt]) -> None:
-        """Submit an array for each set of resources."""
+    def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
+        """Submit an array for each set of resources. Return why Slurm did not take some."""
+        refused: dict[Path, str] = {}
         for _, equal in itertools.groupby(sorted(attempts, key=_resources), key=_resources):
             group = [*equal]
             for first in range(0, len(group), LARGEST_ARRAY):
-                self._submit(group[first : first + LARGEST_ARRAY])
+                part = group[first : first + LARGEST_ARRAY]
+                try:
+                    self._submit(part)
+                except MachineError as error:
+                    refused.update({one.folder: error.message for one in part})
+        return refused
 
     def _submit(self, attempts: list[Attempt]) -> None:
         import submitit
@@ -130,21 +139,24 @@ class SlurmQueue:
         known, wanted = self._known(), {one.folder for one in attempts}
         words = ["squeue", "-r", "-h", "--states=all", f"--user={os.getuid()}", "-o", FORMAT]
         found: dict[Path, Seen] = {}
+        self._live = {}
         for job, name, state, reason, nodes in _rows(_asked(words)):
             folders, index = known.get(name), int(job.partition("_")[2] or 0)
             if folders is None or index >= len(folders) or folders[index] not in wanted:
                 continue
             folder = folders[index]
             seen = Seen(_phase(state), _said(state, reason, nodes))
-            # A try that was lost before it began may have two jobs: what still goes on counts.
-            if folder not in found or seen.phase != "over":
-                found[folder], self._ids[folder] = seen, job
+            if seen.phase != "over":
+                self._live.setdefault(folder, []).append(job)
+            # Of two jobs the one that is further counts.
+            if folder not in found or FURTHER.index(seen.phase) > FURTHER.index(found[folder].phase):
+                found[folder] = seen
         return found
 
     def stop(self, attempts: Sequence[Attempt]) -> None:
         """Cancel jobs."""
         self.look(attempts)
-        jobs = [self._ids[one.folder] for one in attempts if one.folder in self._ids]
+        jobs = [job for one in attempts for job in self._live.get(one.folder, ())]
         if jobs:
             _asked(["scancel", *jobs])
 

@@ -49,7 +49,9 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
-ReturnToService=2
+ReturnToService=1
+MessageTimeout=3
+TCPTimeout=1
 MpiDefault=none
 JobRequeue=1
 PreemptType=preempt/partition_prio
@@ -144,7 +146,10 @@ class SlurmCluster:
                 self.told("scontrol", "update", f"jobid={job}", "starttime=now")
 
     def clear(self) -> None:
-        """End all jobs, and bring the nodes back."""
+        """End all jobs, and bring controller and nodes back."""
+        if self._children["slurmctld"].poll() is not None:
+            self.start_controller()
+            wait_for(lambda: self.states(), why="slurmctld")
         for node in NODES:
             if self._children[node].poll() is not None:
                 self.start_node(node)
@@ -200,5 +205,5 @@ def launcher(
 def jobs_of(queue: QueueLauncher, *attempts: Attempt) -> list[str]:
     """Return the numbers of the jobs of tries."""
     queue.queue.look(attempts)
-    numbers = queue.queue._ids  # type: ignore[attr-defined]
-    return [numbers[one.folder] for one in attempts if one.folder in numbers]
+    live = queue.queue._live  # type: ignore[attr-defined]
+    return [job for one in attempts for job in live.get(one.folder, ())]

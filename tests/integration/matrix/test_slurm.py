@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import time
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from canary.matrix.attempt import TIMED_OUT
-from tests.integration.matrix.clusters import holds_its_lock, tried, until, wait_for
+from tests.integration.matrix.clusters import (
+    counted,
+    holds_its_lock,
+    quiet,
+    seen_of,
+    tried,
+    until,
+    wait_for,
+)
 from tests.integration.matrix.slurm_cluster import SlurmCluster, jobs_of, launcher
+from tests.integration.matrix.stand_ins import matrix_of
 
 
 def test_tries_leave_exit_codes_and_output_and_are_one_array(
@@ -22,8 +33,7 @@ def test_tries_leave_exit_codes_and_output_and_are_one_array(
     assert {one.phase for one in news} == {"ended"}
     assert [one.ended() for one in attempts] == [0, 1, 2]
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["0\n", "1\n", "2\n"]
-    arrays = {job.partition("_")[0] for job in jobs_of(queue, *attempts)}
-    assert len(arrays) == 1
+    assert len([*(tmp_path / "slurm").glob("canary-*.json")]) == 1
 
 
 def test_a_try_has_a_time_limit(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -32,3 +42,120 @@ def test_a_try_has_a_time_limit(slurm: SlurmCluster, tmp_path: Path) -> None:
     assert queue.start(attempt)
     assert until(queue).phase == "ended"
     assert attempt.ended() == TIMED_OUT
+
+
+def test_a_refusal_is_told_and_tried_again_as_often_as_said(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path, partition="nowhere")
+    matrix = matrix_of(tmp_path, queue, lambda cell, n: tried(tmp_path, "true", cell="c0", number=n), 1, 2)
+    [entry] = matrix.run()
+    assert entry.outcome is not None
+    assert entry.outcome.verdict == "failed"
+    assert "invalid partition" in entry.outcome.words.lower(), entry.outcome.words
+    assert entry.number == 3
+
+
+def test_what_is_refused_does_not_hold_up_the_others(slurm: SlurmCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path)
+    large = tried(tmp_path, "true", cell="large", gpus=1)
+    small = counted(tmp_path, 1, cell="small")
+    assert queue.start(small)
+    assert queue.start(large)
+    first, second = until(queue), until(queue)
+    assert (first.attempt.cell, first.phase) == ("large", "lost")
+    assert "generic resource" in first.reason
+    assert (second.attempt.cell, second.phase) == ("small", "ended")
+    assert seen_of(tmp_path, "small") == ["begins", "ends"]
+
+
+def wrapped(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, lines: str) -> None:
+    """Put lines of shell in the place of a program; `$real` is the program."""
+    place = folder / "bin"
+    place.mkdir()
+    script = place / program
+    script.write_text(f"#!/bin/sh\nreal={shutil.which(program)}\n{lines}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_job_that_was_submitted_although_sbatch_fails_is_followed(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of a busy controller may be lost after it took the job."""
+    lines = '$real "$@" >/dev/null; echo "Socket timed out on send/recv operation" >&2; exit 1'
+    wrapped(tmp_path, monkeypatch, "sbatch", lines)
+    queue = launcher(tmp_path)
+    attempt = counted(tmp_path, 0.5)
+    assert queue.start(attempt)
+    assert until(queue).phase == "ended"
+    assert seen_of(tmp_path) == ["begins", "ends"]
+
+
+def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path)
+    attempt = tried(tmp_path, "sleep", "60")
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    slurm.told("scancel", *jobs_of(queue, attempt))
+    news = until(queue)
+    assert news.phase == "lost"
+    assert news.reason.startswith("Slurm: CANCELLED")
+    assert not attempt.is_running()
+
+
+def test_a_job_that_never_starts_is_cancelled_and_cannot_run_later(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path, in_queue=0.6, options={"begin": "now+1hour"})
+    attempt = counted(tmp_path, 0, cell="c0")
+    matrix = matrix_of(tmp_path, queue, lambda cell, number: attempt)
+    [entry] = matrix.run()
+    assert entry.outcome is not None
+    words = "it waited 0.01 minutes in the queue of Slurm: PENDING (BeginTime)"
+    assert entry.outcome.words == words
+    assert slurm.jobs() == []
+    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
+    assert seen_of(tmp_path, "c0") == []
+
+
+def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path)
+    attempts = [counted(tmp_path, 30, cell=f"c{n}") for n in range(2)]
+    attempts.append(tried(tmp_path, "true", cell="waits", cores=2))
+    assert all(queue.start(one) for one in attempts)
+    quiet(queue, 0.1)
+    wait_for(lambda: all(holds_its_lock(one) for one in attempts[:2]))
+    queue.cancel()
+    assert not any(one.is_running() for one in attempts)
+    assert slurm.jobs() == []
+    assert [one.ended() for one in attempts[:2]] == [None, None]
+    for one in attempts:
+        one.cleared()
+    again = launcher(tmp_path)
+    short = [counted(tmp_path, 0, cell=f"c{n}") for n in range(2)]
+    assert all(again.start(one) for one in short)
+    assert {until(again).phase, until(again).phase} == {"ended"}
+    assert seen_of(tmp_path, "c0") == ["begins", "begins", "ends"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "after its end"])
+def test_a_script_that_is_started_twice_runs_once(
+    slurm: SlurmCluster, tmp_path: Path, after: bool
+) -> None:
+    queue = launcher(tmp_path)
+    attempt = counted(tmp_path, 1)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    if after:
+        assert until(queue).phase == "ended"
+    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
+    if not after:
+        assert until(queue).phase == "ended"
+    assert seen_of(tmp_path) == ["begins", "ends"]
+    assert attempt.starts() == 1

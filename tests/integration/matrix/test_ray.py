@@ -1,0 +1,122 @@
+"""Tries in a real Ray cluster: how they end, and what is said if they do not."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ray.job_submission import JobSubmissionClient
+
+from canary.matrix.attempt import TIMED_OUT
+from tests.integration.matrix.clusters import (
+    counted,
+    holds_its_lock,
+    quiet,
+    seen_of,
+    tried,
+    until,
+    wait_for,
+)
+from tests.integration.matrix.ray_cluster import RayCluster, launcher, name_of
+from tests.integration.matrix.stand_ins import matrix_of
+
+
+def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path, ray.address)
+    attempts = [tried(tmp_path, "sh", "-c", f"echo {n}; exit {n}", cell=f"c{n}") for n in range(2)]
+    attempts.append(tried(tmp_path, "sleep", "60", cell="long", limit_s=0.2))
+    assert all(queue.start(one) for one in attempts)
+    assert {until(queue).phase for _ in attempts} == {"ended"}
+    assert [one.ended() for one in attempts] == [0, 1, TIMED_OUT]
+    assert [(one.folder / "log.txt").read_text() for one in attempts] == ["0\n", "1\n", ""]
+
+
+def test_what_is_refused_is_told_and_does_not_hold_up_the_others(
+    ray: RayCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path, ray.address)
+    matrix = matrix_of(
+        tmp_path,
+        queue,
+        lambda cell, n: tried(
+            tmp_path, "true", cell=cell.name, number=n, nodes=2 if cell.name == "c0" else 1
+        ),
+        count=2,
+        retries=2,
+    )
+    first, second = matrix.run()
+    assert first.outcome is not None
+    assert second.outcome is not None
+    assert first.outcome.words == "cell c0 needs 2 machines, a job of Ray has one"
+    assert (first.number, second.number) == (3, 1)
+    assert second.outcome.verdict == "ok"
+
+
+def test_a_stopped_job_is_lost_with_the_word_of_ray(ray: RayCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path, ray.address)
+    attempt = tried(tmp_path, "sleep", "60")
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    JobSubmissionClient(ray.address).stop_job(name_of(attempt))
+    news = until(queue)
+    assert news.phase == "lost"
+    assert news.reason.startswith("Ray: STOPPED")
+    assert not attempt.is_running()
+
+
+def test_a_job_that_never_starts_is_stopped_and_cannot_run_later(
+    ray: RayCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path, ray.address, in_queue=3.0)
+    attempt = tried(tmp_path, "true", cell="c0", cores=64)
+    [entry] = matrix_of(tmp_path, queue, lambda cell, number: attempt).run()
+    assert entry.outcome is not None
+    words = "it waited 0.05 minutes in the queue of Ray: PENDING"
+    assert entry.outcome.words.startswith(words), entry.outcome.words
+    client = JobSubmissionClient(ray.address)
+    wait_for(lambda: client.get_job_status(name_of(attempt)).is_terminal())
+    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
+    assert not attempt.has_begun()
+
+
+def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
+    ray: RayCluster, tmp_path: Path
+) -> None:
+    queue = launcher(tmp_path, ray.address)
+    attempts = [counted(tmp_path, 30), tried(tmp_path, "true", cell="waits", cores=2)]
+    assert queue.start(attempts[0])
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempts[0]))
+    assert queue.start(attempts[1])
+    quiet(queue, 0.1)
+    queue.cancel()
+    client = JobSubmissionClient(ray.address)
+    assert all(client.get_job_status(name_of(one)).is_terminal() for one in attempts)
+    assert [one.is_running() for one in attempts] == [False, False]
+    assert [one.ended() for one in attempts] == [None, None]
+    for one in attempts:
+        one.cleared()
+    again = launcher(tmp_path, ray.address)
+    short = counted(tmp_path, 0)
+    assert again.start(short)
+    assert until(again).phase == "ended"
+    assert seen_of(tmp_path) == ["begins", "begins", "ends"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "after its end"])
+def test_a_script_that_is_started_twice_runs_once(
+    ray: RayCluster, tmp_path: Path, after: bool
+) -> None:
+    queue = launcher(tmp_path, ray.address)
+    attempt = counted(tmp_path, 1)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    if after:
+        assert until(queue).phase == "ended"
+    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
+    if not after:
+        assert until(queue).phase == "ended"
+    assert seen_of(tmp_path) == ["begins", "ends"]
+    assert attempt.starts() == 1

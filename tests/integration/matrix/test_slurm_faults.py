@@ -1,0 +1,155 @@
+"""A real Slurm that fails: nodes and controller gone, preemption, late files, wrong clocks."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from canary.matrix.cells import Cell
+from tests.integration.matrix.clusters import (
+    counted,
+    holds_its_lock,
+    quiet,
+    seen_of,
+    tried,
+    until,
+    wait_for,
+)
+from tests.integration.matrix.slurm_cluster import SlurmCluster, jobs_of, launcher
+from tests.integration.matrix.stand_ins import judged
+
+HOUR = 3600
+
+
+def node_of(slurm: SlurmCluster, job: str) -> str:
+    """Return the node on which a job runs."""
+    return slurm.asked("squeue", "-r", "-h", "-j", job, "-o", "%N").strip()
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_node_goes_down(slurm: SlurmCluster, tmp_path: Path, requeue: bool) -> None:
+    queue = launcher(tmp_path, requeue=requeue)
+    attempt = counted(tmp_path, 4)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    [job] = jobs_of(queue, attempt)
+    node = node_of(slurm, job)
+    slurm.told("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    if not requeue:
+        news = until(queue)
+        assert news.phase == "lost"
+        assert news.reason.startswith("Slurm: NODE_FAIL"), news.reason
+        return
+    wait_for(lambda: slurm.jobs("PENDING") and not attempt.is_running())
+    time.sleep(2)  # Slurm would take two minutes.
+    slurm.begin_now()
+    news = until(queue)
+    assert news.phase == "ended", news.reason
+    assert seen_of(tmp_path) == ["begins", "begins", "ends"]
+    assert attempt.starts() == 2
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_what_runs_on_a_node_without_slurmd_is_waited_for(
+    slurm: SlurmCluster, tmp_path: Path, requeue: bool
+) -> None:
+    """Nobody can stop it, so nothing may run beside it: neither the job that was queued again, nor
+    another try."""
+    queue = launcher(tmp_path, requeue=requeue)
+    attempt = counted(tmp_path, 6)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    [job] = jobs_of(queue, attempt)
+    node = node_of(slurm, job)
+    slurm.kill_node(node)
+    slurm.told("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    if requeue:
+        wait_for(lambda: slurm.jobs("PENDING"))
+        slurm.begin_now()
+    news = until(queue)
+    assert news.phase == "ended", news.reason
+    assert seen_of(tmp_path) == ["begins", "ends"]
+    assert attempt.starts() == 1
+
+
+def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path, partition="low")
+    attempt = counted(tmp_path, 2)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    for start in (1, 2):
+        wait_for(lambda n=start: attempt.starts() == n and holds_its_lock(attempt))  # type: ignore[misc]
+        slurm.told("sbatch", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null", "--wrap=true")
+        wait_for(lambda: slurm.jobs("PENDING") and not attempt.is_running())
+        quiet(queue, 0.5)
+        assert "PENDING" in queue.queued()["one"]
+        slurm.begin_now()
+    news = until(queue)
+    assert news.phase == "ended", news.reason
+    assert seen_of(tmp_path) == ["begins", "begins", "begins", "ends"]
+    assert attempt.starts() == 3
+    outcome = judged(Cell("one", "run", None, ()), attempt)
+    assert (outcome.verdict, outcome.words) == ("ok", "started 3 times")
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_files_come_late(slurm: SlurmCluster, tmp_path: Path, in_time: bool) -> None:
+    queue = launcher(tmp_path, for_files=6.0 if in_time else 0.5)
+    attempt = tried(tmp_path, "sleep", "60")
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    slurm.told("scancel", *jobs_of(queue, attempt))
+    wait_for(lambda: not slurm.jobs())
+    late = threading.Timer(2.0, (attempt.folder / "ended").write_text, ["0\n"])
+    late.start()
+    try:
+        assert until(queue).phase == ("ended" if in_time else "lost")
+    finally:
+        late.join()
+
+
+@pytest.mark.parametrize("shift", [HOUR, -HOUR], ids=["ahead", "back"])
+def test_another_clock_changes_nothing(slurm: SlurmCluster, tmp_path: Path, shift: int) -> None:
+    queue = launcher(tmp_path)
+    attempt = tried(tmp_path, "sleep", "1", limit_s=30.0)
+    assert queue.start(attempt)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(attempt))
+    when = f"@{time.time() + shift:.0f}"
+    for file in attempt.folder.iterdir():
+        subprocess.run(["touch", "-d", when, str(file)], check=True)
+    assert until(queue).phase == "ended"
+    assert attempt.ended() == 0
+    assert attempt.took() <= 60.0
+
+
+def test_a_controller_that_is_away_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path)
+    runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")
+    assert queue.start(runs)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(runs))
+    slurm.stop_controller()
+    wait_for(lambda: seen_of(tmp_path, "runs") == ["begins", "ends"])
+    assert queue.start(waits)
+    found = []
+    while not queue.silent:
+        found += [*queue.poll()]
+        queue.wait(0.2)
+    assert "does not answer" in queue.silent or "Unable to contact" in queue.silent
+    assert queue.silent in queue.queued()["waits"]
+    slurm.start_controller()
+    while len(found) < 2:
+        found.append(until(queue))
+    assert {(one.attempt.cell, one.phase) for one in found} == {
+        ("runs", "ended"),
+        ("waits", "ended"),
+    }
+    assert seen_of(tmp_path, "waits") == ["begins", "ends"]
