@@ -62,9 +62,17 @@ OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
 """Files of tests/faults that do not use the laboratory."""
 
 
+CLUSTERS = ("tests/integration/matrix/test_slurm", "tests/integration/matrix/test_ray")
+"""Files that share a cluster begin so."""
+
+
 def group_of(nodeid: str) -> str:
-    """Its file; one name for all that wait for the trainings of the laboratory."""
+    """Its file; one name for all that wait for the trainings of the laboratory, or for a
+    cluster."""
     file = nodeid.partition("::")[0]
+    for cluster in CLUSTERS:
+        if file.startswith(cluster):
+            return cluster
     shared = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
     return "tests/faults" if shared else file
 

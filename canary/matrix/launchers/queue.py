@@ -246,7 +246,7 @@ class QueueLauncher:
         deadline = time.monotonic() + CANCEL_S
         while time.monotonic() < deadline:
             seen = self.queue.look(going).values()
-            if all(one.phase == "over" for one in seen):
+            if all(one.phase != "runs" for one in seen):
                 return
             time.sleep(min(0.5, self.patience.between_looks))
 

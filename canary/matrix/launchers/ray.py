@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import functools
 import shlex
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from canary.matrix.attempt import SCRIPT, Attempt
 from canary.matrix.commands import CLUSTER, CPU
 from canary.matrix.document import Ray
 from canary.matrix.launchers.queue import Seen
+from canary.record import jsonio
 
 MOST_WAITING = 8
 NO_PLACE = "failed to start within"
 """Ray fails a job that found no place for 15 minutes; such a job still waits, for us."""
+JOB = "job"
+"""File of a try with the name of its job."""
+ASKING_S = 60
 GIB = 2**30
 A_BIT = 0.001
 """Of the resource by which Ray tells types of GPUs apart."""
@@ -43,6 +48,8 @@ class RayQueue:
             raise MachineError(
                 f"no Ray cluster answers at {keys.address}", "set launcher.address"
             ) from error
+        # It would wait for ever for a machine that is gone.
+        self._client._do_request = functools.partial(self._client._do_request, timeout=ASKING_S)
 
     def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
         """Submit a job for each try. Return why Ray did not take some."""
@@ -55,26 +62,22 @@ class RayQueue:
         return refused
 
     def _submit(self, one: Attempt) -> None:
-        """Submit a job. One of the same try that is over is replaced."""
+        """Submit a job."""
         if one.nodes > 1:
             raise MachineError(
                 f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
                 "use launcher.kind: slurm, or train with Ray and give it device: cluster",
             )
-        with _answering(), contextlib.suppress(RuntimeError):
-            # RuntimeError: there is none.
-            if self._client.get_job_status(_id(one)).is_terminal():
-                self._client.delete_job(_id(one))
+        # Before the submission: whoever goes on finds the job by this name. It is a new one, because
+        # Ray ends a waiting job that was stopped only when it has a place.
+        name = f"canary-{uuid.uuid4().hex[:24]}"
+        jsonio.replace_file(one.folder / JOB, name)
         with _answering():
-            try:
-                self._client.submit_job(
-                    entrypoint=f"exec /bin/sh {shlex.quote(str(one.folder / SCRIPT))}",
-                    submission_id=_id(one),
-                    **self._resources(one),
-                )
-            except RuntimeError as error:
-                if "already exists" not in str(error):  # A killed matrix submitted it.
-                    raise
+            self._client.submit_job(
+                entrypoint=f"exec /bin/sh {shlex.quote(str(one.folder / SCRIPT))}",
+                submission_id=name,
+                **self._resources(one),
+            )
 
     def _resources(self, one: Attempt) -> dict[str, Any]:
         if one.device == CLUSTER:
@@ -90,12 +93,12 @@ class RayQueue:
 
     def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
         """Ask for all jobs of the cluster, and return those of these tries."""
-        wanted = {_id(one): one for one in attempts}
+        wanted = {name_of(one): one for one in attempts}
         found: dict[Path, Seen] = {}
         with _answering():
             jobs = self._client.list_jobs()
         for job in jobs:
-            one = wanted.get(str(job.submission_id))
+            one = wanted.get(job.submission_id or "")
             if one is None:
                 continue
             status, message = str(job.status), " ".join(str(job.message or "").split())
@@ -109,13 +112,16 @@ class RayQueue:
     def stop(self, attempts: Sequence[Attempt]) -> None:
         """Stop jobs; those that wait, too."""
         for one in attempts:
-            with _answering(), contextlib.suppress(RuntimeError):
-                self._client.stop_job(_id(one))
+            with _answering(), contextlib.suppress(RuntimeError):  # There is none.
+                if (name := name_of(one)) is not None:
+                    self._client.stop_job(name)
 
 
-def _id(one: Attempt) -> str:
-    """Return the name of a try's job."""
-    return f"canary-{hashlib.sha256(str(one.folder).encode()).hexdigest()[:24]}"
+def name_of(one: Attempt) -> str | None:
+    """Return the name of a try's job; None if it has none."""
+    with contextlib.suppress(OSError):
+        return jsonio.content_of(one.folder / JOB, 256).decode("utf-8", "replace")
+    return None
 
 
 @contextlib.contextmanager

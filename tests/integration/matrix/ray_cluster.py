@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from canary.matrix.attempt import Attempt
 from canary.matrix.document import Ray
 from canary.matrix.launchers.queue import Patience, QueueLauncher
 from canary.matrix.launchers.ray import MOST_WAITING, RayQueue
@@ -101,10 +100,3 @@ def launcher(
     keys = {"kind": "ray", "address": address, **keys}
     queue = RayQueue(Ray.model_validate(keys), folder)
     return QueueLauncher(queue, Patience(in_queue, 0.3, for_files), most_waiting=MOST_WAITING)
-
-
-def name_of(attempt: Attempt) -> str:
-    """Return the name of a try's job."""
-    from canary.matrix.launchers.ray import _id
-
-    return _id(attempt)

@@ -149,7 +149,9 @@ class SlurmCluster:
         """End all jobs, and bring controller and nodes back."""
         if self._children["slurmctld"].poll() is not None:
             self.start_controller()
-            wait_for(lambda: self.states(), why="slurmctld")
+            wait_for(self.states, why="slurmctld")
+            for node in NODES:  # They tell a new controller at once that they are there.
+                end(self._children[node])
         for node in NODES:
             if self._children[node].poll() is not None:
                 self.start_node(node)

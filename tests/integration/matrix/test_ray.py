@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ray.job_submission import JobSubmissionClient
 
 from canary.matrix.attempt import TIMED_OUT
+from canary.matrix.launchers.ray import name_of
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,
@@ -18,7 +20,7 @@ from tests.integration.matrix.clusters import (
     until,
     wait_for,
 )
-from tests.integration.matrix.ray_cluster import RayCluster, launcher, name_of
+from tests.integration.matrix.ray_cluster import RayCluster, launcher
 from tests.integration.matrix.stand_ins import matrix_of
 
 
@@ -66,43 +68,50 @@ def test_a_stopped_job_is_lost_with_the_word_of_ray(ray: RayCluster, tmp_path: P
     assert not attempt.is_running()
 
 
-def test_a_job_that_never_starts_is_stopped_and_cannot_run_later(
+def test_a_job_that_never_starts_is_told_and_cannot_run_later(
     ray: RayCluster, tmp_path: Path
 ) -> None:
-    queue = launcher(tmp_path, ray.address, in_queue=3.0)
-    attempt = tried(tmp_path, "true", cell="c0", cores=64)
+    """Ray ends a job that waits only when it gets its place. Its script then leaves."""
+    blocks = tried(tmp_path, "sleep", "7", cell="blocks", cores=2)
+    other = launcher(tmp_path, ray.address)
+    assert other.start(blocks)
+    quiet(other, 0.1)
+    wait_for(lambda: holds_its_lock(blocks))
+    queue = launcher(tmp_path, ray.address, in_queue=1.2)
+    attempt = counted(tmp_path, 0, cell="c0")
     [entry] = matrix_of(tmp_path, queue, lambda cell, number: attempt).run()
+    assert blocks.is_running()
     assert entry.outcome is not None
-    words = "it waited 0.05 minutes in the queue of Ray: PENDING"
+    words = "it waited 0.02 minutes in the queue of Ray: PENDING"
     assert entry.outcome.words.startswith(words), entry.outcome.words
-    client = JobSubmissionClient(ray.address)
-    wait_for(lambda: client.get_job_status(name_of(attempt)).is_terminal())
-    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
-    assert not attempt.has_begun()
+    client, name = JobSubmissionClient(ray.address), name_of(attempt)
+    assert name is not None
+    assert until(other).phase == "ended"
+    wait_for(lambda: client.get_job_status(name).is_terminal())
+    assert seen_of(tmp_path, "c0") == []
 
 
 def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     ray: RayCluster, tmp_path: Path
 ) -> None:
     queue = launcher(tmp_path, ray.address)
-    attempts = [counted(tmp_path, 30), tried(tmp_path, "true", cell="waits", cores=2)]
-    assert queue.start(attempts[0])
+    runs, waits = counted(tmp_path, 30), counted(tmp_path, 0, cell="waits")
+    waits = replace(waits, cores=2)
+    assert queue.start(runs)
     quiet(queue, 0.1)
-    wait_for(lambda: holds_its_lock(attempts[0]))
-    assert queue.start(attempts[1])
+    wait_for(lambda: holds_its_lock(runs))
+    assert queue.start(waits)
     quiet(queue, 0.1)
     queue.cancel()
-    client = JobSubmissionClient(ray.address)
-    assert all(client.get_job_status(name_of(one)).is_terminal() for one in attempts)
-    assert [one.is_running() for one in attempts] == [False, False]
-    assert [one.ended() for one in attempts] == [None, None]
-    for one in attempts:
-        one.cleared()
+    assert (runs.is_running(), runs.ended()) == (False, None)
+    runs.cleared()
+    waits.cleared()
     again = launcher(tmp_path, ray.address)
-    short = counted(tmp_path, 0)
-    assert again.start(short)
-    assert until(again).phase == "ended"
+    assert again.start(counted(tmp_path, 0))
+    assert again.start(waits)
+    assert [until(again).phase for _ in range(2)] == ["ended", "ended"]
     assert seen_of(tmp_path) == ["begins", "begins", "ends"]
+    assert seen_of(tmp_path, "waits") == ["begins", "ends"]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["at once", "after its end"])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,7 @@ from tests.integration.matrix.ray_cluster import RayCluster, kill_group, launche
 def test_a_node_is_gone(ray: RayCluster, tmp_path: Path) -> None:
     node = ray.add_node("accelerator_type:other")
     queue = launcher(tmp_path, ray.address)
-    attempt = counted(tmp_path, 60)
-    attempt = type(attempt)(**{**vars(attempt), "device": "other"})
+    attempt = replace(counted(tmp_path, 60), device="other")
     assert queue.start(attempt)
     quiet(queue, 0.1)
     wait_for(lambda: holds_its_lock(attempt))

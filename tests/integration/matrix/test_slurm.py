@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -67,29 +65,6 @@ def test_what_is_refused_does_not_hold_up_the_others(slurm: SlurmCluster, tmp_pa
     assert "generic resource" in first.reason
     assert (second.attempt.cell, second.phase) == ("small", "ended")
     assert seen_of(tmp_path, "small") == ["begins", "ends"]
-
-
-def wrapped(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, lines: str) -> None:
-    """Put lines of shell in the place of a program; `$real` is the program."""
-    place = folder / "bin"
-    place.mkdir()
-    script = place / program
-    script.write_text(f"#!/bin/sh\nreal={shutil.which(program)}\n{lines}\n")
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
-
-
-def test_a_job_that_was_submitted_although_sbatch_fails_is_followed(
-    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer of a busy controller may be lost after it took the job."""
-    lines = '$real "$@" >/dev/null; echo "Socket timed out on send/recv operation" >&2; exit 1'
-    wrapped(tmp_path, monkeypatch, "sbatch", lines)
-    queue = launcher(tmp_path)
-    attempt = counted(tmp_path, 0.5)
-    assert queue.start(attempt)
-    assert until(queue).phase == "ended"
-    assert seen_of(tmp_path) == ["begins", "ends"]
 
 
 def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
