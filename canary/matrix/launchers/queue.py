@@ -200,7 +200,7 @@ class QueueLauncher:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
                 words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif one.phase == "waits" and since >= self.patience.in_queue:
+        elif one.phase == "waits" and since >= self.patience.in_queue and self._may_give_up(attempt):
             minutes = f"{self.patience.in_queue / 60:g} minutes"
             words = f"it waited {minutes} in the queue of {self.queue.name}: "
             words += self.silent or one.reason
@@ -211,6 +211,10 @@ class QueueLauncher:
         if one.phase != "over":
             self._stop(attempt)
         return News(attempt, "lost", words)
+
+    def _may_give_up(self, attempt: Attempt) -> bool:
+        """Whether a try that waits is known to wait: a queue that is silent may have begun it."""
+        return not self.silent or attempt in self._new
 
     def _stop(self, attempt: Attempt) -> None:
         """Stop a try that is over for us. If the queue does not answer, its script still finds that

@@ -28,10 +28,11 @@ class Stand:
         self.submitted: list[str] = []
         self.stopped: list[str] = []
 
-    def submit(self, attempts: Sequence[Attempt]) -> None:
+    def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
         if self.refuses:
-            raise MachineError(self.refuses)
+            return {one.folder: self.refuses for one in attempts}
         self.submitted += [one.cell for one in attempts]
+        return {}
 
     def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
         if self.silent:
@@ -84,6 +85,7 @@ def started(tmp_path: Path, time: Time) -> tuple[QueueLauncher, Stand, Attempt]:
 def test_what_is_refused_is_lost_with_the_reason(tmp_path: Path, time: Time) -> None:
     stand = Stand()
     stand.refuses = "Slurm refused the job: invalid partition"
+    stand.says = None
     launcher = QueueLauncher(stand, PATIENCE)
     assert launcher.start(tried(tmp_path))
     (news,) = launcher.poll()
@@ -203,7 +205,7 @@ def test_of_several_machines_each_has_its_folder_and_number(tmp_path: Path) -> N
     words = ("sh", "-c", 'echo "$@"', "sh")
     attempt = Attempt("one", 1, tmp_path / "1", words, tmp_path, {}, 9.0, nodes=2)
     script = attempt.write_script()
-    for node in (0, 1):
+    for node in (1, 0):  # When the first has ended, nobody may start.
         environment = {"SLURM_NODEID": str(node), "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1"}
         environment |= {"SLURM_JOB_ID": "7", "PATH": "/usr/bin:/bin"}
         subprocess.run(["/bin/sh", str(script)], check=True, env=environment)
