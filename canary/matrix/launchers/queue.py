@@ -200,7 +200,9 @@ class QueueLauncher:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
                 words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif one.phase == "waits" and since >= self.patience.in_queue and self._may_give_up(attempt):
+        elif (
+            one.phase == "waits" and since >= self.patience.in_queue and self._may_give_up(attempt)
+        ):
             minutes = f"{self.patience.in_queue / 60:g} minutes"
             words = f"it waited {minutes} in the queue of {self.queue.name}: "
             words += self.silent or one.reason

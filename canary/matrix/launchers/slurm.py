@@ -149,7 +149,9 @@ class SlurmQueue:
             if seen.phase != "over":
                 self._live.setdefault(folder, []).append(job)
             # Of two jobs the one that is further counts.
-            if folder not in found or FURTHER.index(seen.phase) > FURTHER.index(found[folder].phase):
+            if folder not in found or FURTHER.index(seen.phase) > FURTHER.index(
+                found[folder].phase
+            ):
                 found[folder] = seen
         return found
 

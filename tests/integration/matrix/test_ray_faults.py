@@ -23,6 +23,7 @@ from tests.integration.matrix.clusters import (
 from tests.integration.matrix.ray_cluster import RayCluster, kill_group, launcher
 
 
+@pytest.mark.slow
 def test_a_node_is_gone(ray: RayCluster, tmp_path: Path) -> None:
     node = ray.add_node("accelerator_type:other")
     queue = launcher(tmp_path, ray.address)

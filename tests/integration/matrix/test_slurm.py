@@ -46,7 +46,9 @@ def test_a_refusal_is_told_and_tried_again_as_often_as_said(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     queue = launcher(tmp_path, partition="nowhere")
-    matrix = matrix_of(tmp_path, queue, lambda cell, n: tried(tmp_path, "true", cell="c0", number=n), 1, 2)
+    matrix = matrix_of(
+        tmp_path, queue, lambda cell, n: tried(tmp_path, "true", cell="c0", number=n), retries=2
+    )
     [entry] = matrix.run()
     assert entry.outcome is not None
     assert entry.outcome.verdict == "failed"
