@@ -49,7 +49,8 @@ class RayQueue:
                 f"no Ray cluster answers at {keys.address}", "set launcher.address"
             ) from error
         # It would wait for ever for a machine that is gone.
-        self._client._do_request = functools.partial(self._client._do_request, timeout=ASKING_S)
+        asked = functools.partial(self._client._do_request, timeout=ASKING_S)
+        self._client._do_request = asked  # type: ignore[method-assign]
 
     def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
         """Submit a job for each try. Return why Ray did not take some."""
@@ -68,8 +69,8 @@ class RayQueue:
                 f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
                 "use launcher.kind: slurm, or train with Ray and give it device: cluster",
             )
-        # Before the submission: whoever goes on finds the job by this name. It is a new one, because
-        # Ray ends a waiting job that was stopped only when it has a place.
+        # Before the submission: whoever goes on finds the job by this name. It is a new one,
+        # because Ray ends a waiting job that was stopped only when it has a place.
         name = f"canary-{uuid.uuid4().hex[:24]}"
         jsonio.replace_file(one.folder / JOB, name)
         with _answering():

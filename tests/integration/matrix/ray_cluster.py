@@ -56,8 +56,8 @@ class RayCluster:
         ports = [f"--{name}-port={port}" for name, port in zip(names, free_ports(6), strict=True)]
         if "--head" in words:
             ports.append(f"--ray-client-server-port={free_ports(1)[0]}")
-        words = (program, "start", "--block", "--disable-usage-stats", *words, *ports)
-        child = child_of_tests(words, self._folder / "ray.out", **QUIET)
+        command = (program, "start", "--block", "--disable-usage-stats", *words, *ports)
+        child = child_of_tests(command, self._folder / "ray.out", **QUIET)
         self._started.append(child)
         return child
 

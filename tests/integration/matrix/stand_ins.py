@@ -1,7 +1,7 @@
 """A matrix of stand-ins in a queue, also as a program that can be killed.
 
-`python -m tests.integration.matrix.stand_ins slurm|ray FOLDER CELLS [ADDRESS]` prints how many cells
-ended well.
+`python -m tests.integration.matrix.stand_ins slurm|ray FOLDER CELLS [ADDRESS]` prints how many
+cells ended well.
 """
 
 from __future__ import annotations

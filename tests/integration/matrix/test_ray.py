@@ -61,7 +61,7 @@ def test_a_stopped_job_is_lost_with_the_word_of_ray(ray: RayCluster, tmp_path: P
     assert queue.start(attempt)
     quiet(queue, 0.1)
     wait_for(lambda: holds_its_lock(attempt))
-    JobSubmissionClient(ray.address).stop_job(name_of(attempt))
+    JobSubmissionClient(ray.address).stop_job(name_of(attempt) or "")
     news = until(queue)
     assert news.phase == "lost"
     assert news.reason.startswith("Ray: STOPPED")
