@@ -109,7 +109,7 @@ def holds_its_lock(attempt: Attempt) -> bool:
     return attempt.has_begun() and attempt.is_running()
 
 
-COUNTED = 'echo begins >>"$0"; sleep "$1"; echo ends >>"$0"'
+COUNTED = 'set -e; echo begins >>"$0"; sleep "$1"; echo ends >>"$0"'
 
 
 def counted(folder: Path, seconds: float, cell: str = "one", limit_s: float = 120.0) -> Attempt:

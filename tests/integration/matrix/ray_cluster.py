@@ -49,14 +49,14 @@ class RayCluster:
             f"--address=127.0.0.1:{self._gcs}", "--num-cpus=2", f'--resources={{"{resource}": 1}}'
         )
 
-    def _node(self, *words: str) -> subprocess.Popen[bytes]:
+    def _node(self, *options: str) -> subprocess.Popen[bytes]:
         program = str(Path(sys.executable).with_name("ray"))
         names = ("node-manager", "object-manager", "dashboard-agent-grpc", "metrics-export")
         names += ("dashboard-agent-listen", "runtime-env-agent")
         ports = [f"--{name}-port={port}" for name, port in zip(names, free_ports(6), strict=True)]
-        if "--head" in words:
+        if "--head" in options:
             ports.append(f"--ray-client-server-port={free_ports(1)[0]}")
-        command = (program, "start", "--block", "--disable-usage-stats", *words, *ports)
+        command = (program, "start", "--block", "--disable-usage-stats", *options, *ports)
         child = child_of_tests(command, self._folder / "ray.out", **QUIET)
         self._started.append(child)
         return child
