@@ -51,8 +51,8 @@ class RayCluster:
 
     def _node(self, *options: str) -> subprocess.Popen[bytes]:
         program = str(Path(sys.executable).with_name("ray"))
-        names = ("node-manager", "object-manager", "dashboard-agent-grpc", "metrics-export")
-        names += ("dashboard-agent-listen", "runtime-env-agent")
+        names = ["node-manager", "object-manager", "dashboard-agent-grpc", "metrics-export"]
+        names += ["dashboard-agent-listen", "runtime-env-agent"]
         ports = [f"--{name}-port={port}" for name, port in zip(names, free_ports(6), strict=True)]
         if "--head" in options:
             ports.append(f"--ray-client-server-port={free_ports(1)[0]}")

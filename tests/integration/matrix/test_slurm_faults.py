@@ -135,6 +135,7 @@ def test_another_clock_changes_nothing(slurm: SlurmCluster, tmp_path: Path, shif
     assert attempt.took() <= 60.0
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_away_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path)
     runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")
