@@ -1,7 +1,7 @@
 """Cells in the queue of a cluster: what is common to Slurm and Ray.
 
 The cluster shares the folder of the matrix. A job runs the try's script, which takes the try's lock
-and leaves if the try has ended. So a job that is submitted or started twice does no harm, and all
+and leaves if the try has ended. So a job that is submitted or started twice does no harm. All
 that a killed matrix must find again is which of its jobs still wait or run.
 """
 
