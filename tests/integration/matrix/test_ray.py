@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from ray.job_submission import JobSubmissionClient
 
 from canary.matrix.attempt import TIMED_OUT
+from canary.matrix.commands import CLUSTER
 from canary.matrix.launchers.ray import name_of
 from tests.integration.matrix.clusters import (
     counted,
@@ -129,3 +131,25 @@ def test_a_script_that_is_started_twice_runs_once(
         assert until(queue).phase == "ended"
     assert seen_of(tmp_path) == ["begins", "ends"]
     assert attempt.starts() == 1
+
+
+USES_ALL = """
+import ray, time
+ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
+@ray.remote(num_cpus=1)
+def meets():
+    time.sleep(2)
+    return time.time()
+first, second = ray.get([meets.remote() for _ in range(2)])
+print("together" if abs(first - second) < 1.9 else "apart")
+"""
+
+
+def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path: Path) -> None:
+    """Both cores of the cluster are for its tasks: the job itself takes none."""
+    queue = launcher(tmp_path, ray.address)
+    attempt = tried(tmp_path, sys.executable, "-c", USES_ALL, limit_s=60.0, cores=2)
+    attempt = replace(attempt, device=CLUSTER)
+    assert queue.start(attempt)
+    assert until(queue).phase == "ended"
+    assert (attempt.folder / "log.txt").read_text().splitlines()[-1] == "together"
