@@ -152,9 +152,7 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     found = []
     for name in wanted:
         relation, ways_of = described[name], ways[name]
-        answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
-        if name == "sampler_logprobs" and (logged := judged(record)) is not None:
-            answers = [*(one for one in answers if one["status"] != "undecided"), logged]
+        answers = _of_first(name, relation, inside, record)
         if isinstance(ways_of, str):
             answers += [] if answers else [outcome(name, "not applicable", ways_of)]
         elif ways_of and name in varied and not _is_broken(answers):
@@ -167,6 +165,17 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     return Checked(
         record.name, tuple(found), folder, launches.count, seconds, notes, described, faults
     )
+
+
+def _of_first(
+    name: str, relation: Relation, inside: Mapping[str, Outcome], record: RunRecord
+) -> list[Outcome]:
+    """Return what the first launch says of a relation: inside the training (`inside`), and in its
+    record."""
+    answers = [*([inside[name]] if name in inside else []), *_of_record(relation, record)]
+    if name == "sampler_logprobs" and (logged := judged(record)) is not None:
+        answers = [*(one for one in answers if one["status"] != "undecided"), logged]
+    return answers
 
 
 def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -> Checked:
