@@ -138,7 +138,8 @@ def _of_run(
     record = load_record(folder)
     seconds = float(record.duration_seconds)
     if record.status != "completed":
-        return Outcome("failed", f"{record.status}: {record.reason}", folder, seconds)
+        why = "" if record.status == "failed" else f"{record.status}: "
+        return Outcome("failed", f"{why}{record.reason}", folder, seconds)
     if code:
         return Outcome("failed", _last_line(attempt, code), folder, seconds)
     if history is None or not is_history(history):
