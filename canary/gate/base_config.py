@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,8 +50,9 @@ def repository_path(folder: str, config: str) -> str:
     return joined
 
 
-def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
-    """Load the base commit's config with all that it extends; None if the base has no such file.
+def load_base_config(read: Reader, path: str, settings: Sequence[str] = ()) -> LoadedConfig | None:
+    """Load the base commit's config with all that it extends, under these settings; None if the
+    base has no such file.
 
     Raises:
         ConfigError: the base branch's config is invalid.
@@ -61,7 +62,7 @@ def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
         if not _fetch(read, path, root, 0):
             return None
         try:
-            return load_config(root / path, without_command(root / path))
+            return load_config(root / path, [*settings, *without_command(root / path)])
         except ConfigError as error:
             said = error.message.replace(f"{root}/", "")
             raise ConfigError(said, error.hint, key=error.key) from error
@@ -136,6 +137,18 @@ def git_reader(repository: Path, commit: str) -> Reader:
     def read(path: str) -> bytes | None:
         done = _git(repository, "cat-file", "blob", f"{commit}:{path}")
         return done.out if done.code == 0 else None
+
+    return read
+
+
+def folder_reader(root: Path) -> Reader:
+    """Return a reader of files in a checkout, which follows no link out of it."""
+
+    def read(path: str) -> bytes | None:
+        file = (root / path).resolve()
+        if not file.is_relative_to(root.resolve()) or not file.is_file():
+            return None
+        return file.read_bytes()
 
     return read
 

@@ -12,7 +12,7 @@ from canary.campaign.side import start_child, stop_child
 from canary.check.schema import FILE, LARGEST
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_ERROR, EXIT_USAGE, CanaryError
-from canary.gate.base_config import git_reader, load_base_config, repository_path
+from canary.gate.asked import Canary
 from canary.gate.inputs import TrainSettings
 from canary.gate.workspace import Place, Say
 from canary.record import jsonio
@@ -29,47 +29,41 @@ def held_check(base: LoadedConfig) -> str:
 def ask_relations(
     settings: TrainSettings,
     place: Place,
-    config: str,
+    canary: Canary,
+    base: LoadedConfig | None,
     overrides: Sequence[str],
     folder: str,
     left_s: float,
     say: Say,
 ) -> str:
-    """Run `canary check` of a config and keep its answer. Return why there is none, or an empty
+    """Run `canary check` of a canary and keep its answer. Return why there is none, or an empty
     text."""
     if left_s <= 0:
         return NO_TIME
     try:
-        base = _base(settings, place, config)
         held = [held_check(base)] if base is not None else []
-        return _asked(settings, place, config, [*overrides, *held], folder, left_s, say)
+        return _asked(settings, place, canary, [*overrides, *held], folder, left_s, say)
     except CanaryError as error:
         return _without_places(str(error), place)
-
-
-def _base(settings: TrainSettings, place: Place, config: str) -> LoadedConfig | None:
-    if not settings.base_sha:
-        return None
-    path = repository_path(settings.folder, config)
-    return load_base_config(git_reader(place.checkout, settings.base_sha), path)
 
 
 def _asked(
     settings: TrainSettings,
     place: Place,
-    config: str,
+    canary: Canary,
     overrides: Sequence[str],
     folder: str,
     left_s: float,
     say: Say,
 ) -> str:
     here, python, environment = _head(settings, place)
+    config = str(here / canary.config)
     output = place.output / f"check-{folder}"
-    words = [str(python), "-m", "canary.cli", "check", str(here / config), "--quiet"]
+    words = [str(python), "-m", "canary.cli", "check", config, "--quiet"]
     words += ["--output-dir", str(output)]
     for setting in overrides:
         words += ["--set", setting]
-    if left_s < load_config(here / config, overrides).config.timeout:
+    if left_s < load_config(config, overrides).config.timeout:
         words += ["--set", f"timeout={left_s:.1f}"]
     child = start_child(words, here, environment)
     try:
@@ -83,7 +77,7 @@ def _asked(
     last = (err.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
     if child.returncode in (EXIT_USAGE, EXIT_ERROR):
         return _without_places(last.removeprefix("canary: "), place)
-    say(f"{config}: check: {(out.strip().splitlines() or [last])[0]}")
+    say(f"{canary.title}: check: {(out.strip().splitlines() or [last])[0]}")
     return _kept(output / FILE, settings.records / folder / FILE)
 
 

@@ -6,7 +6,6 @@ Otherwise a `pending` or an older `success` would look like the answer for this 
 from __future__ import annotations
 
 import contextlib
-import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from github.PullRequest import PullRequest
 from github.Repository import Repository
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
+from canary.gate.asked import path_in
 from canary.gate.context import World
 from canary.gate.grounds import Judged, error
 from canary.gate.inputs import ReportSettings
@@ -119,12 +119,13 @@ def reason_of(problem: BaseException) -> str:
 
 
 def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:
-    """Return an error with this reason for every config."""
+    """Return an error with this reason for every config, or one for the matrix."""
     found = []
-    for config in settings.configs or ("canary",):
+    for config in (settings.matrix,) if settings.matrix else settings.configs or ("canary",):
         judged = error(Path(config).stem, reason)
-        path = posixpath.normpath(posixpath.join(settings.folder, config))
-        found.append(replace(judged, answer=replace(judged.answer, config=path)))
+        path = path_in(settings.folder, config)
+        matrix = path if settings.matrix else ""
+        found.append(replace(judged, answer=replace(judged.answer, config=path, matrix=matrix)))
     return found
 
 

@@ -5,8 +5,10 @@ The changed files of a pull request are evidence for the diagnosis, never for th
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,13 +22,17 @@ from canary.baseline.ancestry import Ancestry, ancestry_of
 from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
-from canary.errors import MachineError, RecordError
+from canary.errors import CanaryError, ConfigError, MachineError, RecordError
+from canary.gate.asked import Canary, cells_at
 from canary.gate.base_config import Reader, repository_path
 from canary.gate.context import Case, World, allowed
-from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
+from canary.gate.legs import INCOMPLETE, Legs, legs_of
+from canary.gate.manifest import MANIFEST
+from canary.gate.records import REMEDY, Records, Room, extract, load_records
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.section import TEMPLATE
+from canary.github.status import key_of
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
@@ -37,25 +43,67 @@ NOTHING_TO_READ = (
 BUILT_IN = "using the built-in template"
 
 
-def records_of(case: Case, world: World, scratch: Path) -> Records:
-    """Return the records folder of this job, or the artifact of the training run.
+Get = Callable[[Canary], Records]
+"""Returns the records that hold a canary; may raise RecordError."""
+
+
+def records_of(case: Case, world: World, scratch: Path) -> Get:
+    """Return how to get a canary's records: from the folder of this job, or from the artifacts of
+    the training run.
 
     Raises:
         RecordError: the records are missing or refused.
-        MachineError: the artifact cannot be downloaded.
+        MachineError: an artifact cannot be downloaded.
     """
+    if case.settings.matrix:
+        legs = _legs(case, world, scratch)
+        ended = case.intent.conclusion
+        if ended not in ("", "success") and legs.complete:
+            raise RecordError(f"{INCOMPLETE}: the training job ended as {ended}", "run it again")
+        return lambda canary: legs.of(canary.cell)
+    records = _together(case, world, scratch)
+    return lambda canary: records
+
+
+def _legs(case: Case, world: World, scratch: Path) -> Legs:
+    """Return the records of a matrix. Those of `mode: all` are on this machine."""
+    settings, run_id = case.settings, case.intent.run_id
+    here = settings.records
+    if run_id is None and (here / MANIFEST).exists():
+        given = {settings.artifact: load_records(here)}
+        return legs_of(settings.artifact, case.asked, given.get)
+    run_id = settings.run_id if run_id is None else run_id
+    known = artifacts_of(world.hub, case.repository, run_id, f"the artifacts of run {run_id}")
+    room = Room()
+
+    def get(name: str) -> Records | None:
+        if name not in known:
+            return None
+        into = scratch / "records" / own_slug(name)
+        fetch(world.hub, case.repository, known[name], f"the artifact {name}", into, room)
+        return load_records(into)
+
+    return legs_of(settings.artifact, case.asked, get)
+
+
+def _together(case: Case, world: World, scratch: Path) -> Records:
+    """Return the records of all configs, which one job trained."""
     settings, intent = case.settings, case.intent
     root = settings.records
     if intent.run_id is not None:
         root = scratch / "records"
-        fetch_artifact(world.hub, case.repository, intent.run_id, settings.artifact, root)
+        what = f"the artifact {settings.artifact} of run {intent.run_id}"
+        known = artifacts_of(world.hub, case.repository, intent.run_id, what)
+        if settings.artifact in known:
+            artifact = known[settings.artifact]
+            fetch(world.hub, case.repository, artifact, what, root, Room())
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
         # A job that ended early leaves an error and too few configs; refuse other combinations.
         early = bool(records.manifest.error) or intent.conclusion not in ("", "success")
         if early and (every or not records.manifest.error):
-            raise RecordError("the records are incomplete")
+            raise RecordError(INCOMPLETE)
         return records
     except RecordError as problem:
         if intent.conclusion in ("", "success"):
@@ -110,6 +158,26 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
     return found.decoded_content
 
 
+def cells_of(case: Case, world: World) -> tuple[tuple[Canary, ...], tuple[Canary, ...]]:
+    """Return the cells of the base commit's matrix, which are judged, and those that only the pull
+    request has.
+
+    Raises:
+        ConfigError: the base's matrix cannot be used, or neither commit has it.
+        MachineError: it cannot be read.
+    """
+    path = repository_path(case.settings.folder, case.settings.matrix)
+    base = cells_at(api_reader(case.repository, world.hub, case.base_sha), path)
+    head = base
+    if case.source.sha != case.base_sha:
+        with contextlib.suppress(CanaryError):
+            head = cells_at(api_reader(case.repository, world.hub, case.source.sha), path)
+    if base is None and head is None:
+        raise ConfigError(f"{path} is missing on the base branch", "check the input matrix")
+    known = {one.cell for one in base or ()}
+    return base or (), tuple(one for one in head or () if one.cell not in known)
+
+
 def acceptance(case: Case, world: World) -> Asked:
     """Return who accepted the change: in the accept workflow, or by a label on the pull request or
     on the merged one.
@@ -136,7 +204,7 @@ def acceptance(case: Case, world: World) -> Asked:
         case.repository,
         pull,
         head,
-        [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
+        [key_of(repository_path(settings.folder, one.config), one.cell) for one in case.asked],
         label=settings.label,
         context=context_of(settings.context, pull.base.ref, intent.default_branch),
         author=comment_author(world.hub, settings.author),
@@ -166,46 +234,54 @@ def templates(case: Case, world: World) -> dict[str, str]:
 
 
 CHUNK = 1 << 16
+MOST_LISTED = 5_000
+"""Artifacts of a run that are looked at; a stranger may upload many."""
 
 
-def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, into: Path) -> None:
-    """Download an artifact of a workflow run and unpack it safely; do nothing if it is missing.
+def artifacts_of(hub: Hub, repository: Repository, run_id: int, what: str) -> dict[str, int]:
+    """Return the artifacts of a workflow run: the number of the newest by name.
 
     Raises:
         MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
-        RecordError: the artifact is too large or unsafe.
     """
-    what = f"the artifact {name} of run {run_id}"
     try:
         found = hub.read(
             what,
             lambda: [
-                int(one.id)
-                for one in repository.get_workflow_run(run_id).get_artifacts()
-                if one.name == name and not one.expired
+                (int(one.id), str(one.name))
+                for one in islice(repository.get_workflow_run(run_id).get_artifacts(), MOST_LISTED)
+                if not one.expired
             ],
         )
     except Refused as refused:
         raise MachineError(str(refused), "give the job `actions: read`") from refused
-    if not found:
-        return
+    return {name: number for number, name in sorted(found)}
+
+
+def fetch(hub: Hub, repository: Repository, number: int, what: str, into: Path, room: Room) -> None:
+    """Download an artifact and unpack it safely, as far as there is room.
+
+    Raises:
+        MachineError: it cannot be downloaded.
+        RecordError: it is too large or unsafe.
+    """
     # Build the URL here: an address from a response could send the token elsewhere.
-    place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
+    place = f"/repos/{repository.full_name}/actions/artifacts/{number}/zip"
     url = f"{hub.github.requester.base_url}{place}"
     with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
         archive = Path(scratch) / "records.zip"
         try:
-            _download(hub, url, archive)
+            _download(hub, url, archive, room.packed)
         except requests.RequestException as problem:
             status = problem.response.status_code if problem.response is not None else None
             said = f"GitHub answered {status}" if status else unanswered(problem)
             raise MachineError(f"cannot download {what}: {said}", "run the job again") from None
-        extract(archive, into)
+        extract(archive, into, room)
 
 
-def _download(hub: Hub, url: str, archive: Path) -> None:
-    """Stream to a file, up to the size cap. `requests` drops the token when a redirect leads to
-    another host."""
+def _download(hub: Hub, url: str, archive: Path, most: int) -> None:
+    """Stream to a file of at most so many bytes. `requests` drops the token when a redirect leads
+    to another host."""
     headers = {"Authorization": f"Bearer {hub.token.reveal()}"}
     size = 0
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:
@@ -213,7 +289,7 @@ def _download(hub: Hub, url: str, archive: Path) -> None:
         with archive.open("wb") as sink:
             for chunk in response.iter_content(CHUNK):
                 size += len(chunk)
-                if size > LARGEST_ARCHIVE:
+                if size > most:
                     raise RecordError("the artifact is too large", REMEDY)
                 sink.write(chunk)
 

@@ -19,7 +19,7 @@ from canary.compare.thresholds import (
 )
 from canary.config.load import LoadedConfig
 from canary.config.metric_gates import MetricGate
-from canary.gate.manifest import Mode
+from canary.gate.manifest import Mode, Part
 from canary.github.status import Answer
 from canary.record.types import RunRecord
 
@@ -55,6 +55,19 @@ class Grounds:
     """Whether the run is the default branch's and enters the baseline."""
     check: bool = False
     """Whether the training job asked `canary check`."""
+    cell: str = ""
+    """Its cell, if it is of a matrix."""
+    settings: tuple[str, ...] = ()
+    """Settings of the cell on the base branch."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"cell {self.cell}" if self.cell else self.config
+
+    def is_of(self, part: Part) -> bool:
+        """Return whether a part of the records is of it; a change may give a cell another config."""
+        return part.cell == self.cell and (bool(self.cell) or part.config == self.config)
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,8 @@ class Judged:
     source: SourceChanges | None = None
     checked: Checked | None = None
     """The answer of `canary check`."""
+    settings: tuple[str, ...] = ()
+    """Settings of its cell."""
 
     @property
     def compared(self) -> Compared:

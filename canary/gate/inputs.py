@@ -68,14 +68,30 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
+def text_of(environ: Mapping[str, str], name: str) -> str:
+    """Read an input of one line."""
+    return environ.get(name, "").strip()
+
+
 def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Read the paths of the configs; UsageError without a config, or if one is listed twice."""
+    """Read the paths of the configs, of which a matrix takes the place; UsageError without a
+    config, or if one is listed twice."""
+    if text_of(environ, "CANARY_MATRIX"):
+        return ()
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
         raise UsageError("input config is empty", "write one canary config per line")
     if len(set(configs)) < len(configs):
         raise UsageError("input config lists a file twice", "list it once")
     return configs
+
+
+def cell_of(environ: Mapping[str, str]) -> str:
+    """Read the cell to run; UsageError without a matrix."""
+    cell = text_of(environ, "CANARY_CELL")
+    if cell and not text_of(environ, "CANARY_MATRIX"):
+        raise UsageError("input cell needs the input matrix", "set both, or neither")
+    return cell
 
 
 def tier_of(environ: Mapping[str, str]) -> str:
@@ -113,6 +129,10 @@ class TrainSettings:
     """Inputs of the training job, which never has a token."""
 
     configs: tuple[str, ...]
+    matrix: str
+    """Path of the matrix file, from the working directory; empty without one."""
+    cell: str
+    """The one cell to run; empty: all."""
     command: str
     setup: str
     folder: str
@@ -141,6 +161,8 @@ class TrainSettings:
             raise UsageError(f"input repeats is {repeats!r}", "write a whole number above 0")
         return cls(
             configs=configs_of(environ),
+            matrix=text_of(environ, "CANARY_MATRIX"),
+            cell=cell_of(environ),
             command=environ.get("CANARY_COMMAND", "").strip(),
             setup=environ.get("CANARY_SETUP", "").strip(),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
@@ -162,6 +184,8 @@ class ReportSettings:
     """Inputs of the reporting job."""
 
     configs: tuple[str, ...]
+    matrix: str
+    """Path of the matrix file, from the working directory; empty without one."""
     folder: str
     tier: str
     compare: Mode
@@ -218,6 +242,7 @@ class ReportSettings:
         inputs = _Inputs(environ)
         return cls(
             configs=inputs.take(configs_of, ()),
+            matrix=text_of(environ, "CANARY_MATRIX"),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
             tier=inputs.take(tier_of, ""),
             compare=inputs.take(mode_of, "baseline"),

@@ -44,11 +44,12 @@ from canary.report.trends import trends_of
 def judge(grounds: Grounds, records: Records) -> Judged:
     """Judge one config; unusable records give an `error`, never a pass."""
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
-    part = next((part for part in records.manifest.parts if part.config == grounds.config), None)
+    part = next(filter(grounds.is_of, records.manifest.parts), None)
     if part is None:
+        same = "matrix" if grounds.cell else "config"
         reason = records.manifest.error or (
-            f"the run left no record of {grounds.config}; "
-            "give both jobs the same `config`, or read the training job's log"
+            f"the run left no record of {grounds.title}; "
+            f"give both jobs the same `{same}`, or read the training job's log"
         )
         return error(name, one_line(reason))
     if part.error:
@@ -113,7 +114,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     current = [named(record, grounds.base) for record in records.runs(part, "current")]
     name = name_of(grounds, current)
     if not current:
-        reason = f"the run left no record of {grounds.config}; read the training job's log"
+        reason = f"the run left no record of {grounds.title}; read the training job's log"
         return error(name, reason)
     problem = fewer_steps(current, grounds.base)
     if problem:
@@ -160,7 +161,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     every = [*base, *head]
     base, head = paired(base, head)
     if not head or not base:
-        return error(name, f"the run left no pair of base and head for {grounds.config}")
+        return error(name, f"the run left no pair of base and head for {grounds.title}")
     thresholds, tier = thresholds_of(grounds)
     complete = all(record.status == "completed" for record in (*base, *head))
     found = compare_to_baseline(

@@ -31,7 +31,9 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     config: Annotated[str, Field(max_length=500)]
-    """Its path, as in the input."""
+    """Its path, as in the input or in the matrix."""
+    cell: Annotated[str, Field(max_length=80)] = ""
+    """Name of the cell of a matrix."""
     name: Annotated[str, Field(max_length=64)] = ""
     """The canary's name in the pull request's config."""
     folder: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]

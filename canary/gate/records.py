@@ -56,6 +56,15 @@ REMEDY = "let only the canary write the records folder, then train again"
 Model = TypeVar("Model", bound=BaseModel)
 
 
+@dataclass
+class Room:
+    """What the artifacts of a training may still hold, all together."""
+
+    packed: int = LARGEST_ARCHIVE
+    unpacked: int = LARGEST_FOLDER
+    files: int = MOST_FILES
+
+
 @dataclass(frozen=True)
 class Records:
     """A checked records folder."""
@@ -174,8 +183,9 @@ def _parsed(path: Path, model: type[Model]) -> Model:
         ) from error
 
 
-def extract(archive: Path, into: Path) -> None:
-    """Unpack an artifact: only plain files, only inside the folder, within the size limits.
+def extract(archive: Path, into: Path, room: Room | None = None) -> None:
+    """Unpack an artifact: only plain files, only inside the folder, within the size limits; takes
+    what it needs from `room`.
 
     Counts the unpacked bytes, because an archive can lie about its sizes.
 
@@ -183,17 +193,20 @@ def extract(archive: Path, into: Path) -> None:
         RecordError: not an archive, a path outside the folder, a link, too many or too large files.
         MachineError: the files cannot be written.
     """
-    if archive.stat().st_size > LARGEST_ARCHIVE:
+    room = room or Room()
+    room.packed -= archive.stat().st_size
+    if room.packed < 0:
         raise RecordError("the artifact is too large", REMEDY)
     try:
         _check_directory(archive)
         with zipfile.ZipFile(archive) as packed:
             members = [item for item in packed.infolist() if not item.is_dir()]
-            if len(members) > MOST_FILES:
+            room.files -= len(members)
+            if room.files < 0:
                 raise RecordError("the artifact holds too many files", REMEDY)
-            left = LARGEST_FOLDER
             for member in members:
-                left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
+                most = min(room.unpacked, LARGEST_FILE)
+                room.unpacked -= _extract_one(packed, member, into, most)
     except UNPACKING as error:
         raise RecordError("the artifact is broken and cannot be unpacked", REMEDY) from error
     except FileExistsError as error:

@@ -16,6 +16,7 @@ from github.PullRequest import PullRequest
 
 from canary.baseline.comparability import own_slug, slug
 from canary.check.answer import left_behind
+from canary.compare.report import Comparison
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -25,7 +26,8 @@ from canary.errors import (
     UsageError,
     not_written,
 )
-from canary.gate.base_config import load_base_config, repository_path
+from canary.gate.asked import Canary, base_of, path_in
+from canary.gate.base_config import repository_path
 from canary.gate.baseline_update import remember
 from canary.gate.context import Case, World, allowed, pull_of
 from canary.gate.failsafe import Target, answered, errors_of
@@ -33,6 +35,7 @@ from canary.gate.gathering import (
     acceptance,
     api_reader,
     baseline_of,
+    cells_of,
     changed_files,
     records_of,
     templates,
@@ -47,7 +50,7 @@ from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
-from canary.github.status import blocks, worst
+from canary.github.status import Answer, blocks, worst
 from canary.record import jsonio
 from canary.report.render import written
 
@@ -55,6 +58,10 @@ NO_BASE_BRANCH = (
     "the status pending was not set, because the token cannot read the base branch; "
     "give the job `pull-requests: read`"
 )
+
+
+MOST_NAMED = 6
+"""Cells that a sentence names."""
 
 
 def read_event(settings: ReportSettings, world: World) -> Intent:
@@ -136,7 +143,7 @@ def concluded(target: Target) -> int:
     settings, world, intent = target.settings, target.world, target.intent
     if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
         return announced(target)
-    wanted, paths = _checked(settings)
+    wanted = _checked(settings)
     world.job.line(intent.reason)
     asked, judged = Asked(None), list[Judged]()
     try:
@@ -149,7 +156,7 @@ def concluded(target: Target) -> int:
         judged = _judged(case, world, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
         judged = errors_of(settings, str(problem).rstrip("."))
-    judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
+    judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
     if asked.acceptance is not None and asked.acceptance.by_hand:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
     said = _say(target, judged, wanted)
@@ -161,16 +168,17 @@ def concluded(target: Target) -> int:
     return code if stored or code else EXIT_ERROR
 
 
-def _checked(settings: ReportSettings) -> tuple[Channels, list[str]]:
-    """Return where the answer goes, and the configs' paths in the repository.
+def _checked(settings: ReportSettings) -> Channels:
+    """Return where the answer goes.
 
     Raises:
         UsageError: an input is invalid.
     """
     if settings.refused is not None:
         raise settings.refused
-    paths = [repository_path(settings.folder, config) for config in settings.configs]
-    return channels(settings), paths
+    for path in (*settings.configs, *filter(None, (settings.matrix,))):
+        repository_path(settings.folder, path)
+    return channels(settings)
 
 
 def channels(settings: ReportSettings) -> Channels:
@@ -230,28 +238,36 @@ def _case(target: Target) -> Case:
         name = intent.default_branch
         tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
         base_sha = tip.sha
-    return Case(target.settings, intent, repository, pull, target.source, base_sha)
+    case = Case(target.settings, intent, repository, pull, target.source, base_sha)
+    if not case.settings.matrix:
+        return replace(case, asked=tuple(map(Canary, case.settings.configs)))
+    asked, added = cells_of(case, target.world)
+    return replace(case, asked=asked, added=added)
 
 
 def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path) -> list[Judged]:
-    """Judge every config separately; `scratch` keeps the files that are fetched."""
+    """Judge every canary separately; `scratch` keeps the files that are fetched."""
     settings = case.settings
     read = api_reader(case.repository, world.hub, case.base_sha)
-    found = []
-    records = records_of(case, world, scratch)
+    found = [_added(case)] if case.added else []
+    if not case.asked:
+        return found
+    get = records_of(case, world, scratch)
     history, ancestry = baseline_of(case, world, scratch)
     source, ahead = changed_files(case, world), _ahead(case, world)
-    for config in settings.configs:
+    for canary in case.asked:
         try:
-            base = load_base_config(read, repository_path(settings.folder, config))
+            base = base_of(read, settings.folder, canary)
+            records = get(canary)
         except CanaryError as problem:
             prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-            found.append(error(Path(config).stem, f"{prefix}{problem}"))
+            judged = error(canary.stem, f"{prefix}{problem}")
+            found.append(_placed(case, canary, judged))
             continue
         reason = accepted.reason if accepted else None
         recording = case.intent.kind is Kind.RECORD
         grounds = Grounds(
-            config=config,
+            config=canary.config,
             base=base,
             history=history,
             ancestry=ancestry,
@@ -262,13 +278,37 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             branch=settings.baseline_branch,
             source=source,
             pictures=settings.pictures_url if settings.chart else "",
-            path=repository_path(settings.folder, config),
+            path=repository_path(settings.folder, canary.config),
             ahead=ahead,
             recording=recording,
             check=settings.check,
+            cell=canary.cell,
+            settings=canary.settings,
         )
-        found.append(judge(grounds, records))
+        found.append(_placed(case, canary, judge(grounds, records)))
     return found
+
+
+def _added(case: Case) -> Judged:
+    """Return the answer about cells that only the pull request has. None of them is judged."""
+    names = [one.cell for one in case.added]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    said = f"only this change has {', '.join(names[:MOST_NAMED])}{more}; that counts once merged"
+    matrix = Path(case.settings.matrix)
+    judged = Judged(Answer(matrix.stem, Comparison("no-baseline", f"No baseline yet: {said}.")))
+    return _placed(case, Canary(str(matrix)), judged)
+
+
+def _placed(case: Case, canary: Canary, judged: Judged) -> Judged:
+    """Add to an answer where its canary stands."""
+    settings = case.settings
+    answer = replace(
+        judged.answer,
+        config=path_in(settings.folder, canary.config),
+        cell=canary.cell,
+        matrix=path_in(settings.folder, settings.matrix) if settings.matrix else "",
+    )
+    return replace(judged, answer=answer, settings=canary.settings)
 
 
 def _ahead(case: Case, world: World) -> int | None:
@@ -281,16 +321,16 @@ def _ahead(case: Case, world: World) -> int | None:
     return None
 
 
-def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:
-    """Add each answer's config path; if canaries share a name, add the path to the name too."""
+def _named_apart(judged: Sequence[Judged]) -> list[Judged]:
+    """If canaries share a name, add the config's path to it."""
     slugs = [slug(one.answer.canary) for one in judged]
     names = [
-        one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {path}"
-        for one, name, path in zip(judged, slugs, paths, strict=True)
+        one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {one.answer.config}"
+        for one, name in zip(judged, slugs, strict=True)
     ]
     return [
-        replace(one, answer=replace(one.answer, canary=name, config=path))
-        for one, name, path in zip(judged, names, paths, strict=True)
+        replace(one, answer=replace(one.answer, canary=name))
+        for one, name in zip(judged, names, strict=True)
     ]
 
 

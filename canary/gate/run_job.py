@@ -18,13 +18,14 @@ from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import folder_left, run_child
 from canary.config.load import FROM_STEPS, LoadedConfig, load_config
-from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
+from canary.errors import EXIT_OK, CanaryError, ConfigError, MachineError, UsageError
+from canary.gate.asked import Canary, Wanted, base_of, wanted
 from canary.gate.base_config import (
     HELD,
+    folder_reader,
     fork_point,
     git_reader,
     held_settings,
-    load_base_config,
     repository_path,
 )
 from canary.gate.check_job import ask_relations
@@ -78,9 +79,8 @@ def train(
     something to judge, 4 if the machine could not train, 2 for wrong usage."""
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
-        for config in settings.configs:
-            repository_path(settings.folder, config)
         place = prepare(settings, environ)
+        asked = _asked(settings, place)
         problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
         if problem:
             raise MachineError(problem)
@@ -90,54 +90,93 @@ def train(
         return error.exit_code
     parts: list[Part] = []
     codes = []
-    for number in range(len(settings.configs)):
+    for number, one in enumerate(asked):
         # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
-        part, code = _part(settings, place, number, lambda: ends - clock(), say)
+        part, code = _part(settings, place, one, number, lambda: ends - clock(), say)
         parts.append(part)
         codes.append(code)
     write_manifest(settings.records, Manifest(parts=parts))
     return EXIT_OK if EXIT_OK in codes else max(codes)
 
 
+def _asked(settings: TrainSettings, place: Place) -> list[Wanted]:
+    """Return what to run.
+
+    Raises:
+        ConfigError: a config or the matrix cannot be used, or has no such cell.
+    """
+    for config in settings.configs:
+        repository_path(settings.folder, config)
+    matrix = settings.matrix and repository_path(settings.folder, settings.matrix)
+    base = git_reader(place.checkout, settings.base_sha) if settings.base_sha else None
+    found = wanted(
+        settings.configs, matrix, folder_reader(place.checkout), base, in_pairs=_in_pairs(settings)
+    )
+    if settings.cell:
+        found = [one for one in found if one.canary.cell == settings.cell]
+        if not found:
+            raise ConfigError(f"{matrix} has no cell {settings.cell}", "check the input cell")
+    return found
+
+
+def _in_pairs(settings: TrainSettings) -> bool:
+    return settings.compare == "ab" and bool(settings.base_sha)
+
+
 def _part(
-    settings: TrainSettings, place: Place, number: int, left: Callable[[], float], say: Say
+    settings: TrainSettings,
+    place: Place,
+    one: Wanted,
+    number: int,
+    left: Callable[[], float],
+    say: Say,
 ) -> tuple[Part, int]:
-    """Run one config and return its part, with the reason if it could not run, and exit code.
+    """Run one canary and return its part, with the reason if it could not run, and exit code.
     `left`: returns the seconds that are left."""
-    config = settings.configs[number]
-    folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
+    canary = one.canary
+    config, title = canary.config, canary.title
+    folder = f"{number:02d}-{slug(canary.stem)}"[:80]
     name = ""
-    in_pairs = settings.compare == "ab" and bool(settings.base_sha)
+    in_pairs = _in_pairs(settings)
     left_s, unasked = left(), ""
     try:
         if left_s <= 0:
             spent = f"all {settings.timeout_minutes:g} minutes are used up"
             raise MachineError(spent, "raise timeout-minutes")
-        overrides, notes = _base_settings(settings, place, config)
+        repository_path(settings.folder, config)
+        base = _base(settings, place, one)
+        overrides, notes = _base_settings(settings, place, one, base)
         if settings.compare == "ab" and not in_pairs:
-            say(f"{config}: without a base commit, the run is compared with the stored runs")
+            say(f"{title}: without a base commit, the run is compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
         if left_s < loaded.config.timeout:
             overrides.append(f"timeout={left_s:.1f}")
         name = loaded.config.name
-        say(f"{config}: canary {name}")
+        say(f"{title}: canary {name}")
         if in_pairs:
-            _run_ab(settings, place, config, overrides, folder, left_s, say)
+            _run_ab(settings, place, canary, overrides, folder, left_s, say)
         else:
-            _run_alone(settings, place, config, overrides, folder, say)
+            _run_alone(settings, place, canary, overrides, folder, say)
         if settings.check:
-            unasked = ask_relations(settings, place, config, overrides, folder, left(), say)
+            unasked = ask_relations(settings, place, canary, base, overrides, folder, left(), say)
             if unasked:
-                say(f"{config}: check: {unasked}")
+                say(f"{title}: check: {unasked}")
     except CanaryError as error:
         said = str(error).replace(f"{place.folder}/", "").replace(f"{place.checkout}/", "")
-        say(f"error: {config}: {said}")
-        part = Part(config=config, name=name, folder=folder, error=said[:LONGEST_ERROR])
+        say(f"error: {title}: {said}")
+        part = Part(
+            config=config,
+            cell=canary.cell,
+            name=name,
+            folder=folder,
+            error=said[:LONGEST_ERROR],
+        )
         return part, error.exit_code
     mode: Mode = "ab" if in_pairs else "baseline"
     part = Part(
         config=config,
+        cell=canary.cell,
         name=name,
         folder=folder,
         compare=mode,
@@ -147,21 +186,29 @@ def _part(
     return part, EXIT_OK
 
 
+def _base(settings: TrainSettings, place: Place, one: Wanted) -> LoadedConfig | None:
+    """Return the base branch's config of a canary; None without a base, or if it lacks it."""
+    if not settings.base_sha or one.base is None:
+        return None
+    return base_of(git_reader(place.checkout, settings.base_sha), settings.folder, one.base)
+
+
 def _base_settings(
-    settings: TrainSettings, place: Place, config: str
+    settings: TrainSettings, place: Place, one: Wanted, base: LoadedConfig | None
 ) -> tuple[list[str], list[str]]:
-    """Return the base branch's settings for this run, and notes on what they override."""
+    """Return the settings of this run, the base branch's last, and notes on what those override."""
     given = [f"repeats={settings.repeats}"] if settings.repeats else []
     command = command_setting(settings.command)
+    own, config = [*one.canary.settings], one.canary.config
     if not settings.base_sha:
-        return given + command, []
-    path = repository_path(settings.folder, config)
-    base = load_base_config(git_reader(place.checkout, settings.base_sha), path)
+        return own + given + command, []
     if base is None:
-        note = f"{config} is missing at {settings.base_sha[:9]} (new, or a shallow checkout)"
-        return given + command, [f"{note}; the number of steps comes from this change"]
-    notes = _overridden(base, load_config(place.folder / config, command))
-    return held_settings(base, repeats=settings.repeats) + command, notes
+        what = settings.matrix if one.canary.cell else config
+        note = f"{what} is missing at {settings.base_sha[:9]} (new, or a shallow checkout)"
+        return own + given + command, [f"{note}; the number of steps comes from this change"]
+    notes = _overridden(base, load_config(place.folder / config, own + command))
+    held = held_settings(base, repeats=settings.repeats)
+    return own + held + command, [*one.notes, *notes]
 
 
 def command_setting(command: str) -> list[str]:
@@ -189,10 +236,16 @@ def _words(value: object) -> str:
 
 
 def _run_alone(
-    settings: TrainSettings, place: Place, config: str, overrides: list[str], folder: str, say: Say
+    settings: TrainSettings,
+    place: Place,
+    canary: Canary,
+    overrides: list[str],
+    folder: str,
+    say: Say,
 ) -> None:
     """Run once, and again if it fails: a regression fails twice, an accident does not."""
-    words = [str(place.python), "-m", "canary.cli", "run", str(place.folder / config), "--quiet"]
+    config = str(place.folder / canary.config)
+    words = [str(place.python), "-m", "canary.cli", "run", config, "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
         words += ["--set", setting]
@@ -200,12 +253,12 @@ def _run_alone(
         run = folder_left(*run_child(words, place.folder, place.environment))
         keep(run, settings.records / folder / "current")
         record = load_record(run)
-        say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
+        say(f"{canary.title}: {record.status}" + (f": {record.reason}" if record.reason else ""))
         if record.status == "completed":
             _set_aside_all_but(run.name, settings.records / folder)
             return
         if attempt + 1 < ATTEMPTS:
-            say(f"{config}: trying once more")
+            say(f"{canary.title}: trying once more")
 
 
 def _set_aside_all_but(completed: str, folder: Path) -> None:
@@ -219,7 +272,7 @@ def _set_aside_all_but(completed: str, folder: Path) -> None:
 def _run_ab(
     settings: TrainSettings,
     place: Place,
-    config: str,
+    canary: Canary,
     overrides: list[str],
     folder: str,
     left_s: float,
@@ -230,7 +283,7 @@ def _run_ab(
         os.chdir(place.folder)
         found, runs = run_ab(
             AbRequest(
-                config=Path(config),
+                config=Path(canary.config),
                 base=fork_point(place.checkout, settings.base_sha),
                 head="HEAD",
                 budget_minutes=min(settings.budget_minutes, left_s / 60.0),
@@ -245,7 +298,7 @@ def _run_ab(
     for role in ("base", "head"):
         for run in sorted((runs / role).glob("*/metrics.json")):
             keep(run.parent, settings.records / folder / role)
-    say(f"{config}: {found.first_line}")
+    say(f"{canary.title}: {found.first_line}")
 
 
 def keep(run: Path, into: Path) -> None:

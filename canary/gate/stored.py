@@ -105,7 +105,7 @@ def known_of(grounds: Grounds, chosen: Selection) -> Known:
     if chosen.records and grounds.ancestry is not None and grounds.ahead is not None:
         behind = grounds.ancestry.distance(commit_of(chosen.records[-1]))
         commits = None if behind is None else behind + grounds.ahead
-    return Known(grounds.path, commits, grounds.head_sha)
+    return Known(grounds.path, commits, grounds.head_sha, settings=grounds.settings)
 
 
 def pictures_of(grounds: Grounds, record: RunRecord) -> tuple[str, str] | None:

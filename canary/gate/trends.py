@@ -115,7 +115,13 @@ class _Found:
         good, bad = series.commits[one.within[0] - 1], series.commits[last]
         effect = Effect(one.change, one.noise)
         return step_hint(
-            judged.answer.config, (good, bad), self._between, news.seconds, effect, series.metric
+            judged.answer.config,
+            (good, bad),
+            self._between,
+            news.seconds,
+            effect,
+            series.metric,
+            judged.settings,
         )
 
     def _between(self, good: str, bad: str) -> int | None:

@@ -7,12 +7,13 @@ this mark, never the visible text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canary.baseline.comparability import slug
+from canary.baseline.comparability import own_slug, slug
 from canary.compare.report import Verdict
 from canary.github.section import section
 from canary.github.status import WORST_FIRST, Answer, Source
@@ -32,6 +33,16 @@ LIMIT = 60_000
 FIRST_LINE = 300
 """Characters of the first line of a section that does not fit."""
 OMITTED = "(omitted for length; the full report is in the run's artifacts)"
+LEAST = 4_000
+"""Characters that a section may have, however many there are: the last ones are then left out."""
+MOST_PLAIN = 3
+"""Canaries without a table."""
+FOLDED = ("no-baseline", "pass")
+"""Verdicts whose sections are folded below a table."""
+LONGEST_WORDS = 240
+"""Characters of an answer in the table."""
+ORDER = (*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:])
+"""Groups of the headline, the worst first."""
 BEGIN = re.compile(
     r"<!-- rlhf-canary:section (?:(?P<fields>\{[^\n]{1,900}\})|"
     r"(?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
@@ -58,6 +69,8 @@ class Section(BaseModel):
     """Whether someone accepted the change."""
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")]
     """Made of the config's path; empty in comments of older versions, which had only the name."""
+    matrix: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")] = ""
+    """Made of the matrix's path; empty without one."""
     text: str = Field("", exclude=True)
     link: str = Field("", exclude=True)
     """What the text must have beside its mark; an edit adds it later."""
@@ -65,13 +78,25 @@ class Section(BaseModel):
     @property
     def marked(self) -> str:
         """The text between its marks."""
-        fields = self.model_dump_json()
+        fields = self.model_dump_json(exclude_defaults=True)
         return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n{END}"
 
     @property
     def word(self) -> str:
         """Its group in the headline."""
         return ACCEPTED if self.accepted else self.verdict
+
+    @property
+    def words(self) -> str:
+        """The answer, for a cell of a table; empty if a user's template begins otherwise."""
+        first = self.text.strip().partition("\n")[0]
+        found = re.fullmatch(r"\*\*\S+ (.*)\*\*", first)
+        words = found[1] if found else ""
+        return (
+            words
+            if len(words) <= LONGEST_WORDS
+            else f"{words[:LONGEST_WORDS].rpartition(' ')[0]} …"
+        )
 
     def without(self, place: str) -> Section:
         """Return it without the lines that hold a text."""
@@ -83,6 +108,10 @@ class Section(BaseModel):
         """Return whether both are of one canary. A section posted by hand has only its name."""
         by_hand = BY_HAND in (self.age, other.age)
         return self.key == other.key or (by_hand and self.name == other.name)
+
+    def is_before(self, other: Section) -> bool:
+        """Return whether an earlier run gave this answer about the matrix of the other."""
+        return bool(self.matrix) and self.matrix == other.matrix and self.age < other.age
 
 
 def parse(body: str) -> list[Section]:
@@ -126,7 +155,7 @@ def sections_of(
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    limit = LIMIT // max(1, len(answers)) - 600
+    limit = max(LIMIT // max(1, len(answers)) - 600, LEAST)
     return [
         Section(
             version=1,
@@ -136,6 +165,7 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
+            matrix=answer.matrix and own_slug(answer.matrix, LONGEST_NAME),
             text=section(
                 answer.comparison,
                 source,
@@ -157,12 +187,19 @@ def merged(body: str, new: Sequence[Section]) -> str | None:
     Other canaries' sections stay only if they are of the same commit: those of an older commit
     would look like an answer on this one. Sections without a key, of older versions, are dropped.
     """
-    kept = [section for section in parse(body) if section.sha == new[0].sha and section.key]
+    kept = [
+        section
+        for section in parse(body)
+        if section.sha == new[0].sha and section.key and not section.is_before(new[0])
+    ]
     fresh = [
         section
         for section in new
         if section.age == BY_HAND
-        or all(other.age <= section.age for other in kept if other.is_of(section))
+        or not any(
+            section.is_before(other) or (other.is_of(section) and other.age > section.age)
+            for other in kept
+        )
     ]
     if not fresh:
         return None
@@ -181,11 +218,15 @@ def has_sections(body: str, wanted: Sequence[Section]) -> bool:
 
 
 def _is_there(found: Section, wanted: Section) -> bool:
-    return found.age > wanted.age or (found.age == wanted.age and wanted.link in found.text)
+    left_out = not found.text.strip()
+    same = found.age == wanted.age and (left_out or wanted.link in found.text)
+    return found.age > wanted.age or same
 
 
 def _body(sections: Sequence[Section]) -> str:
     """Return the comment; sections that do not fit keep their first line, or only their mark."""
+    if len(sections) > MOST_PLAIN or (len(sections) > 1 and any(one.matrix for one in sections)):
+        return _overview(sorted(sections, key=lambda one: ORDER.index(one.word)))
     marked = [section.marked for section in sections]
     headline = f"{_headline(sections)}\n\n" if len(sections) > 1 else ""
     body = f"{MARKER}\n{headline}" + "\n".join(marked)
@@ -205,11 +246,60 @@ def _headline(sections: Sequence[Section]) -> str:
     groups: dict[str, list[str]] = {}
     for one in sections:
         groups.setdefault(one.word, []).append(one.name)
-    order = [*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:]]
-    known = [verdict for verdict in order if verdict in groups]
+    known = [verdict for verdict in ORDER if verdict in groups]
     words = " · ".join(
         f"{markdown_cell(verdict)}: {', '.join(map(markdown_code, groups[verdict]))}"
         for verdict in known
     )
     mark = VERDICT_MARKS.get(known[0], VERDICT_MARKS["changed"]) if known else ""
     return f"**{mark} {words}**"
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """Return the comment with a table, given the sections in order. Of what does not fit, the last
+    sections keep only their mark, then the table loses its last rows."""
+    cuts = [(kept, len(sections)) for kept in range(len(sections), -1, -1)]
+    cuts += [(0, rows) for rows in range(len(sections) - 1, -1, -1)]
+    bodies = (_laid_out(sections, *cut) for cut in cuts)
+    return next(body for body in bodies if len(body) <= LIMIT)
+
+
+def _laid_out(sections: Sequence[Section], kept: int, rows: int) -> str:
+    """Return the comment with so many whole sections and rows of the table."""
+    shown = sections[:kept]
+    lines = [MARKER, _counted(sections), "", *_table(sections[:rows])]
+    if rows < len(sections):
+        lines.append(f"| and {len(sections) - rows} more | | |")
+    lines += ["", *(_titled(one) for one in shown if one.word not in FOLDED)]
+    folded = [one for one in shown if one.word in FOLDED]
+    if folded:
+        lines.append(f"<details><summary>{_counts(folded)}</summary>\n")
+        lines += [*map(_titled, folded), "</details>\n"]
+    if kept < len(sections):
+        lines.append(f"{len(sections) - kept} of {len(sections)} {OMITTED}\n")
+    lines += [one.model_copy(update={"text": ""}).marked for one in sections[kept:]]
+    return "\n".join(lines)
+
+
+def _titled(section: Section) -> str:
+    return f"#### {markdown_code(section.name)}\n\n{section.marked}"
+
+
+def _table(sections: Sequence[Section]) -> Iterator[str]:
+    yield "| canary | result | answer |"
+    yield "|---|---|---|"
+    for one in sections:
+        mark = VERDICT_MARKS[one.verdict]
+        yield f"| {markdown_code(one.name)} | {mark} {markdown_cell(one.word)} | {one.words} |"
+
+
+def _counted(sections: Sequence[Section]) -> str:
+    """Return `**❌ 3 cells: 1 regression, 2 pass**`."""
+    what = "cells" if all(one.matrix for one in sections) else "canaries"
+    mark = VERDICT_MARKS[sections[0].verdict]
+    return f"**{mark} {len(sections)} {what}: {_counts(sections)}**"
+
+
+def _counts(sections: Sequence[Section]) -> str:
+    counts = Counter(one.word for one in sections)
+    return ", ".join(f"{counts[word]} {markdown_cell(word)}" for word in ORDER if counts[word])

@@ -120,6 +120,10 @@ class Answer:
     comparison: Comparison
     config: str = ""
     """Its config's path in the repository; empty if a person posts it."""
+    cell: str = ""
+    """Its cell, if it is of a matrix."""
+    matrix: str = ""
+    """Path of the matrix; also of an answer that stands for all its cells."""
     note: str = ""
     """The comparison's note that the comment shows below the first line."""
     trends: Trends = ()
@@ -132,12 +136,17 @@ class Answer:
     @property
     def key(self) -> str:
         """Its unique name in the repository, usable in file names."""
-        return own_slug(self.config or self.canary)
+        return key_of(self.config or self.canary, self.cell)
 
     @property
     def verdict(self) -> str:
         """The comparison's verdict."""
         return self.comparison.verdict
+
+
+def key_of(config: str, cell: str = "") -> str:
+    """Return a canary's unique name in the repository, usable in file names."""
+    return own_slug(f"{config} {cell}" if cell else config)
 
 
 def blocks(found: Comparison, strict: bool) -> bool:

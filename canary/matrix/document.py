@@ -141,7 +141,16 @@ def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
     Raises:
         ConfigError: one line that names file, key and remedy.
     """
-    values, origins = parse(read_file(path), path)
+    return matrix_of(read_file(path), path)
+
+
+def matrix_of(text: str, path: Path) -> tuple[MatrixFile, Origins]:
+    """Return a matrix from its text; `path` is for messages.
+
+    Raises:
+        ConfigError: as `read_matrix`.
+    """
+    values, origins = parse(text, path)
     try:
         return MatrixFile.model_validate(values), origins
     except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from canary.compare.bisect_cost import Effect
 from canary.compare.checks import CHECKS
@@ -41,13 +41,15 @@ def step_hint(
     seconds: float | None,
     effect: Effect,
     metric: str,
+    settings: Sequence[str] = (),
 ) -> Hint | None:
     """Return how to find a commit between two; None if only one lies between them.
 
     `seconds`: of a launch. `metric`: what changed; a bisect follows its check, if it has one, also
     within its limit.
     """
-    command = commits_command(config, *ends, check=metric if metric in CHECKS else "")
+    followed = metric if metric in CHECKS else ""
+    command = commits_command(config, *ends, followed, settings)
     commits = count(*ends) if command else None
     if not command or commits == 1:
         return None

@@ -99,7 +99,7 @@ class View:
     name: str
     tier: str
     bare: bool
-    """Whether it is an error without any run, so that there is no summary."""
+    """Whether it is an answer without any run, so that there is no summary."""
     baseline: str
     current: str
     summary: tuple[tuple[str, str, str], ...]
@@ -149,7 +149,8 @@ def view_of(found: Comparison) -> View:
         first_line=found.first_line,
         name=found.current.name or found.baseline.name,
         tier=found.tier,
-        bare=found.verdict == "error" and not (found.baseline.run_ids or found.current.run_ids),
+        bare=found.verdict in ("error", "no-baseline")
+        and not (found.baseline.run_ids or found.current.run_ids),
         baseline=side_words(found.baseline),
         current=side_words(found.current),
         summary=_summary(found.baseline, found.current) if compared(found) else (),
