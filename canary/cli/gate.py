@@ -116,6 +116,19 @@ def gate_pending(verbose: Verbose = False) -> None:
     raise typer.Exit(code)
 
 
+@gate_app.command("cells")
+def gate_cells(verbose: Verbose = False) -> None:
+    """List the cells of the matrix on the base branch."""
+    from canary.gate.cells_job import list_cells
+    from canary.gate.inputs import ReportSettings
+
+    stoppable()
+    with _annotated():
+        settings = ReportSettings.read(os.environ)
+        code = list_cells(settings, _world(settings))
+    raise typer.Exit(code)
+
+
 @gate_app.command("report")
 def gate_report(verbose: Verbose = False) -> None:
     """Compare, comment, set the status, update the baseline."""
@@ -156,13 +169,12 @@ def gate_prefetch(verbose: Verbose = False) -> None:
             "huggingface_hub is not installed", 'pip install "rlhf-canary[train]"'
         ) from error
 
-    from canary.gate.inputs import configs_of
-    from canary.gate.prefetch import prefetch
+    from canary.gate.prefetch import canaries, prefetch
 
     folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / (
         os.environ.get("CANARY_WORKING_DIRECTORY") or "."
     )
-    prefetch(configs_of(os.environ), folder, os.environ, snapshot_download, _say)
+    prefetch(canaries(os.environ, folder), folder, os.environ, snapshot_download, _say)
 
 
 def publish_comparison(

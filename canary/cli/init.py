@@ -31,6 +31,9 @@ Forks = Annotated[
 Configs = Annotated[
     list[str] | None, typer.Option("--config", help="Config; may be repeated [canary.yaml].")
 ]
+MatrixFile = Annotated[
+    str | None, typer.Option("--matrix", help="Matrix file; each cell runs as a job.")
+]
 Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
 Nightly = Annotated[
     bool | None, typer.Option("--nightly/--no-nightly", help="Run a longer canary every night.")
@@ -66,6 +69,7 @@ def init(
     runner: RunnerKind = None,
     forks: Forks = None,
     config: Configs = None,
+    matrix: MatrixFile = None,
     labels: Labels = None,
     nightly: Nightly = None,
     compare: Against = None,
@@ -79,9 +83,12 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
 ) -> None:
     """Write the workflows that gate pull requests. Then print the next steps."""
+    from canary.errors import UsageError
     from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
     from canary.gate.workflows import checked
 
+    if config and matrix:
+        raise UsageError("--config has no effect with --matrix", "its cells name their configs")
     here = Path.cwd()
     if output_dir is None:
         require_root(here)
@@ -92,6 +99,7 @@ def init(
         "runner": runner,
         "forks": forks,
         "configs": tuple(config) if config else None,
+        "matrix": matrix,
         "labels": _words(labels) if labels is not None else None,
         "nightly": nightly,
         "compare": compare,
@@ -149,7 +157,8 @@ def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, 
     if (given | found)["runner"] == "container":
         ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
     ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)
-    ask("configs", "Canary configs", ",".join(defaults.configs), _words)
+    if not given["matrix"]:
+        ask("configs", "Canary configs", ",".join(defaults.configs), _words)
     confirm("forks", "Do pull requests come from forks?", defaults.forks)
     ask(
         "compare",

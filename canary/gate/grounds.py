@@ -66,7 +66,7 @@ class Grounds:
         return f"cell {self.cell}" if self.cell else self.config
 
     def is_of(self, part: Part) -> bool:
-        """Return whether a part of the records is of it; a change may give a cell another config."""
+        """Return whether a part is of it; a change may give a cell another config."""
         return part.cell == self.cell and (bool(self.cell) or part.config == self.config)
 
 

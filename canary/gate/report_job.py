@@ -148,7 +148,7 @@ def concluded(target: Target) -> int:
     asked, judged = Asked(None), list[Judged]()
     try:
         target.pull = allowed(lambda: _pull(target))
-        case = _case(target)
+        case = case_of(target)
         wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
@@ -227,7 +227,7 @@ def _pull(target: Target) -> PullRequest | None:
     return pull
 
 
-def _case(target: Target) -> Case:
+def case_of(target: Target) -> Case:
     """Return the case. Its base commit, whose config and thresholds apply, is the pull request's
     base. On the default branch it is the commit itself, on others the default branch's tip."""
     intent, pull, repository = target.intent, target.pull, target.repository

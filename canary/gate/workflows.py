@@ -49,6 +49,8 @@ class Answers:
     """The default branch."""
     trend_issue: bool = False
     """Whether a change for the worse in the history gets an issue."""
+    matrix: str = ""
+    """Path of a matrix file, whose cells run as jobs in place of the configs; empty without one."""
     check: bool = False
     """Whether the nightly workflow also asks `canary check`."""
 
@@ -86,6 +88,8 @@ def checked(answers: Answers) -> Answers:
     _one_of("--compare", answers.compare, get_args(Compare))
     for config in answers.configs:
         _matches("--config", config, PATH, "a path inside the repository")
+    if answers.matrix:
+        _matches("--matrix", answers.matrix, PATH, "a path inside the repository")
     for label in answers.labels:
         _matches("--labels", label, WORD, "labels of letters, digits, dots and dashes")
     _matches("--branch", answers.branch, BRANCH, "the name of the default branch")

@@ -42,7 +42,7 @@ def training(examples_only: list[Path]) -> list[Job]:
 
 
 def reporting() -> list[Job]:
-    return [job for job in jobs(examples()) if {"report", "pending"} & set(job.modes)]
+    return [job for job in jobs(examples()) if {"report", "pending", "cells"} & set(job.modes)]
 
 
 def job_named(job: Job) -> str:
@@ -79,14 +79,16 @@ def test_zizmor_finds_nothing() -> None:
 @pytest.mark.parametrize("runner", ["docker", "container", "none"])
 @pytest.mark.parametrize("compare", ["baseline", "ab"])
 @pytest.mark.parametrize("forks", [False, True])
+@pytest.mark.parametrize("matrix", ["", "nightly/matrix.yaml"])
 def test_whatever_init_writes_is_valid(
-    tmp_path: Path, runner: str, compare: str, forks: bool
+    tmp_path: Path, runner: str, compare: str, forks: bool, matrix: str
 ) -> None:
     answers = Answers(
         runner=runner,  # type: ignore[arg-type]
         compare=compare,  # type: ignore[arg-type]
         forks=forks,
         configs=("a/one.yaml", "two.yaml"),
+        matrix=matrix,
         model_cache="/srv/huggingface",
     )
     folder = tmp_path / ".github" / "workflows"
@@ -188,7 +190,30 @@ def test_an_answer_waits_for_the_training_and_comes_even_when_it_died() -> None:
     for job in reporting():
         if "report" in job.modes and "workflow_run" not in load(job.file)["on"]:
             assert "run" in job.content["needs"], job
+            awaited = "cells" if "cells" in job.content["needs"] else "run"
+            assert job.content["if"].endswith(f"needs.{awaited}.result != 'skipped'"), job
             assert job.content["if"].startswith("always()"), job
+
+
+def test_the_jobs_of_a_matrix_are_the_cells_that_the_base_branch_lists() -> None:
+    """No list of cells stands in the workflow, so none can be out of date."""
+    content = load(EXAMPLES / "matrix.yml")["jobs"]
+    cells, run = content["cells"], content["run"]
+    assert cells["outputs"] == {"cells": "${{ steps.cells.outputs.cells }}"}
+    assert cells["permissions"] == {"contents": "read"}
+    assert run["strategy"] == {
+        "fail-fast": False,
+        "matrix": {"cell": "${{ fromJSON(needs.cells.outputs.cells) }}"},
+    }
+    assert run["steps"][-1]["with"]["cell"] == "${{ matrix.cell }}"
+    assert run["if"] == "needs.cells.outputs.cells != '[]'", "GitHub refuses an empty matrix"
+    files = {
+        step["with"]["matrix"]
+        for job in content.values()
+        for step in job["steps"]
+        if "matrix" in step.get("with", {})
+    }
+    assert files == {"matrix.yaml"}
 
 
 def test_only_the_default_branch_writes_the_baseline() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from canary.config.load import load_config
 from canary.gate import check_job
+from canary.gate.asked import Canary, base_of
+from canary.gate.base_config import git_reader
 from canary.gate.check_job import ask_relations, held_check
 from canary.gate.inputs import TrainSettings
 from canary.gate.workspace import Place
@@ -54,9 +56,11 @@ class Job:
             }
         )
         assert settings.check
-        return ask_relations(
-            settings, self.place, "canary.yaml", ["repeats=2"], "00", left_s, lambda line: None
-        )
+        canary, base = Canary("canary.yaml"), None
+        if base_sha:
+            base = base_of(git_reader(self.checkout, base_sha), ".", canary)
+        given, say = ["repeats=2"], lambda line: None
+        return ask_relations(settings, self.place, canary, base, given, "00", left_s, say)
 
     def settings(self) -> list[str]:
         return [

@@ -10,6 +10,7 @@ import pytest
 
 from canary.errors import MachineError, UsageError
 from canary.gate import run_job
+from canary.gate.asked import Canary
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
@@ -51,8 +52,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Configs and settings of the runs, which train nothing."""
     calls: list[tuple[str, list[str]]] = []
 
-    def alone(settings: Any, place: Any, config: str, overrides: list[str], *rest: Any) -> None:
-        calls.append((config, overrides))
+    def alone(settings: Any, place: Any, one: Canary, overrides: list[str], *rest: Any) -> None:
+        calls.append((one.title, overrides))
 
     monkeypatch.setattr(run_job, "_run_alone", alone)
     return calls
@@ -71,8 +72,8 @@ def test_each_config_has_its_part(environ: dict[str, str], ran: list[Any]) -> No
 def test_what_was_done_stays_judged_when_the_process_is_ended(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def alone(settings: Any, place: Any, config: str, *rest: Any) -> None:
-        if config == "two.yaml":
+    def alone(settings: Any, place: Any, one: Canary, *rest: Any) -> None:
+        if one.config == "two.yaml":
             raise KeyboardInterrupt
 
     monkeypatch.setattr(run_job, "_run_alone", alone)
