@@ -267,7 +267,8 @@ def test_a_table_says_in_which_half_an_input_works() -> None:
     assert modes["gpus"] == "run"
     assert modes["accept-label"] == "report"
     assert modes["artifact-name"] == "run, report"
-    assert modes["config"] == modes["mode"] == "every"
+    assert modes["config"] == "run, report, pending, prefetch"
+    assert modes["matrix"] == modes["mode"] == "every"
     assert "prefetch" in modes["model-cache"]
     assert all(modes.values()), modes
 
