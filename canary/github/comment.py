@@ -90,7 +90,7 @@ class Section(BaseModel):
     def words(self) -> str:
         """The answer, for a cell of a table; empty if a user's template begins otherwise."""
         first = self.text.strip().partition("\n")[0]
-        found = re.fullmatch(r"\*\*\S+ (.*)\*\*", first)
+        found = re.fullmatch(r"\*\*\S+ (?:[A-Z][a-z]+: )?(.*)\*\*", first)
         words = found[1] if found else ""
         return (
             words
@@ -286,11 +286,11 @@ def _titled(section: Section) -> str:
 
 
 def _table(sections: Sequence[Section]) -> Iterator[str]:
-    yield "| canary | result | answer |"
+    yield f"| {'cell' if all(one.matrix for one in sections) else 'canary'} | result | answer |"
     yield "|---|---|---|"
     for one in sections:
         mark = VERDICT_MARKS[one.verdict]
-        yield f"| {markdown_code(one.name)} | {mark} {markdown_cell(one.word)} | {one.words} |"
+        yield f"| {markdown_code(one.name)} | {mark}&nbsp;{markdown_cell(one.word)} | {one.words} |"
 
 
 def _counted(sections: Sequence[Section]) -> str:

@@ -14,8 +14,9 @@ import yaml
 
 from canary.baseline.branch import Remote, push
 from canary.baseline.history import Context, save
-from canary.gate import gathering
+from canary.gate import gathering, run_job
 from canary.gate.cells_job import list_cells
+from canary.gate.inputs import TrainSettings
 from canary.gate.manifest import Manifest, Part
 from canary.gate.records import Room
 from canary.github.comment import MARKER, parse
@@ -88,14 +89,10 @@ def legs(house: Gatehouse, sha: str, artifacts: Mapping[str, bytes]) -> None:
         house.hub_repository.add_artifact(run, name, content)
 
 
-def judged(
-    house: Gatehouse, pull: Pull, artifacts: Mapping[str, bytes], **inputs: str
-) -> tuple[Said, str]:
+def judged(house: Gatehouse, pull: Pull, artifacts: Mapping[str, bytes]) -> tuple[Said, str]:
     """The answer on a pull request, and its comment."""
     legs(house, pull.head_sha, artifacts)
-    said = house.report(
-        "pull_request", pull_event(pull, "opened", None), None, matrix=FILE, **inputs
-    )
+    said = house.report("pull_request", pull_event(pull, "opened", None), None, matrix=FILE)
     comments = house.comments(pull)
     return said, comments[0].body if comments else ""
 
@@ -121,9 +118,9 @@ def test_one_comment_has_a_row_per_cell_the_worst_first(house: Gatehouse) -> Non
     lines = body.splitlines()
     assert lines[:2] == [MARKER, "**💥 3 cells: 1 error, 1 regression, 1 pass**"]
     assert [*rows(body)] == ["third", "slow", "fine"]
-    assert "Error: the training job of cell third left no record" in rows(body)["third"]
-    assert rows(body)["slow"].startswith("❌ regression | Regression: median step time +100.0%")
-    assert rows(body)["fine"].startswith("✅ pass | ")
+    assert "the training job of cell third left no record" in rows(body)["third"]
+    assert rows(body)["slow"].startswith("❌&nbsp;regression | median step time +100.0%")
+    assert rows(body)["fine"].startswith("✅&nbsp;pass | ")
     shown, folded = body.split("<details><summary>1 pass</summary>")
     assert "#### `third`" in shown
     assert "#### `slow`" in shown
@@ -134,6 +131,47 @@ def test_one_comment_has_a_row_per_cell_the_worst_first(house: Gatehouse) -> Non
     assert {one.key for one in parse(body)} == {one.key for one in parse(said.summary)}
     reports = {path.parent.name for path in Path(said.outputs["report-path"]).rglob("*.json")}
     assert reports == {*CELLS}
+
+
+def trained(
+    house: Gatehouse, cell: str, time: float, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, bytes]:
+    """The artifact of a job that trained one cell, as the training job leaves it."""
+    place = house.root / f"leg-{cell}"
+    (place / "scratch").mkdir(parents=True)
+    environ = {
+        "CANARY_MATRIX": FILE,
+        "CANARY_CELL": cell,
+        "CANARY_GPUS": "none",
+        "CANARY_BASE_SHA": git(house.work, "rev-parse", "main"),
+        "CANARY_CHECKOUT": str(house.work),
+        "CANARY_RECORDS": str(place / "records"),
+        "CANARY_SCRATCH": str(place / "scratch"),
+    }
+
+    def alone(settings: Any, at: Any, canary: Any, overrides: Any, folder: str, say: Any) -> None:
+        run = house.run(time)
+        into = settings.records / folder / "current" / run.run_id
+        into.mkdir(parents=True)
+        (into / "metrics.json").write_text(jsonio.dumps(run.model_dump()))
+
+    monkeypatch.setattr(run_job, "_run_alone", alone)
+    assert run_job.train(TrainSettings.read(environ), environ, lambda line: None) == 0
+    left = [path for path in (place / "records").rglob("*") if path.is_file()]
+    files = {str(path.relative_to(place / "records")): path.read_text() for path in left}
+    return {f"canary-records-{cell}": zipped(files)}
+
+
+def test_what_the_training_jobs_leave_is_what_the_report_reads(
+    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One cell is good, one is worse, and the job of the third never ran."""
+    artifacts = trained(house, "fine", 0.1, monkeypatch)
+    artifacts |= trained(house, "slow", SLOW, monkeypatch)
+    said, body = judged(house, house.pull(), artifacts)
+    assert said.code == 4
+    results = {cell: row.split("&nbsp;")[1].split(" ")[0] for cell, row in rows(body).items()}
+    assert results == {"third": "error", "slow": "regression", "fine": "pass"}
 
 
 def test_all_good_cells_are_a_success(house: Gatehouse) -> None:
@@ -176,9 +214,8 @@ def test_cells_that_only_the_pull_request_has_count_once_merged(house: Gatehouse
     mine = named(mine=leg(("mine", house.run(SLOW))))
     said, body = judged(house, pull, good(house, *CELLS) | mine)
     assert said.code == 0, said.log
-    assert rows(body)["matrix"] == (
-        "🆕 no-baseline | No baseline yet: only this change has mine; that counts once merged. |"
-    )
+    said_of_mine = "only this change has mine; that counts once merged."
+    assert rows(body)["matrix"] == f"🆕&nbsp;no-baseline | No baseline yet: {said_of_mine} |"
     assert "mine" not in rows(body)
 
 
@@ -227,7 +264,7 @@ def test_a_leg_that_cannot_be_trusted_is_an_error_of_its_cell(house: Gatehouse, 
     said, body = judged(house, house.pull(), good(house, "fine", "third") | named(slow=made))
     assert said.code == 4
     assert said_why in rows(body)["slow"], body
-    assert rows(body)["third"].startswith("✅ pass")
+    assert rows(body)["third"].startswith("✅&nbsp;pass")
 
 
 def test_a_cell_that_another_leg_claims_too_is_an_error(house: Gatehouse) -> None:
@@ -242,13 +279,13 @@ def test_a_cell_alone_and_in_the_artifact_of_all_is_an_error(house: Gatehouse) -
     said, body = judged(house, house.pull(), good(house, "slow") | {"canary-records": every})
     assert said.code == 4
     assert "twice" in rows(body)["slow"]
-    assert rows(body)["fine"].startswith("✅ pass")
+    assert rows(body)["fine"].startswith("✅&nbsp;pass")
 
 
 def test_a_cell_that_could_not_train_says_why(house: Gatehouse) -> None:
     failed = named(slow=leg(("slow", "no GPU to train on")))
     _, body = judged(house, house.pull(), good(house, "fine", "third") | failed)
-    assert rows(body)["slow"].startswith("💥 error | Error: no GPU to train on.")
+    assert rows(body)["slow"].startswith("💥&nbsp;error | no GPU to train on.")
 
 
 def test_the_limits_hold_for_all_artifacts_together(
@@ -263,7 +300,7 @@ def test_the_limits_hold_for_all_artifacts_together(
     monkeypatch.setattr(gathering, "Room", lambda: Room(unpacked=180_000))
     said, body = judged(house, house.pull(), artifacts)
     assert said.code == 4
-    assert rows(body)["fine"].startswith("✅ pass")
+    assert rows(body)["fine"].startswith("✅&nbsp;pass")
     assert "too large" in rows(body)["third"]
 
 
@@ -302,7 +339,7 @@ def test_a_failed_run_whose_cells_all_look_good_is_refused(house: Gatehouse) -> 
 def test_a_failed_run_is_explained_by_the_cell_that_failed(house: Gatehouse) -> None:
     said, body = of_a_fork(house, good(house, "fine", "slow"), "failure")
     assert said.code == 4
-    assert rows(body)["fine"].startswith("✅ pass")
+    assert rows(body)["fine"].startswith("✅&nbsp;pass")
     assert "left no record" in rows(body)["third"]
 
 
@@ -311,6 +348,7 @@ def test_a_failed_run_is_explained_by_the_cell_that_failed(house: Gatehouse) -> 
 
 def test_a_later_run_replaces_an_error_that_stood_for_all_cells(house: Gatehouse) -> None:
     pull = house.pull()
+    house.hub_repository.private = True
     house.github.permissions["actions"] = "none"
     _, body = judged(house, pull, good(house, *CELLS))
     assert [one.name for one in parse(body)] == ["matrix"]
@@ -377,4 +415,4 @@ def test_a_config_that_the_base_branch_lacks_is_an_error_of_its_cell(house: Gate
     house.commit(files={FILE: yaml.safe_dump({"cells": cells})})
     _, body = judged(house, house.pull(), good(house, "fine", "slow"))
     assert "gone.yaml of cell slow is missing on the base branch" in rows(body)["slow"]
-    assert rows(body)["fine"].startswith("✅ pass")
+    assert rows(body)["fine"].startswith("✅&nbsp;pass")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from canary.errors import MachineError, UsageError
+from canary.config.load import load_config
+from canary.errors import ConfigError, MachineError, UsageError
 from canary.gate import run_job
-from canary.gate.asked import Canary
+from canary.gate.asked import Canary, cells_at
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
@@ -240,3 +241,149 @@ def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_
         "large/profiler/operators.json",
         "linked/metrics.json",
     }
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+MATRIX = """
+cells:
+  - {name: plain, config: one.yaml}
+  - {name: half, config: two.yaml, dtype: bfloat16, ranks: 2, device: cpu, max_steps: 30}
+"""
+
+
+@pytest.fixture
+def cells(environ: dict[str, str]) -> dict[str, str]:
+    """A checkout whose base has a matrix of two cells."""
+    checkout = Path(environ["CANARY_CHECKOUT"])
+    (checkout / "matrix.yaml").write_text(MATRIX)
+    git(checkout, "init", "-q")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "base")
+    base = git(checkout, "rev-parse", "HEAD")
+    return environ | {"CANARY_MATRIX": "matrix.yaml", "CANARY_BASE_SHA": base, "CANARY_CONFIG": ""}
+
+
+def parts_of(environ: dict[str, str]) -> dict[str, Any]:
+    manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
+    assert not manifest.error, manifest.error
+    return {part.cell: part for part in manifest.parts}
+
+
+def test_a_cell_is_its_config_with_its_settings_and_its_name(
+    cells: dict[str, str], ran: list[tuple[str, list[str]]]
+) -> None:
+    assert run(cells) == 0
+    assert [(part.config, part.name) for part in parts_of(cells).values()] == [
+        ("one.yaml", "plain"),
+        ("two.yaml", "half"),
+    ]
+    title, overrides = ran[1]
+    assert title == "cell half"
+    loaded = load_config(Path(cells["CANARY_CHECKOUT"]) / "two.yaml", overrides).config
+    assert (loaded.name, loaded.dtype, loaded.nproc, loaded.device) == (
+        "half",
+        "bfloat16",
+        2,
+        "cpu",
+    )
+    assert loaded.max_steps == 30
+
+
+def test_a_job_of_one_cell_runs_that_cell_alone(cells: dict[str, str], ran: list[Any]) -> None:
+    assert run(cells, CANARY_CELL="half") == 0
+    assert [*parts_of(cells)] == ["half"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"CANARY_CELL": "gone"}, "matrix.yaml has no cell gone"),
+        ({"CANARY_MATRIX": "gone.yaml"}, "no matrix at gone.yaml"),
+        ({"CANARY_MATRIX": "../m.yaml"}, "is outside the repository"),
+    ],
+)
+def test_a_wrong_matrix_or_cell_is_told_in_the_records(
+    cells: dict[str, str], ran: list[Any], changes: dict[str, str], said: str
+) -> None:
+    assert run(cells, **changes) == 2
+    assert said in load_records(Path(cells["CANARY_RECORDS"])).manifest.error
+
+
+def test_a_change_of_a_cell_is_trained_with_the_steps_of_the_base(
+    cells: dict[str, str], ran: list[tuple[str, list[str]]]
+) -> None:
+    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
+    matrix.write_text(MATRIX.replace("max_steps: 30", "max_steps: 3, learning_rate: 0.5"))
+    run(cells, CANARY_CELL="half")
+    ((_, overrides),) = ran
+    loaded = load_config(Path(cells["CANARY_CHECKOUT"]) / "two.yaml", overrides).config
+    assert (loaded.max_steps, loaded.learning_rate) == (30, 0.5)
+    assert "used the base branch's 30; 3 counts" in parts_of(cells)["half"].notes[0]
+
+
+def test_a_cell_that_the_change_removes_still_runs(cells: dict[str, str], ran: list[Any]) -> None:
+    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
+    matrix.write_text("cells: [{name: mine, config: one.yaml}]\n")
+    run(cells, CANARY_CELL="half")
+    assert parts_of(cells)["half"].notes == [
+        "the change removes this cell in matrix.yaml; that counts once merged"
+    ]
+
+
+def test_pairs_are_trained_with_the_cell_of_the_base(
+    cells: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(run_job, "_run_ab", lambda *given: calls.append(given[3]))
+    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
+    matrix.write_text(MATRIX.replace("bfloat16", "float16"))
+    run(cells, CANARY_CELL="half", CANARY_COMPARE="ab")
+    assert "dtype=bfloat16" in calls[0]
+    assert parts_of(cells)["half"].notes == [
+        "the change alters this cell in matrix.yaml; that counts once merged"
+    ]
+
+
+REFUSED = [
+    ("verb: check", "verb: check"),
+    ("ref: main", "ref"),
+    ("stack: new", "stack"),
+    ("nodes: 2", "nodes: 2"),
+    ("verb: exec, command: python a.py", "verb: exec"),
+    ("command: python a.py", "command"),
+    ("arguments: --quick", "arguments"),
+    ("device: h100", "device: h100"),
+]
+
+
+@pytest.mark.parametrize(("key", "said"), REFUSED)
+def test_a_cell_that_the_action_cannot_run_is_refused_in_one_line(key: str, said: str) -> None:
+    text = f"stacks: {{new: {{}}}}\ncells: [{{name: a, config: one.yaml, {key}}}]\n"
+    with pytest.raises(ConfigError) as caught:
+        cells_at(lambda path: text.encode(), "matrix.yaml")
+    assert str(caught.value) == (
+        f"cell a in matrix.yaml has {said}, which the action cannot use "
+        "(leave it out here, or run this cell with `canary matrix`)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("env: {A: b}\ncells: [{config: a.yaml}]", "has `env`"),
+        ("matrix: {config: [a.yaml], seed: [" + "1," * 80 + "]}", "two cells named"),
+        (f"matrix: {{config: [a.yaml], seed: {[*range(81)]}}}", "has 81 cells"),
+        ("cells: []", "has no cells"),
+        ("\x00", "not YAML"),
+    ],
+)
+def test_a_matrix_that_the_action_cannot_use_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        cells_at(lambda path: text.encode(), "matrix.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -402,3 +403,43 @@ def test_a_check_run_points_at_the_changed_line_that_the_cause_names() -> None:
     assert {one["path"] for one in others} == {"configs/sft.yaml"}
     healthy = compare_to_baseline(records([0.1] * 3, first=50), history(), history=True)
     assert annotated([Answer("sft", healthy, "configs/sft.yaml")]) == []
+
+
+def test_more_than_three_canaries_get_a_table_and_fold_what_passed() -> None:
+    names = ["a", "b", "c", "d"]
+    three = body({name: comparison() for name in names[:3]}, source())
+    assert three is not None
+    assert "| canary |" not in three
+    text = body({name: comparison() for name in names[:3]} | {"d": slow()}, source())
+    assert text is not None
+    assert text.splitlines()[:4] == [
+        MARKER,
+        "**❌ 4 canaries: 1 regression, 3 pass**",
+        "",
+        "| canary | result | answer |",
+    ]
+    assert text.index("| `d` | ❌") < text.index("| `a` | ✅&nbsp;pass | nothing got worse. |")
+    assert text.index("#### `d`") < text.index("<details><summary>3 pass</summary>")
+    assert [one.name for one in parse(text)] == ["d", "a", "b", "c"]
+
+
+def test_a_line_of_a_record_cannot_break_the_table() -> None:
+    line = "Pass: a | b `c\n| `x` | pass | <!-- --> \\" + "y " * 400
+    text = body({name: comparison(line=line) for name in "abcd"}, source())
+    assert text is not None
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == 4
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows), rows[0]
+
+
+def test_an_older_run_of_a_matrix_says_nothing_beside_a_later_one() -> None:
+    def of_matrix(run: int, *names: str, before: str = "") -> str | None:
+        answers = [Answer(name, comparison(), "c.yaml", name, "m.yaml") for name in names]
+        return merged(before, sections_of(answers, source(run=run)))
+
+    later = of_matrix(9, "a", "b")
+    assert later is not None
+    assert of_matrix(8, "whole", before=later) is None
+    again = of_matrix(10, "whole", before=later)
+    assert again is not None
+    assert [one.name for one in parse(again)] == ["whole"]
