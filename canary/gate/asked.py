@@ -42,7 +42,7 @@ class Canary:
 
 
 def path_in(folder: str, config: str) -> str:
-    """Return a path in the repository for an answer, whatever it is."""
+    """Return the path of a config in the repository, without a check of it."""
     return posixpath.normpath(posixpath.join(folder, config))
 
 
