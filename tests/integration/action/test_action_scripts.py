@@ -104,6 +104,13 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
     assert [path.name for path in runner.temp.iterdir()] == ["canary-records"], "nothing else stays"
 
 
+def test_the_matrix_and_its_cell_reach_the_training(runner: Runner) -> None:
+    runner.with_docker()
+    done = runner.train(CPU | {"matrix": "matrix.yaml", "cell": "gone"})
+    assert done.returncode == 2
+    assert "no matrix at matrix.yaml" in load_records(runner.temp / "canary-records").manifest.error
+
+
 def test_the_log_of_the_training_cannot_speak_to_the_runner(runner: Runner) -> None:
     runner.with_docker()
     (runner.root / "docker" / "refuse").write_text("::set-output name=verdict::pass")

@@ -380,3 +380,48 @@ def test_an_issue_and_its_permission_are_written_only_where_asked_for(here: Path
     assert jobs_that_write_issues() == dict.fromkeys(RECORDING, "report")
     assert "issues: write" in said
     assert "(baseline, accept, nightly)" in said.replace("canary-", "")
+
+
+def test_each_cell_of_a_matrix_is_a_job_in_every_workflow(here: Path) -> None:
+    (here / "one.yaml").write_text("training_type: sft\n")
+    (here / "matrix.yaml").write_text("matrix: {config: [one.yaml], seed: [1, 2]}\n")
+    said = run("--matrix", "matrix.yaml", "--model-cache", "/srv/hf")
+    assert "actions: read" in said
+    assert {path.name for path in here.glob("*.yaml")} == {"one.yaml", "matrix.yaml"}
+    for path in (here / ".github/workflows").iterdir():
+        content = yaml.safe_load(path.read_text())
+        assert " config:" not in path.read_text(), path.name
+        steps = [job["steps"][-1]["with"] for job in content["jobs"].values()]
+        others = [step for step in steps if step["mode"] != "pending"]
+        assert {step["matrix"] for step in others} == {"matrix.yaml"}, path.name
+        for name, job in content["jobs"].items():
+            if name == "run":
+                assert job["needs"] == ["cells"], path.name
+                assert job["strategy"]["fail-fast"] is False
+            if name == "report":
+                assert "cells" in job["needs"], path.name
+                assert job["permissions"]["actions"] == "read", path.name
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        (None, "no matrix at matrix.yaml"),
+        ("cells: [{config: gone.yaml}]\n", "cell gone: no config at"),
+        ("cells: [{config: one.yaml, verb: ab}]\n", "has verb: ab, which the action cannot use"),
+    ],
+)
+def test_a_matrix_that_the_action_cannot_use_writes_nothing(
+    here: Path, matrix: str | None, said: str
+) -> None:
+    (here / "one.yaml").write_text("training_type: sft\n")
+    if matrix is not None:
+        (here / "matrix.yaml").write_text(matrix)
+    with pytest.raises(UsageError, match=said):
+        run("--matrix", "matrix.yaml")
+    assert not (here / ".github").exists()
+
+
+def test_a_matrix_and_configs_are_not_both_given(here: Path) -> None:
+    with pytest.raises(UsageError, match="--config has no effect with --matrix"):
+        run("--matrix", "matrix.yaml", "--config", "canary.yaml")
