@@ -41,14 +41,14 @@ def run(folder: Path, count: int) -> None:
         return Attempt(cell.name, number, place / str(number), words, folder, {}, 60.0)
 
     def judged(cell: Cell, attempt: Attempt) -> Outcome:
-        return Outcome("ok" if attempt.ended() == 0 else "failed", "")
+        return Outcome("pass" if attempt.ended() == 0 else "error", "")
 
     cells = [Cell(f"c{number}", "run", None, ()) for number in range(count)]
     launcher = LocalLauncher(sorted(os.sched_getaffinity(0)), (), None, folder / "pool")
     began = time.monotonic()
     with alone_in(folder):
         entries = Matrix(folder, entries_of(cells), launcher, planned, judged).run()
-    right = sum(one.outcome is not None and one.outcome.verdict == "ok" for one in entries)
+    right = sum(one.outcome is not None and one.outcome.verdict == "pass" for one in entries)
     own, children = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )

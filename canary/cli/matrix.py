@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="CELL", help="Run this cell; may be repeated.")
+    list[str] | None,
+    typer.Option("--only", metavar="CELL", help="Run this cell alone; may be repeated."),
 ]
 
 
@@ -55,6 +56,8 @@ def matrix(
     if dry_run:
         typer.echo("\n".join(lines))
         return
+    if loaded.is_external and output_dir is None:
+        raise UsageError("launcher.kind: external needs the folder of the matrix", "add -o FOLDER")
     if loaded.is_external and not (collect or only):
         typer.echo(_commands(commands(loaded), form))
         return
@@ -84,8 +87,12 @@ def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
     for line in lines:
         say(line)
     terminal = sys.stderr if sys.stderr.isatty() and not quiet else None
-    entries = run(loaded, View(say, terminal, time.monotonic).told)
-    if loaded.base == loaded.folder:
+    try:
+        entries = run(loaded, View(say, terminal, time.monotonic).told)
+    except KeyboardInterrupt:
+        say(f"to go on, start the same command again with -o {loaded.folder}")
+        raise
+    if loaded.is_whole:
         write(entries, loaded.document.name, loaded.folder)
         say(left_page(loaded.folder, Path.cwd()))
     if form == "json":

@@ -4,6 +4,7 @@ It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `loc
 lives. `began` names it and its machine, with a line for each time that a queue started it.
 `log.txt` has what the command printed. `ended` has its exit code, and is written at once or not at
 all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it lies in a queue.
+`asked` has a hash of what the cell was: a folder answers only for the cell that ran in it.
 
 These files alone say what was done, so a matrix that is killed goes on from them.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
-SCRIPT, NODE = "run.sh", "node"
+SCRIPT, NODE, ASKED = "run.sh", "node", "asked"
 STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
 TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
@@ -93,6 +94,8 @@ class Attempt:
     """Machines. `cores` and `gpus` are those on each."""
     device: str | None = None
     """Type of its GPUs, as the queue names it; None: any."""
+    asked: str = ""
+    """Hash of the cell and its config."""
 
     def words(self, held: Sequence[int] = ()) -> list[str]:
         """Return the command that runs the try and leaves how it ended. `held`: files of locks,
@@ -119,13 +122,13 @@ class Attempt:
         }
         named = re.compile(r"\b(" + "|".join(values) + r")\b")
         text = named.sub(lambda match: values[match[1]], TEMPLATE)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._note_asked()
         jsonio.replace_file(self.folder / SCRIPT, text)
         return self.folder / SCRIPT
 
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._note_asked()
         number = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,12 +137,24 @@ class Attempt:
             return None
         return number
 
+    def _note_asked(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.asked and not (self.folder / ASKED).exists():
+            jsonio.replace_file(self.folder / ASKED, self.asked)
+
     def is_running(self) -> bool:
         """Whether a process runs it."""
         number = self.open_lock()
         if number is not None:
             os.close(number)
         return number is None
+
+    def is_of_another(self) -> bool:
+        """Whether another cell, or another config of it, ran in this folder."""
+        with contextlib.suppress(OSError):
+            found = jsonio.content_of(self.folder / ASKED, 256).decode("utf-8", "replace")
+            return found != self.asked
+        return False
 
     def has_begun(self) -> bool:
         """Whether its command was started."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.config.source import Origins
-from canary.errors import ConfigError
+from canary.errors import ConfigError, nearest, printable
 from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFile, Verb
 from canary.record import jsonio
 
@@ -51,16 +51,17 @@ def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, 
         ConfigError: an axis, an exclude or a cell is wrong, or there are none or too many.
     """
     reader = _Reader(document, origins, file)
-    choices = [*reader.multiplied(), *document.cells]
+    choices = [("matrix", one) for one in reader.multiplied()]
+    choices += [(f"cells.{number}", one) for number, one in enumerate(document.cells)]
     if not choices:
         raise ConfigError(f"{file} has no cells", "give `matrix:` or `cells:`", file=file)
     if len(choices) > MOST_CELLS:
         message = f"{file} has {len(choices)} cells, more than {MOST_CELLS}"
         raise ConfigError(message, "split it", file=file)
     made: dict[str, Cell] = {}
-    for choice in choices:
-        cell = reader.cell(choice, taken=made)
-        made[cell.name] = cell
+    for where, choice in choices:
+        cell = _OneCell(document, origins, file, where, str(choice.get("name") or _name(choice)))
+        made[cell.name] = cell.read(choice, taken=made)
     return tuple(made.values())
 
 
@@ -71,7 +72,7 @@ class _Reader:
     file: Path
 
     def _error(self, key: str, message: str, hint: str) -> ConfigError:
-        place = self.origins.get(key, str(self.file))
+        place = _place(self.origins, key) or str(self.file)
         return ConfigError(f"{key} in {place} {message}", hint, file=self.file, key=key)
 
     def multiplied(self) -> Iterator[Choice]:
@@ -80,6 +81,9 @@ class _Reader:
         excluded = self._choices("exclude", axes.pop("exclude", []))
         included = self._choices("include", axes.pop("include", []))
         for name, values in axes.items():
+            near = nearest(name, ("include", "exclude"))
+            if near is not None and (not values or any(isinstance(one, dict) for one in values)):
+                raise self._error(f"matrix.{name}", "is unknown", f"did you mean '{near}'?")
             if not isinstance(values, list) or not values:
                 raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
         count = 1
@@ -94,6 +98,9 @@ class _Reader:
                 raise self._error(key, "is no axis of this matrix", f"use {', '.join(axes)}")
         product = itertools.product(*axes.values()) if axes else ()
         found = [dict(zip(axes, values, strict=True)) for values in product]
+        for at, one in enumerate(excluded):
+            if not any(_fits(choice)(one) for choice in found):
+                raise self._error(f"matrix.exclude.{at}", "fits no cell", "look at its values")
         found = [one for one in found if not any(map(_fits(one), excluded))]
         yield from _included(found, included, axes)
 
@@ -103,48 +110,73 @@ class _Reader:
             raise self._error(f"matrix.{name}", "is no list of choices", hint)
         return value
 
-    def cell(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
+
+@dataclass
+class _OneCell:
+    document: MatrixFile
+    origins: Origins
+    file: Path
+    where: str
+    """Key of what describes it."""
+    name: str
+
+    def _error(self, key: str, message: str, hint: str) -> ConfigError:
+        full = f"{self.where}.{key}"
+        place = self.origins.get(full) or _place(self.origins, self.where) or str(self.file)
+        name = printable(self.name)[:LONGEST_NAME]
+        what = f"cell {name} in {place} {message}"
+        return ConfigError(what, hint, file=self.file, key=full)
+
+    def read(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
         """Return the cell of a choice. `taken`: the cells before, by name."""
         values = dict(choice)
         verb = values.pop("verb", self.document.verb)
         if verb not in VERBS:
-            raise self._error("verb", f"is {verb!r}", f"use {', '.join(VERBS)}")
-        name = values.pop("name", None)
-        if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
+            raise self._error("verb", f"has the verb {verb!r}", f"use {', '.join(VERBS)}")
+        if not NAME.fullmatch(self.name) or not isinstance(values.pop("name", ""), str):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
-            raise self._error("cells", f"have a cell named {str(name)[:99]!r}", hint)
+            raise self._error("name", "has a name that no folder can have", hint)
         own = {key: values.pop(key) for key in OWN_AXES if key in values}
-        config, stack = own.get("config"), own.get("stack")
-        if stack is not None and stack not in self.document.stacks:
-            raise self._error("stack", f"{stack!r} is not among `stacks:`", "define it there")
-        if config is None and not own.get("command"):
-            raise self._error("cells", "have a cell with neither config nor command", "give one")
-        ranks, nodes = (self._count(own, key) for key in ("ranks", "nodes"))
-        if nodes > 1 and verb not in ("run", "exec"):
-            raise self._error("nodes", f"is {nodes} for {verb}", "use run or exec")
+        self._check(verb, own)
         settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
-        cell = Cell(
-            name=str(name or _name(choice)),
+        if self.name in taken:
+            raise self._error("name", "has the name of another one", "give one a `name`")
+        return Cell(
+            name=self.name,
             verb=verb,
-            config=None if config is None else str(config),
+            config=None if own.get("config") is None else str(own["config"]),
             settings=settings,
             ref=None if own.get("ref") is None else str(own["ref"]),
-            stack=stack,
-            ranks=ranks,
-            nodes=nodes,
+            stack=own.get("stack"),
+            ranks=own.get("ranks", 1),
+            nodes=own.get("nodes", 1),
             device=None if own.get("device") is None else str(own["device"]),
             arguments=_words(own.get("arguments")),
             command=_words(own.get("command")),
         )
-        if cell.name in taken:
-            raise self._error("cells", f"have two cells named {cell.name}", "give one a `name`")
-        return cell
 
-    def _count(self, own: Mapping[str, Any], key: str) -> int:
-        count = own.get(key, 1)
-        if type(count) is not int or not 1 <= count <= 64:
-            raise self._error(key, f"is {count!r}", "use a whole number from 1 to 64")
-        return count
+    def _check(self, verb: Verb, own: Mapping[str, Any]) -> None:
+        """Refuse what fits no verb."""
+        stack, command = own.get("stack"), own.get("command")
+        if stack is not None and stack not in self.document.stacks:
+            raise self._error("stack", f"has the stack {stack!r}", "define it under `stacks:`")
+        if own.get("config") is None and not command:
+            raise self._error("config", "has neither config nor command", "give one")
+        if command and verb not in ("exec", "check"):
+            message = f"has a command, but its verb is {verb}"
+            raise self._error("command", message, "use verb: exec")
+        for key in ("ranks", "nodes"):
+            count = own.get(key, 1)
+            if type(count) is not int or not 1 <= count <= 64:
+                raise self._error(key, f"has {key}: {count!r}", "use a whole number from 1 to 64")
+        if own.get("nodes", 1) > 1 and verb not in ("run", "exec"):
+            raise self._error("nodes", f"has several nodes for {verb}", "use run or exec")
+
+
+def _place(origins: Origins, key: str) -> str | None:
+    """Return where a key stands; of an item of a list, where the first of its keys does."""
+    inside = (place for one, place in origins.items() if one.startswith(f"{key}."))
+    return origins.get(key) or next(inside, None)
 
 
 def _fits(choice: Choice) -> Any:

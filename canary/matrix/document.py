@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from canary.config.source import Origins, parse, read_file
 from canary.errors import ConfigError, did_you_mean, nearest
@@ -29,6 +37,12 @@ class Stack(_Strict):
 
     python: str | None = Field(None, description="Its Python; null: the one that runs the matrix.")
     setup: str | None = Field(None, description="Command that installs it, once per matrix.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.python is not None and self.setup is not None:
+            raise ValueError("give python or setup, not both")
+        return self
 
 
 class Local(_Strict):
@@ -134,6 +148,12 @@ class MatrixFile(_Strict):
         Discriminator(_kind),
     ] = Field(default_factory=Local)
 
+    @model_validator(mode="after")
+    def _saves_somewhere(self) -> Self:
+        if self.save and self.history is None:
+            raise ValueError("`save: true` needs `history: FOLDER`")
+        return self
+
 
 def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
     """Read a matrix and where each of its keys stands.
@@ -164,16 +184,24 @@ def _first(error: ValidationError, origins: Origins, path: Path) -> ConfigError:
     kind = ""
     if where[:1] == ["launcher"] and where[1:2] and where[1] in LAUNCHERS:
         kind = where.pop(1)  # pydantic names the alternative, which is no key.
+    while len(where) > 1 and ".".join(where) not in origins and first["type"] != "missing":
+        where.pop()  # pydantic adds the alternatives of a key, which nobody wrote.
     key = ".".join(where)
     place = origins.get(key, str(path))
     hint = "see docs/matrix.md"
     if first["type"] == "union_tag_invalid":
         message = f"launcher.kind in {place} is unknown"
         return ConfigError(message, f"use {', '.join(LAUNCHERS)}", file=path, key="launcher.kind")
+    model = LAUNCHERS.get(kind, MatrixFile)
     if first["type"] == "extra_forbidden":
-        model = LAUNCHERS[kind] if kind else MatrixFile
-        near = nearest(where[-1], model.model_fields)
+        of = [one for one, keys in LAUNCHERS.items() if where[-1] in keys.model_fields]
+        other = f"set launcher.kind: {of[0]}" if kind and of else hint
+        near = None if kind and of else nearest(where[-1], model.model_fields)
         message = f"{place} has the unknown key {key!r}"
-        return ConfigError(message, did_you_mean(near, hint), file=path, key=key)
-    message = f"{key or 'the matrix'} in {place}: {first['msg']}"
-    return ConfigError(message, hint, file=path, key=key)
+        return ConfigError(message, did_you_mean(near, other), file=path, key=key)
+    field = model.model_fields.get(where[-1] if where else "")
+    said = first["msg"].removeprefix("Value error, ")
+    said = said[:1].lower() + said[1:]
+    hint = field.description or hint if field is not None else hint
+    message = f"{key or 'the matrix'} in {place}: {said}"
+    return ConfigError(message, hint.rstrip("."), file=path, key=key)

@@ -60,6 +60,10 @@ class Loaded:
     budget: Budget
     request: MatrixRequest
 
+    def mark_of(self, cell: Cell) -> str:
+        """Return the hash of a cell and its config."""
+        return next(one.mark for one in self.plan if one.cell.name == cell.name)
+
     @property
     def history(self) -> Path | None:
         """The folder of the history. A cell that was started elsewhere is compared when it is
@@ -76,6 +80,11 @@ class Loaded:
         return self.folder / CELLS / self.cells[0].name if alone else self.folder
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all cells of the file are asked for: only then the folder gets their answer."""
+        return not self.request.only
+
+    @property
     def is_external(self) -> bool:
         """Whether something else starts the cells."""
         return isinstance(self.document.launcher, External)
@@ -88,6 +97,8 @@ def load(request: MatrixRequest) -> Loaded:
         ConfigError: the matrix or a cell's config cannot be used.
     """
     document, origins = read_matrix(request.file)
+    if request.collect and not isinstance(document.launcher, External):
+        raise UsageError("--collect is for launcher.kind: external", "leave it out")
     cells = _chosen(cells_of(document, origins, request.file), request)
     history = Path(document.history) if document.history else None
     plan = tuple(planned(cell, history) for cell in cells)
@@ -159,11 +170,17 @@ def _collected(loaded: Loaded) -> list[Entry]:
         entry.number, entry.state = max(numbers, default=0), "done"
         if not numbers:
             where = loaded.folder / CELLS / entry.cell.name
-            entry.outcome = Outcome("failed", f"{where} is not here: did the cell run?")
+            entry.outcome = Outcome("error", f"{where} is not here: did the cell run?")
             continue
         folder = try_folder(loaded.folder, entry.cell, entry.number)
         limit_s = loaded.document.timeout * 60
-        attempt = Attempt(entry.cell.name, entry.number, folder, (), folder, {}, limit_s)
+        asked = loaded.mark_of(entry.cell)
+        attempt = Attempt(
+            entry.cell.name, entry.number, folder, (), folder, {}, limit_s, asked=asked
+        )
+        if attempt.is_of_another():
+            entry.outcome = Outcome("invalid", "it was run with another config or command")
+            continue
         entry.outcome = _judged(loaded, entry.cell, attempt)
     return entries
 
@@ -218,4 +235,5 @@ def _attempt(loaded: Loaded, places: Places, gpus: bool, cell: Cell, number: int
         gpus=cell.ranks if uses_gpu else 0,
         nodes=cell.nodes,
         device=None if wanted == "gpu" else wanted,
+        asked=loaded.mark_of(cell),
     )

@@ -35,24 +35,24 @@ from canary.report.document import json_text, load_comparison
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
 
-Verdict = Literal["ok", "left out", "inconclusive", "regression", "wrong", "failed"]
-"""`left out`: it did not fit the budget; `wrong`: config or input cannot be used; `failed`: nothing
-can be said."""
+Verdict = Literal["pass", "left out", "inconclusive", "regression", "invalid", "error"]
+"""`left out`: it did not fit the budget; `invalid`: config or input cannot be used; `error`:
+nothing can be said. People see the same words."""
 CODES: dict[Verdict, int] = {
-    "ok": EXIT_OK,
+    "pass": EXIT_OK,
     "left out": EXIT_OK,
     "inconclusive": EXIT_INCONCLUSIVE,
     "regression": EXIT_REGRESSION,
-    "wrong": EXIT_USAGE,
-    "failed": EXIT_ERROR,
+    "invalid": EXIT_USAGE,
+    "error": EXIT_ERROR,
 }
 WORST_FIRST: tuple[Verdict, ...] = (
-    "failed",
-    "wrong",
+    "error",
+    "invalid",
     "regression",
     "inconclusive",
     "left out",
-    "ok",
+    "pass",
 )
 LAST_BYTES = 4096
 """Of a log, that are read for its last line."""
@@ -82,7 +82,7 @@ class Outcome:
     @property
     def may_pass_again(self) -> bool:
         """Whether another try may end otherwise: the machine failed, not the training."""
-        return self.verdict == "failed"
+        return self.verdict == "error"
 
 
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
@@ -96,16 +96,16 @@ def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: b
 def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     code = attempt.ended()
     if code is None:
-        return Outcome("failed", attempt.gave_up() or "it left no exit code", attempt.folder)
+        return Outcome("error", attempt.gave_up() or "it left no exit code", attempt.folder)
     if code == TIMED_OUT or (code == KILLED and not _answered(cell, attempt)):
         words = f"it took longer than {attempt.limit_s / 60:g} minutes"
         if code == KILLED:
             words = "it was killed by signal 9: was memory short?"
-        return Outcome("failed", words, attempt.folder)
+        return Outcome("error", words, attempt.folder)
     try:
         return _answer(cell, attempt, code, history, save_to=save_to)
     except CanaryError as error:
-        return Outcome("failed", str(error), attempt.folder)
+        return Outcome("error", str(error), attempt.folder)
 
 
 def _answered(cell: Cell, attempt: Attempt) -> bool:
@@ -123,10 +123,10 @@ def _answer(
         for file in (attempt.folder / AB).glob(f"*/{COMPARISON}"):
             return of_comparison(load_comparison(file), file.parent)
     if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
-        return Outcome("ok", "the noise was measured", attempt.folder / NOISE)
+        return Outcome("pass", "the noise was measured", attempt.folder / NOISE)
     folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
     if folder is None or code == EXIT_USAGE:
-        verdict = "wrong" if code == EXIT_USAGE else "failed"
+        verdict = "invalid" if code == EXIT_USAGE else "error"
         return Outcome(verdict, _last_line(attempt, code), folder or attempt.folder)
     return _of_run(folder, code, attempt, history, save_to=save_to)
 
@@ -139,18 +139,18 @@ def _of_run(
     seconds = float(record.duration_seconds)
     if record.status != "completed":
         why = "" if record.status == "failed" else f"{record.status}: "
-        return Outcome("failed", f"{why}{record.reason}", folder, seconds)
+        return Outcome("error", f"{why}{record.reason}", folder, seconds)
     if code:
-        return Outcome("failed", _last_line(attempt, code), folder, seconds)
+        return Outcome("error", _last_line(attempt, code), folder, seconds)
     if history is None or not is_history(history):
-        words = "completed; there is no history to compare with"
-        outcome = Outcome("ok", words, folder, seconds)
+        words = "completed" if history is None else "No baseline yet: this is the first run."
+        outcome = Outcome("pass", words, folder, seconds)
     else:
         compared = compared_paths(Request((folder,), (history,)))
         outcome = of_comparison(compared.found, folder, seconds)
         words = f"{outcome.words}{_left(compared.found, attempt)}"
         outcome = replace(outcome, words=words, history=history)
-    if save_to and history is not None and outcome.verdict in ("ok", "inconclusive"):
+    if save_to and history is not None and outcome.verdict in ("pass", "inconclusive"):
         return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
 
@@ -197,14 +197,16 @@ def run_folder(place: Path) -> Path | None:
 
 
 def _of_code(code: int) -> Verdict:
-    return next((verdict for verdict, one in CODES.items() if one == code), "failed")
+    return next((verdict for verdict, one in CODES.items() if one == code), "error")
 
 
 def _last_line(attempt: Attempt, code: int) -> str:
     """Return the last line that the command printed."""
     lines = last_lines(attempt.folder / LOG, LAST_BYTES)
-    said = lines[-1].strip().removeprefix("canary: ") if lines else "it printed nothing"
-    return jsonio.shown(printable(f"exit code {code}: {said}"))
+    if not lines:
+        return f"exit code {code}, and it printed nothing"
+    said = lines[-1].strip().removeprefix("canary: ").removeprefix("failed: ")
+    return jsonio.shown(printable(said))
 
 
 def last_lines(log: Path, most_bytes: int) -> list[str]:

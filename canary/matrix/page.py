@@ -22,7 +22,6 @@ from canary.matrix.commands import AB, CHECK
 from canary.matrix.outcomes import WORST_FIRST, Verdict, last_lines, run_folder
 from canary.matrix.running import CELLS
 from canary.matrix.stored import UNREADABLE, StoredCell, StoredMatrix
-from canary.matrix.summary import WORDS
 from canary.report.charts.chart import Chart
 from canary.report.charts.sides import sides_of
 from canary.report.comparison_page import charts_of, page_of
@@ -37,12 +36,12 @@ NO_ROOM = "This file has no room for its charts. To see them:"
 LOG_LINES, LOG_BYTES = 30, 16 << 10
 HEADINGS = ("cell", "result", "time", "tries", "answer")
 MARKS: dict[Verdict, str] = {
-    "failed": "💥",
-    "wrong": "💥",
+    "error": "💥",
+    "invalid": "💥",
     "regression": "❌",
     "inconclusive": "⚪",
     "left out": "⚪",
-    "ok": "✅",
+    "pass": "✅",
 }
 
 
@@ -61,7 +60,7 @@ def cell_page(one: StoredCell, folder: Path, repository: Path) -> str:
 
 
 def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
-    worst = cells[0].verdict if cells else "failed"
+    worst = cells[0].verdict if cells else "error"
     rows = tuple(_row(one, number) for number, one in enumerate(cells))
     legend, scrolls = "", len(cells) > MOST_SECTIONS
     if scrolls:
@@ -72,7 +71,7 @@ def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
     return Page(
         title=f"{matrix.name}: {matrix.answer}",
         first_line=matrix.answer,
-        verdict=WORDS[worst],
+        verdict=worst,
         mark=MARKS[worst],
         part=f"matrix {matrix.name}",
         tables=(Table("Cells", "cells", HEADINGS, rows, legend, scrolls),) if rows else (),
@@ -82,7 +81,7 @@ def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
 def _row(one: StoredCell, number: int) -> TableRow:
     took = duration(one.seconds) if one.seconds else ""
     return TableRow(
-        (one.cell, WORDS[one.verdict], took, str(one.tries), cut(one.message)),
+        (one.cell, one.verdict, took, str(one.tries), cut(one.message)),
         # The table itself is part 1.
         part=number + 2 if number < MOST_SECTIONS else 0,
         state=one.verdict.replace(" ", "-"),
@@ -97,12 +96,15 @@ def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
     except UNREADABLE as error:
         found, problem = None, f"What it left cannot be read: {error}"
     page, charts = found or (_plain(one), ())
-    has_log = found is None or one.verdict in ("failed", "wrong")
+    is_broken = one.verdict in ("error", "invalid")
+    if is_broken:  # Its record, if there is one, may not know why.
+        page = replace(page, first_line=one.message, verdict=one.verdict, mark=MARKS[one.verdict])
+    has_log = found is None or is_broken
     page = replace(
         page,
         mark=page.mark or MARKS[one.verdict],
         part=one.cell,
-        folded=one.verdict in ("ok", "left out"),
+        folded=one.verdict in ("pass", "left out"),
         log=_log(place) if has_log else (),
         notes=(*page.notes, problem) if problem else page.notes,
         uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",
@@ -115,7 +117,7 @@ def _plain(one: StoredCell) -> Page:
         title=one.cell,
         first_line=one.message,
         subtitle=f"canary {one.verb}",
-        verdict=WORDS[one.verdict],
+        verdict=one.verdict,
         mark=MARKS[one.verdict],
     )
 

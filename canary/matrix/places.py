@@ -21,7 +21,7 @@ from canary.campaign.environments import (
     refuse_foreign_code,
 )
 from canary.campaign.worktrees import add_worktree, commit_of, git, repository_of
-from canary.errors import MachineError, UsageError
+from canary.errors import CanaryError, MachineError, UsageError
 from canary.matrix.cells import Cell
 from canary.matrix.commands import Place
 from canary.matrix.document import Stack
@@ -37,22 +37,30 @@ class Places:
         self._here = Path.cwd()
         self._repository: Path | None = None
         self._made: dict[tuple[str | None, str | None], Place] = {}
+        self._failed: dict[tuple[str | None, str | None], CanaryError] = {}
 
     def make(self, cells: tuple[Cell, ...]) -> None:
-        """Check out the commits and install the stacks of all cells.
-
-        Raises:
-            UsageError: no such commit, or a stack has no Python.
-            MachineError: a setup failed.
-        """
+        """Check out the commits and install the stacks of all cells."""
         for cell in cells:
-            self.of(cell)
+            with contextlib.suppress(UsageError, MachineError):
+                self.of(cell)
 
     def of(self, cell: Cell) -> Place:
-        """Return where a cell runs."""
+        """Return where a cell runs.
+
+        Raises:
+            UsageError: no such commit, or its stack has no Python.
+            MachineError: the setup of its stack failed.
+        """
         key = cell.ref, cell.stack
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._made:
-            self._made[key] = self._place(cell.ref, cell.stack)
+            try:
+                self._made[key] = self._place(cell.ref, cell.stack)
+            except (UsageError, MachineError) as error:
+                self._failed[key] = error
+                raise
         return self._made[key]
 
     def _place(self, ref: str | None, stack: str | None) -> Place:

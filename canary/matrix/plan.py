@@ -3,9 +3,10 @@ which of them fit its budget."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ RUNS_OF = ("run", "exec")
 """Verbs whose runs the history stores."""
 TOOK = "took.json"
 """In the history: what cells of other verbs took, and when."""
-DECIDED = "as many as it needs"
-"""Launches of a verb that decides on the way."""
+DECIDED = "not known"
+"""Launches of a verb that decides on the way, or of a config that is read elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,13 @@ class Planned:
     cell: Cell
     launches: str
     devices: int
-    """GPUs or, on a CPU, places."""
+    """GPUs, or ranks on a CPU."""
     seconds: float | None
     """What its newest stored run took; None without one."""
     newest: str | None
     """Name of that run, which begins with its time."""
+    mark: str = ""
+    """Hash of the cell and its config."""
 
 
 def planned(cell: Cell, history: Path | None) -> Planned:
@@ -52,7 +55,10 @@ def planned(cell: Cell, history: Path | None) -> Planned:
     if cell.verb in RUNS_OF and loaded is not None:
         launches = str(len(plan_of(loaded.config)))
     seconds, newest = _last(cell, history)
-    return Planned(cell, launches, cell.ranks * cell.nodes, seconds, newest)
+    config = None if loaded is None else loaded.config.model_dump(mode="json")
+    text = jsonio.dumps([asdict(cell), config])
+    mark = hashlib.sha256(text.encode()).hexdigest()
+    return Planned(cell, launches, cell.ranks * cell.nodes, seconds, newest, mark)
 
 
 def _loaded(cell: Cell) -> LoadedConfig | None:
@@ -63,7 +69,10 @@ def _loaded(cell: Cell) -> LoadedConfig | None:
         return load_config(Path(cell.config), cell.settings)
     except ConfigError as error:
         raise ConfigError(
-            f"cell {cell.name}: {error.message}", error.hint, file=error.file, key=error.key
+            f"cell {cell.name}: {error.message.replace(' in --set', '')}",
+            error.hint,
+            file=error.file,
+            key=error.key,
         ) from error
 
 
@@ -176,14 +185,32 @@ def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
         for one in cells
     ]
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+    if all(one.launches.isdigit() for one in cells):
+        total += f", {sum(int(one.launches) for one in cells)} launches"
     if known:
-        total += f", about {minutes:.1f} device minutes"
+        total += f", about {_minutes(round(minutes, 1))}"
         total += "" if len(known) == len(cells) else f" for {len(known)} of them"
     else:
         total += "; the history does not say how long this takes"
     if budget is not None:
-        total += f"; the budget is {budget:g} device minutes"
+        total += f"; the budget is {_minutes(budget)}"
+        if known:
+            total += f", about {_fitting(cells, budget)} of {len(cells)} fit"
     return [*lines, total]
+
+
+def _fitting(cells: Sequence[Planned], minutes: float) -> int:
+    """Return how many cells will fit a budget if each takes what is expected."""
+    budget, fit = Budget(minutes, cells), 0
+    for one in cells:
+        if budget.allows(one.cell.name, []):
+            budget.used(one.cell.name, (budget.expected(one.cell.name) or 0.0) / one.devices)
+            fit += 1
+    return fit
+
+
+def _minutes(count: float) -> str:
+    return f"{count:g} device minute{'' if count == 1 else 's'}"
 
 
 def oldest_first(plan: Sequence[Planned]) -> list[Planned]:

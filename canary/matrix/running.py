@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from canary.campaign.side import undisturbed
-from canary.errors import MachineError, UsageError
+from canary.errors import CanaryError, MachineError, UsageError
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import Launcher
@@ -82,8 +82,15 @@ class Matrix:
             if not numbers:
                 continue
             entry.number = max(numbers)
-            attempt = self.planned(entry.cell, entry.number)
-            if attempt.ended() is not None or attempt.gave_up() is not None:
+            attempt = self._planned(entry, entry.number)
+            if attempt is None:
+                continue
+            if attempt.is_of_another():
+                where = f"cells/{entry.cell.name}"
+                words = "it ran in this folder with another config or command"
+                hint = f"choose another folder with -o, or remove {where} to run it again"
+                self._refused(entry, UsageError(words, hint))
+            elif attempt.ended() is not None or attempt.gave_up() is not None:
                 self._ended(entry, attempt)
             elif self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
@@ -110,19 +117,33 @@ class Matrix:
             if not self.budget.allows(entry.cell.name, [*self._attempts]):
                 if self._attempts:
                     break  # What runs may take less than expected.
-                words = f"the budget of {self.budget.minutes:g} device minutes is too small for it"
+                words = f"it does not fit the budget, {self.budget.minutes:g} device minutes"
                 entry.outcome, entry.state = Outcome("left out", words), "done"
                 continue
-            attempt = self.planned(entry.cell, entry.number + 1)
+            attempt = self._planned(entry, entry.number + 1)
+            if attempt is None:
+                continue
             try:
                 if not self.launcher.start(attempt):
                     break
             except (UsageError, MachineError) as error:
-                verdict: Verdict = "wrong" if isinstance(error, UsageError) else "failed"
-                entry.outcome, entry.state = Outcome(verdict, str(error)), "done"
+                self._refused(entry, error)
             else:
+                entry.number += 1
                 self._follow(entry, attempt)
-            entry.number += 1
+
+    def _planned(self, entry: Entry, number: int) -> Attempt | None:
+        """Return the try of a cell with a number; None if it has no place to run."""
+        try:
+            return self.planned(entry.cell, number)
+        except (UsageError, MachineError) as error:
+            self._refused(entry, error)
+            return None
+
+    @staticmethod
+    def _refused(entry: Entry, error: CanaryError) -> None:
+        verdict: Verdict = "invalid" if isinstance(error, UsageError) else "error"
+        entry.outcome, entry.state = Outcome(verdict, str(error)), "done"
 
     def _follow(self, entry: Entry, attempt: Attempt) -> None:
         entry.state = "runs"

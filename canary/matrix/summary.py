@@ -16,15 +16,6 @@ from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
 
-WORDS: dict[Verdict, str] = {
-    "failed": "failed",
-    "wrong": "cannot be used",
-    "regression": "worse",
-    "inconclusive": "open",
-    "left out": "left out",
-    "ok": "ok",
-}
-
 
 def ordered(entries: Sequence[Entry]) -> list[Entry]:
     """Return the cells with an outcome, the worst first."""
@@ -33,7 +24,7 @@ def ordered(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _verdict(entry: Entry) -> Verdict:
-    return "failed" if entry.outcome is None else entry.outcome.verdict
+    return "error" if entry.outcome is None else entry.outcome.verdict
 
 
 def exit_code(entries: Sequence[Entry]) -> int:
@@ -47,9 +38,15 @@ def exit_code(entries: Sequence[Entry]) -> int:
 def first_line(entries: Sequence[Entry]) -> str:
     """Return the answer as a sentence."""
     counts = Counter(map(_verdict, entries))
-    parts = [f"{counts[one]} {WORDS[one]}" for one in WORST_FIRST if counts[one]]
+    parts = [counted(one, counts[one]) for one in WORST_FIRST if counts[one]]
     cells = "1 cell" if len(entries) == 1 else f"{len(entries)} cells"
     return f"{cells}: {', '.join(parts)}."
+
+
+def counted(verdict: Verdict, count: int) -> str:
+    """Return how many cells have a verdict."""
+    plural = count > 1 and verdict in ("error", "regression")
+    return f"{count} {verdict}{'s' if plural else ''}"
 
 
 HEADINGS = ("cell", "result", "time", "answer")
@@ -57,12 +54,13 @@ HEADINGS = ("cell", "result", "time", "answer")
 
 def _rows(entries: Sequence[Entry]) -> list[tuple[str, str, str, str]]:
     """Return the rows of the table: a record may say anything, so each is one harmless line."""
-    rows = []
+    rows: list[tuple[str, str, str, str]] = []
     for one in ordered(entries):
         assert one.outcome is not None
         took = duration(one.outcome.seconds) if one.outcome.seconds else ""
-        words = printable(one.outcome.words)
-        rows.append((one.cell.name, WORDS[one.outcome.verdict], took, words))
+        tries = f" (try {one.number})" if one.number > 1 else ""
+        words = printable(one.outcome.words) + tries
+        rows.append((one.cell.name, one.outcome.verdict, took, words))
     return rows
 
 

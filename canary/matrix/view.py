@@ -11,7 +11,7 @@ from canary.campaign.pairs import duration
 from canary.errors import printable
 from canary.matrix.outcomes import WORST_FIRST, Verdict
 from canary.matrix.running import Entry, Matrix
-from canary.matrix.summary import WORDS
+from canary.matrix.summary import counted
 from canary.report.lines import terminal_width
 
 EVERY_S = 60.0
@@ -24,13 +24,14 @@ def state_line(matrix: Matrix) -> str:
     done = [one for one in matrix.entries if one.outcome is not None and one.state == "done"]
     queued = matrix.launcher.queued()
     running = [one for one in matrix.running if one.cell.name not in queued]
-    waiting = len(matrix.entries) - len(done) - len(running)
+    waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
     parts = [f"{len(done)} of {len(matrix.entries)} done"]
     counts = Counter(_verdict(one) for one in done)
-    parts += [f"{counts[one]} {WORDS[one]}" for one in WORST_FIRST if one != "ok" and counts[one]]
+    parts += [counted(one, counts[one]) for one in WORST_FIRST if one != "pass" and counts[one]]
     parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
     if waiting:
-        parts.append(f"{waiting} wait")
+        why = "" if running or queued else ": all devices are in use"
+        parts.append(f"{waiting} wait{why}")
     if queued:
         reason = printable(Counter(queued.values()).most_common(1)[0][0])[:LONGEST_REASON]
         parts.append(f"{len(queued)} in the queue: {reason}")
@@ -82,7 +83,7 @@ class View:
                 self._said.add(one.cell.name)
                 self._erase()
                 count = f"{len(self._said)}/{len(matrix.entries)}"
-                words = f"{WORDS[one.outcome.verdict]}: {one.outcome.words}"
+                words = f"{one.outcome.verdict}: {one.outcome.words}"
                 self.say(f"{count} {one.cell.name}: {words}")
         if len(self._said) == len(matrix.entries):
             self._erase()

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, printable
 from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
+from canary.matrix.commands import CPU
 from canary.matrix.launcher import News
 
 FIRST_CORE = 4096
@@ -94,6 +95,11 @@ class LocalLauncher:
         return True
 
     def _require(self, attempt: Attempt) -> None:
+        if attempt.device not in (None, CPU):
+            raise UsageError(
+                f"it asks for the device {printable(str(attempt.device))}",
+                "use launcher.kind: slurm or ray, or device: cpu",
+            )
         if attempt.nodes > 1:
             raise UsageError(f"it needs {attempt.nodes} machines", "use launcher.kind: slurm")
         if attempt.gpus > len(self._gpus):
@@ -103,8 +109,8 @@ class LocalLauncher:
             )
         if attempt.cores > len(self._cores):
             raise UsageError(
-                f"it needs {attempt.cores} cores, and this machine has {len(self._cores)}",
-                "lower launcher.cores",
+                f"it needs {attempt.cores} cores, and {len(self._cores)} may be used",
+                "lower ranks or launcher.cores",
             )
 
     @staticmethod

@@ -54,7 +54,7 @@ def test_what_is_refused_is_told_and_does_not_hold_up_the_others(
     assert second.outcome is not None
     assert first.outcome.words == "cell c0 needs 2 machines, a job of Ray has one"
     assert (first.number, second.number) == (3, 1)
-    assert second.outcome.verdict == "ok"
+    assert second.outcome.verdict == "pass"
 
 
 def test_a_stopped_job_is_lost_with_the_word_of_ray(ray: RayCluster, tmp_path: Path) -> None:

@@ -48,8 +48,11 @@ def test_it_writes_a_command_for_each_cell(matrix: Path) -> None:
         "canary matrix matrix.yaml --only a-1 -o out",
         "canary matrix matrix.yaml --only a-2 -o out",
     ]
-    found = json.loads(runner.invoke(app, ["matrix", "matrix.yaml", "--format", "json"]).stdout)
-    assert found[1] == {"cell": "a-2", "command": "canary matrix matrix.yaml --only a-2"}
+    words = ["matrix", "matrix.yaml", "-o", "out", "--format", "json"]
+    found = json.loads(runner.invoke(app, words).stdout)
+    assert found[1] == {"cell": "a-2", "command": "canary matrix matrix.yaml --only a-2 -o out"}
+    # Without a folder each command would choose one of its own, and nothing could be collected.
+    assert isinstance(runner.invoke(app, ["matrix", "matrix.yaml"]).exception, UsageError)
     assert not (matrix.parent / "out").exists()
 
 
@@ -64,7 +67,7 @@ def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
     copied(tmp_path / "out", "a-1")
     entries = run(load(MatrixRequest(matrix, tmp_path / "out", collect=True)), lambda going: None)
     outcomes = [one.outcome for one in entries if one.outcome is not None]
-    assert [one.verdict for one in outcomes] == ["ok", "failed"]
+    assert [one.verdict for one in outcomes] == ["pass", "error"]
     assert "did the cell run?" in outcomes[1].words
 
 
@@ -79,7 +82,7 @@ def test_a_folder_that_was_copied_in_part_has_failed(
     request = MatrixRequest(matrix, tmp_path / "out", only, collect=True)
     (entry,) = run(load(request), lambda going: None)
     assert entry.outcome is not None
-    assert entry.outcome.verdict == "failed"
+    assert entry.outcome.verdict == "error"
 
 
 def test_a_cell_on_its_machine_is_compared_when_it_is_collected(
@@ -98,3 +101,25 @@ def test_wrong_calls_are_one_line(matrix: Path) -> None:
         load(MatrixRequest(matrix, None, ("a-3",)))
     said = runner.invoke(app, ["matrix", "matrix.yaml", "--collect"])
     assert isinstance(said.exception, UsageError)
+    matrix.write_text(matrix.read_text().replace("external", "local"))
+    with pytest.raises(UsageError, match="--collect is for"):
+        load(MatrixRequest(matrix, Path("out"), collect=True))
+
+
+def test_a_cell_that_has_changed_since_it_ran_has_no_old_answer(
+    matrix: Path, tmp_path: Path
+) -> None:
+    place = copied(tmp_path / "out", "a-1").parents[1]
+    request = MatrixRequest(matrix, tmp_path / "out", ("a-1",), collect=True)
+    loaded = load(request)
+    (place / "asked").write_text(loaded.mark_of(loaded.cells[0]))
+    (entry,) = run(loaded, lambda going: None)
+    assert entry.outcome is not None
+    assert entry.outcome.verdict == "pass"
+    (tmp_path / "a.yaml").write_text("training_type: sft\nmax_steps: 6\n")
+    (entry,) = run(load(request), lambda going: None)
+    assert entry.outcome is not None
+    assert (entry.outcome.verdict, entry.outcome.words) == (
+        "invalid",
+        "it was run with another config or command",
+    )

@@ -182,9 +182,9 @@ cells = [Cell(f"c{number}", "run", None, ()) for number in range(int(sys.argv[2]
 cores = sorted(os.sched_getaffinity(0))
 launcher = LocalLauncher(cores, (), None, folder / "pool")
 matrix = Matrix(folder, entries_of(cells), launcher, planned,
-                lambda cell, attempt: Outcome("ok" if attempt.ended() == 0 else "failed", ""))
+                lambda cell, attempt: Outcome("pass" if attempt.ended() == 0 else "error", ""))
 with alone_in(folder):
-    print(sum(one.outcome.verdict == "ok" for one in matrix.run()))
+    print(sum(one.outcome.verdict == "pass" for one in matrix.run()))
 """
 
 

@@ -76,12 +76,12 @@ def test_each_cell_has_a_line_and_the_worst_is_first(page: str) -> None:
     names = re.findall(r'<th scope="row"><a href="#part\d+-top">(\w+)</a>', table)
     assert names == ["crashed", "misspelt", "slower", "asked", "same", "new", "both"]
     assert re.findall(r'<tr class="(\w+)">', table) == [
-        *("failed", "wrong", "regression", "regression"),
-        *("ok",) * 3,
+        *("error", "invalid", "regression", "regression"),
+        *("pass",) * 3,
     ]
     title = re.search(r"<title>(.*?)</title>", page)
     assert title
-    assert title[1] == "nightly: 7 cells: 1 failed, 1 cannot be used, 2 worse, 3 ok."
+    assert title[1] == "nightly: 7 cells: 1 error, 1 invalid, 2 regressions, 3 pass."
 
 
 def test_the_sections_follow_in_the_order_of_the_table_and_the_ok_ones_are_folded(
@@ -176,7 +176,7 @@ def test_a_strangers_answer_cannot_become_markup(tmp_path: Path, payload: str) -
 @pytest.mark.parametrize("name", ["../one", "..", ".", "", "a/b", "/etc", "a\x00b", "x" * 201])
 def test_a_cell_cannot_name_another_folder(tmp_path: Path, name: str) -> None:
     file = tmp_path / FILE
-    cell = {"cell": name, "verb": "run", "verdict": "ok"}
+    cell = {"cell": name, "verb": "run", "verdict": "pass"}
     file.write_text(jsonio.dumps({"schema_version": 1, "cells": [cell]}))
     with pytest.raises(RecordError, match=r"cells\.0\.cell"):
         read_answer(file)
@@ -213,10 +213,10 @@ def test_a_page_of_1000_cells_is_small_and_says_what_it_leaves_out(tmp_path: Pat
     words = "Pass: learns the same: batches, losses, gradients and updates are identical."
     for number in range(955):
         cell = Cell(f"learning-rate-{number}", "run", "one.yaml", ())
-        made.entries.append(Entry(cell, "done", 1, Outcome("ok", words, None, 12.0)))
+        made.entries.append(Entry(cell, "done", 1, Outcome("pass", words, None, 12.0)))
     page = written(made.left())
     assert len(page.encode()) < FEW_MB
-    assert page.count('<tr class="ok">') == 955
+    assert page.count('<tr class="pass">') == 955
     assert page.count("<article") == 41
     assert "Only the worst 40 of 1000 cells have a section below." in page
     alone = written(made.folder, "bad-44")

@@ -38,10 +38,10 @@ def test_a_run_begins_its_history(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "metrics.json").write_text(jsonio.dumps(example().model_dump()))
     history = tmp_path / "history"
-    assert told(tmp_path, "run", 0, history).verdict == "ok"
+    assert told(tmp_path, "run", 0, history).verdict == "pass"
     assert len([*history.rglob("*.json")]) == 1
     again = told(tmp_path, "run", 0, history)
-    assert again.verdict == "ok"
+    assert again.verdict == "pass"
     assert "not saved" not in again.words, "a matrix that goes on judges it again"
     assert len([*history.rglob("*.json")]) == 1
 
@@ -49,11 +49,11 @@ def test_a_run_begins_its_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdict", "found", "code"),
     [
-        ("pass", "ok", 0),
+        ("pass", "pass", 0),
         ("inconclusive", "inconclusive", 0),
         ("regression", "regression", 1),
         ("changed", "regression", 1),
-        ("error", "failed", 4),
+        ("error", "error", 4),
     ],
 )
 def test_an_ab_has_the_exit_code_of_its_comparison(
@@ -79,8 +79,8 @@ def test_a_check_has_its_own_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (2, "exit code 2: no config"),
-        (4, "exit code 4: no config"),
+        (2, "no config"),
+        (4, "no config"),
         (124, "longer than 1 minutes"),
         (137, "signal 9"),
         (None, "it left no exit code"),
@@ -90,13 +90,13 @@ def test_what_left_no_answer_has_a_reason(tmp_path: Path, code: int | None, word
     (tmp_path / "log.txt").write_text("a\ncanary: no config\n")
     answer = told(tmp_path, "run", code)
     assert words in answer.words
-    assert answer.verdict == ("wrong" if code == 2 else "failed")
+    assert answer.verdict == ("invalid" if code == 2 else "error")
 
 
 def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
     (tmp_path / "check").mkdir()
     (tmp_path / "check" / "check.json").write_text('{"relations": "\\u001b[2J"}')
-    assert told(tmp_path, "check", 0).verdict == "failed"
+    assert told(tmp_path, "check", 0).verdict == "error"
     (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
     entry = Entry(Cell("one", "run", "c", ()), "done", 1, told(tmp_path, "run", 4))
     assert "\x1b" not in text([entry], tmp_path, None)
@@ -105,8 +105,8 @@ def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
 
 
 def test_the_worst_cell_decides() -> None:
-    made = [Outcome("ok", ""), Outcome("inconclusive", "", code=0), Outcome("regression", "")]
+    made = [Outcome("pass", ""), Outcome("inconclusive", "", code=0), Outcome("regression", "")]
     assert worst_code(made[:2]) == 0
     assert worst_code(made) == 1
-    assert worst_code([*made, Outcome("failed", "")]) == 4
+    assert worst_code([*made, Outcome("error", "")]) == 4
     assert worst_code([]) == 4

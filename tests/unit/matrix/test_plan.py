@@ -62,7 +62,7 @@ def ran(tmp_path: Path, plan: list[Planned], minutes: float, took_s: float) -> M
         entries_of(cells),
         launcher,  # type: ignore[arg-type]
         lambda cell, number: Attempt(cell.name, number, tmp_path, (), tmp_path, {}, 60.0),
-        lambda cell, attempt: Outcome("ok", "", seconds=took_s),
+        lambda cell, attempt: Outcome("pass", "", seconds=took_s),
         budget=Budget(minutes, plan),
     )
     matrix.run()
@@ -80,8 +80,8 @@ def test_cells_that_do_not_fit_are_left_out_and_said(tmp_path: Path) -> None:
     plan = [planned("a", 60.0), planned("b", 600.0), planned("c", 60.0)]
     matrix = ran(tmp_path, plan, minutes=3.0, took_s=60.0)
     verdicts = [one.outcome.verdict for one in matrix.entries if one.outcome is not None]
-    assert verdicts == ["ok", "left out", "ok"]
-    assert first_line(matrix.entries) == "3 cells: 1 left out, 2 ok."
+    assert verdicts == ["pass", "left out", "pass"]
+    assert first_line(matrix.entries) == "3 cells: 1 left out, 2 pass."
     assert exit_code(matrix.entries) == 0
 
 
@@ -111,9 +111,18 @@ def test_what_was_left_out_last_time_comes_first() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        ((60.0, 120.0), "2 cells, about 5.0 device minutes; the budget is 7 device minutes"),
-        ((60.0, None), "2 cells, about 1.0 device minutes for 1 of them; the budget is 7 device"),
-        ((None, None), "2 cells; the history does not say how long this takes; the budget is 7"),
+        (
+            (60.0, 120.0),
+            "2 cells, 4 launches, about 5 device minutes; the budget is 7 device minutes, about 2",
+        ),
+        (
+            (60.0, None),
+            "2 cells, 4 launches, about 1 device minute for 1 of them; the budget is 7 device",
+        ),
+        (
+            (None, None),
+            "2 cells, 4 launches; the history does not say how long this takes; the budget is 7",
+        ),
     ],
 )
 def test_the_plan_says_what_it_costs(seconds: tuple[float | None, ...], said: str) -> None:

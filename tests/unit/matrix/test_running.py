@@ -1,0 +1,74 @@
+"""Which cells of a matrix run, and which cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from canary.cli import app
+
+MATRIX = {
+    "verb": "exec",
+    "stacks": {"broken": {"setup": "echo no such package; exit 7"}},
+    "cells": [
+        {"name": "runs", "command": "sh -c 'exit 3'"},
+        {"name": "no-ref", "command": "true", "ref": "nobody"},
+        {"name": "no-stack", "command": "true", "stack": "broken"},
+        {"name": "no-place", "command": "true", "ranks": 64},
+        {"name": "no-gpu", "command": "true", "device": "h100"},
+    ],
+    "launcher": {"devices": "cpu"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ran(folder: Path, *words: str) -> dict[str, tuple[str, str, int]]:
+    """Run the matrix; return verdict, message and tries of each cell."""
+    (folder / "m.yaml").write_text(yaml.safe_dump(MATRIX))
+    words = ("matrix", "m.yaml", "-o", "out", "-q", "--format", "json", *words)
+    told = json.loads(CliRunner().invoke(app, words).stdout)
+    return {one["cell"]: (one["verdict"], one["message"], one["tries"]) for one in told["cells"]}
+
+
+def test_a_cell_without_a_place_holds_up_no_other(folder: Path) -> None:
+    found = ran(folder)
+    assert found["runs"][::2] == ("error", 1)
+    for cell, said in (
+        ("no-ref", "no commit"),
+        ("no-place", "it needs 64 cores, and"),
+        ("no-gpu", "it asks for the device h100"),
+    ):
+        assert found[cell][::2] == ("invalid", 0), cell
+        assert said in found[cell][1]
+    assert found["no-stack"][0] == "error"
+    assert "no such package" in found["no-stack"][1]
+
+
+def test_one_cell_alone_leaves_the_answer_of_all(folder: Path) -> None:
+    ran(folder)
+    whole = (folder / "out" / "matrix.json").read_text()
+    assert [*ran(folder, "--only", "runs")] == ["runs"]
+    assert (folder / "out" / "matrix.json").read_text() == whole
+
+
+def test_a_folder_answers_only_for_the_cell_that_ran_in_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(folder)
+    changed = [{**MATRIX["cells"][0], "command": "sh -c 'exit 4'"}]  # type: ignore[index, dict-item]
+    monkeypatch.setitem(MATRIX, "cells", changed)
+    verdict, message, _ = ran(folder)["runs"]
+    assert verdict == "invalid"
+    assert "with another config or command" in message
+    assert "remove cells/runs" in message
