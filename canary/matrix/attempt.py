@@ -113,7 +113,9 @@ class Attempt:
             "LEFT": " ".join(LEFT),
             "CWD": shlex.quote(str(self.cwd)),
             "EXPORTS": "\n".join(
-                f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()
+                f"export {name}={shlex.quote(value)}"
+                for name, value in self.environment.items()
+                if os.environ.get(name) != value  # The queue passes the others on, unwritten.
             ),
             "WORDS": shlex.join(self.command),
             "APPENDED": APPENDED.replace("OUTPUT", LEFT[0]) if several else "",
@@ -122,13 +124,13 @@ class Attempt:
         }
         named = re.compile(r"\b(" + "|".join(values) + r")\b")
         text = named.sub(lambda match: values[match[1]], TEMPLATE)
-        self._note_asked()
+        self.begin()
         jsonio.replace_file(self.folder / SCRIPT, text)
         return self.folder / SCRIPT
 
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""
-        self._note_asked()
+        self.folder.mkdir(parents=True, exist_ok=True)
         number = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,9 +139,11 @@ class Attempt:
             return None
         return number
 
-    def _note_asked(self) -> None:
+    def begin(self) -> None:
+        """Make the folder of a try that was never started, with nothing in it but what it is."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.asked and not (self.folder / ASKED).exists():
+        self.cleared()
+        if self.asked:
             jsonio.replace_file(self.folder / ASKED, self.asked)
 
     def is_running(self) -> bool:
@@ -196,8 +200,8 @@ class Attempt:
         """Remove what a try left that does not count. Its lock stays: a job of it may come late,
         and must meet the next one there."""
         with contextlib.suppress(OSError):
-            for one in [*self.folder.iterdir()]:
-                if one.is_dir():
+            for one in [] if self.folder.is_symlink() else [*self.folder.iterdir()]:
+                if one.is_dir() and not one.is_symlink():
                     shutil.rmtree(one, ignore_errors=True)
                 elif one.name != LOCK:
                     one.unlink(missing_ok=True)

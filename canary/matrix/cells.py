@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canary.baseline.comparability import slug
 from canary.config.source import Origins
 from canary.errors import ConfigError, nearest, printable
 from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFile, Verb
 from canary.record import jsonio
 
-LONGEST_NAME = 80
-NAME = re.compile(r"\w[\w.-]{0,79}", re.ASCII)
+LONGEST_NAME = 64
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""As for the name of a canary, which a cell gives its runs."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,10 @@ def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, 
     if len(choices) > MOST_CELLS:
         message = f"{file} has {len(choices)} cells, more than {MOST_CELLS}"
         raise ConfigError(message, "split it", file=file)
-    made: dict[str, Cell] = {}
+    made: dict[str, Cell] = {}  # By drawer: the history's names are of lower case.
     for where, choice in choices:
         cell = _OneCell(document, origins, file, where, str(choice.get("name") or _name(choice)))
-        made[cell.name] = cell.read(choice, taken=made)
+        made[slug(cell.name)] = cell.read(choice, taken=made)
     return tuple(made.values())
 
 
@@ -128,7 +131,7 @@ class _OneCell:
         return ConfigError(what, hint, file=self.file, key=full)
 
     def read(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
-        """Return the cell of a choice. `taken`: the cells before, by name."""
+        """Return the cell of a choice. `taken`: the cells before, by slug."""
         values = dict(choice)
         verb = values.pop("verb", self.document.verb)
         if verb not in VERBS:
@@ -139,7 +142,7 @@ class _OneCell:
         own = {key: values.pop(key) for key in OWN_AXES if key in values}
         self._check(verb, own)
         settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
-        if self.name in taken:
+        if slug(self.name) in taken:
             raise self._error("name", "has the name of another one", "give one a `name`")
         return Cell(
             name=self.name,
@@ -147,18 +150,29 @@ class _OneCell:
             config=None if own.get("config") is None else str(own["config"]),
             settings=settings,
             ref=None if own.get("ref") is None else str(own["ref"]),
-            stack=own.get("stack"),
+            stack=None if own.get("stack") is None else str(own["stack"]),
             ranks=own.get("ranks", 1),
             nodes=own.get("nodes", 1),
             device=None if own.get("device") is None else str(own["device"]),
-            arguments=_words(own.get("arguments")),
-            command=_words(own.get("command")),
+            arguments=self._words(own, "arguments"),
+            command=self._words(own, "command"),
         )
+
+    def _words(self, own: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        value = own.get(key)
+        try:
+            words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
+        except (ValueError, TypeError) as error:
+            hint = "write a command line, or a list of words"
+            raise self._error(key, f"has {key} that cannot be read", hint) from error
+        if any("\0" in one for one in words):
+            raise self._error(key, f"has a zero byte in {key}", "remove it")
+        return tuple(words)
 
     def _check(self, verb: Verb, own: Mapping[str, Any]) -> None:
         """Refuse what fits no verb."""
         stack, command = own.get("stack"), own.get("command")
-        if stack is not None and stack not in self.document.stacks:
+        if stack is not None and str(stack) not in self.document.stacks:
             raise self._error("stack", f"has the stack {stack!r}", "define it under `stacks:`")
         if own.get("config") is None and not command:
             raise self._error("config", "has neither config nor command", "give one")
@@ -208,14 +222,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else jsonio.dumps(value)
 
 
-def _words(value: Any) -> tuple[str, ...]:
-    import shlex
-
-    if value is None:
-        return ()
-    return tuple(shlex.split(value)) if isinstance(value, str) else tuple(map(str, value))
-
-
 def _name(choice: Mapping[str, Any]) -> str:
     """Return a name that tells what was chosen; a long one ends with a hash."""
     parts = []
@@ -225,7 +231,7 @@ def _name(choice: Mapping[str, Any]) -> str:
             text = f"{key.rpartition('.')[2]}-{text}"
         if key in ("ranks", "nodes"):
             text = f"{value}{key}"
-        parts.append("".join(one if one.isalnum() or one in "._" else "-" for one in text))
+        parts.append(re.sub(r"[^A-Za-z0-9._]", "-", text))
     name = "-".join(filter(None, parts)).strip("-.").lower() or "cell"
     if len(name) <= LONGEST_NAME:
         return name

@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -29,7 +30,7 @@ Choice = dict[str, Any]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Stack(_Strict):
@@ -54,6 +55,9 @@ class Local(_Strict):
     )
     cores: int = Field(1, ge=1, description="Cores of a cell that trains on the CPU.")
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
+
+
+Line = Annotated[str, Field(pattern=r"^[^\x00\r\n]*$")]
 
 
 class _Queued(_Strict):
@@ -81,8 +85,10 @@ class Slurm(_Queued):
     requeue: bool = Field(True, description="Start a cell again that was preempted.")
     container: str | None = Field(None, description="Image in which pyxis starts each cell.")
     container_mounts: str | None = Field(None, description="Its mounts, as pyxis takes them.")
-    python: str | None = Field(None, description="A Python with submitit, in the container.")
-    options: dict[str, Scalar] = Field(default_factory=dict, description="More options of sbatch.")
+    python: Line | None = Field(None, description="A Python with submitit, in the container.")
+    options: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], Scalar] = Field(
+        default_factory=dict, description="More options of sbatch."
+    )
 
 
 class Ray(_Queued):
@@ -106,6 +112,8 @@ LAUNCHERS: dict[str, type[LauncherKeys]] = {
     "external": External,
 }
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OF_SCRIPT = ("folder", "try", "node", "limit", "stopped", "dies", "child", "code", "IFS")
+"""Variables of the script that runs a cell."""
 
 
 def _kind(value: Any) -> str:
@@ -130,14 +138,16 @@ class MatrixFile(_Strict):
     stacks: dict[StackName, Stack] = Field(
         default_factory=dict, description="Environments by name."
     )
-    history: str | None = Field(None, description="Folder with the history to compare with.")
+    history: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Folder with the history to compare with."
+    )
     save: bool = Field(False, description="Save runs that are not worse into the history.")
     timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")
     retries: int = Field(0, ge=0, le=10, description="More tries after the machine failed.")
     budget: float | None = Field(
         None, gt=0, description="Most device minutes; cells that do not fit are left out."
     )
-    env: dict[Annotated[str, Field(pattern=VARIABLE)], str] = Field(
+    env: dict[Annotated[str, Field(pattern=VARIABLE)], Line] = Field(
         default_factory=dict, description="Variables of all cells."
     )
     launcher: Annotated[
@@ -147,6 +157,14 @@ class MatrixFile(_Strict):
         | Annotated[External, Tag("external")],
         Discriminator(_kind),
     ] = Field(default_factory=Local)
+
+    @field_validator("env")
+    @classmethod
+    def _leaves_the_script(cls, value: dict[str, str]) -> dict[str, str]:
+        taken = sorted({*value} & {*OF_SCRIPT})
+        if taken:
+            raise ValueError(f"{taken[0]} is used by the script that runs a cell")
+        return value
 
     @model_validator(mode="after")
     def _saves_somewhere(self) -> Self:

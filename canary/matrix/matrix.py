@@ -166,8 +166,13 @@ def _collected(loaded: Loaded) -> list[Entry]:
     """Judge the tries that lie in the folder. A cell without one has failed."""
     entries = entries_of(loaded.cells)
     for entry in entries:
-        numbers = tries_in(loaded.folder, entry.cell)
-        entry.number, entry.state = max(numbers, default=0), "done"
+        entry.state = "done"
+        try:
+            numbers = tries_in(loaded.folder, entry.cell)
+        except MachineError as error:
+            entry.outcome = Outcome("error", str(error))
+            continue
+        entry.number = max(numbers, default=0)
         if not numbers:
             where = loaded.folder / CELLS / entry.cell.name
             entry.outcome = Outcome("error", f"{where} is not here: did the cell run?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from canary.check.schema import FILE as CHECK_FILE
 from canary.check.stored import read_check
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
+from canary.compare.timing.noise import load_noise
 from canary.errors import (
     EXIT_ERROR,
     EXIT_INCONCLUSIVE,
@@ -26,7 +28,7 @@ from canary.errors import (
 )
 from canary.imports.readers.console import COLOURS
 from canary.matrix.attempt import KILLED, LOG, TIMED_OUT, Attempt
-from canary.matrix.cells import Cell
+from canary.matrix.cells import NAME, Cell
 from canary.matrix.commands import AB, CHECK, NOISE, RUNS
 from canary.record import jsonio
 from canary.record.folder import load_record
@@ -54,6 +56,18 @@ WORST_FIRST: tuple[Verdict, ...] = (
     "left out",
     "pass",
 )
+UNREADABLE = (
+    CanaryError,
+    OSError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading a stranger's files may raise."""
+LONGEST_S = 1e7
 LAST_BYTES = 4096
 """Of a log, that are read for its last line."""
 
@@ -87,7 +101,11 @@ class Outcome:
 
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
-    found = _outcome(cell, attempt, history, save_to=save_to)
+    try:
+        found = _outcome(cell, attempt, history, save_to=save_to)
+    except UNREADABLE as error:  # A stranger may have written it.
+        words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
+        found = Outcome("error", jsonio.shown(printable(words)), attempt.folder)
     starts = attempt.starts()
     words = found.words if starts < 2 else f"{found.words} (started {starts} times)"
     return replace(found, words=words, seconds=attempt.took() or found.seconds)
@@ -102,10 +120,7 @@ def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: boo
         if code == KILLED:
             words = "it was killed by signal 9: was memory short?"
         return Outcome("error", words, attempt.folder)
-    try:
-        return _answer(cell, attempt, code, history, save_to=save_to)
-    except CanaryError as error:
-        return Outcome("error", str(error), attempt.folder)
+    return _answer(cell, attempt, code, history, save_to=save_to)
 
 
 def _answered(cell: Cell, attempt: Attempt) -> bool:
@@ -117,12 +132,16 @@ def _answer(
 ) -> Outcome:
     if cell.verb == "check" and (attempt.folder / CHECK / CHECK_FILE).exists():
         checked = read_check(attempt.folder / CHECK / CHECK_FILE)
+        _require_code(code, checked.exit_code)
         verdict = _of_code(checked.exit_code)
         return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
     if cell.verb == "ab":
         for file in (attempt.folder / AB).glob(f"*/{COMPARISON}"):
-            return of_comparison(load_comparison(file), file.parent)
-    if cell.verb == "calibrate" and (attempt.folder / NOISE).exists():
+            compared = load_comparison(file)
+            _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
+            return of_comparison(compared, file.parent)
+    if cell.verb == "calibrate" and code == EXIT_OK:
+        load_noise(attempt.folder / NOISE)
         return Outcome("pass", "the noise was measured", attempt.folder / NOISE)
     folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
     if folder is None or code == EXIT_USAGE:
@@ -131,12 +150,25 @@ def _answer(
     return _of_run(folder, code, attempt, history, save_to=save_to)
 
 
+def _require_code(code: int, *expected: int) -> None:
+    """Refuse an answer of a command that ended otherwise."""
+    if code not in expected:
+        raise MachineError(f"its exit code is {code}, but its answer has {expected[0]}")
+
+
 def _of_run(
     folder: Path, code: int, attempt: Attempt, history: Path | None, *, save_to: bool
 ) -> Outcome:
     """Compare a run with its history. The comparison is left in the folder of the try."""
+    with contextlib.suppress(OSError):
+        (attempt.folder / COMPARISON).unlink()  # The cell itself may have left one.
     record = load_record(folder)
     seconds = float(record.duration_seconds)
+    if record.name != attempt.cell:
+        hint = "name the cell like it" if NAME.fullmatch(record.name or "") else None
+        raise MachineError(f"its record is of the canary {record.name!r}", hint)
+    if not 0 <= seconds < LONGEST_S:
+        raise MachineError(f"its record says that it took {seconds} s")
     if record.status != "completed":
         why = "" if record.status == "failed" else f"{record.status}: "
         return Outcome("error", f"{why}{record.reason}", folder, seconds)
@@ -212,6 +244,8 @@ def _last_line(attempt: Attempt, code: int) -> str:
 def last_lines(log: Path, most_bytes: int) -> list[str]:
     """Return the lines at the end of a log, without colours and empty lines; none if it cannot be
     read."""
+    if log.is_symlink():
+        return []
     try:
         with jsonio.open_regular(log, sys.maxsize) as stream:
             stream.seek(max(0, stream.seek(0, 2) - most_bytes))

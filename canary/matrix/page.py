@@ -19,9 +19,9 @@ from canary.check.stored import read_check
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.matrix.attempt import LOG
 from canary.matrix.commands import AB, CHECK
-from canary.matrix.outcomes import WORST_FIRST, Verdict, last_lines, run_folder
+from canary.matrix.outcomes import UNREADABLE, WORST_FIRST, Verdict, last_lines, run_folder
 from canary.matrix.running import CELLS
-from canary.matrix.stored import UNREADABLE, StoredCell, StoredMatrix
+from canary.matrix.stored import StoredCell, StoredMatrix
 from canary.report.charts.chart import Chart
 from canary.report.charts.sides import sides_of
 from canary.report.comparison_page import charts_of, page_of
@@ -92,20 +92,17 @@ def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
     """Return what is shown of a cell."""
     place = folder / CELLS / one.cell / str(one.tries)
     try:
-        found, problem = _left_in(place, one, repository), ""
+        broken = one.verdict in ("error", "invalid")  # A planted answer is no answer.
+        found, problem = None if broken else _left_in(place, one, repository), ""
     except UNREADABLE as error:
         found, problem = None, f"What it left cannot be read: {error}"
     page, charts = found or (_plain(one), ())
-    is_broken = one.verdict in ("error", "invalid")
-    if is_broken:  # Its record, if there is one, may not know why.
-        page = replace(page, first_line=one.message, verdict=one.verdict, mark=MARKS[one.verdict])
-    has_log = found is None or is_broken
     page = replace(
         page,
         mark=page.mark or MARKS[one.verdict],
         part=one.cell,
         folded=one.verdict in ("pass", "left out"),
-        log=_log(place) if has_log else (),
+        log=_log(place) if found is None else (),
         notes=(*page.notes, problem) if problem else page.notes,
         uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",
     )

@@ -17,6 +17,7 @@ from canary.campaign.pairs import duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError, RecordError
 from canary.matrix.cells import Cell
+from canary.matrix.outcomes import LONGEST_S, UNREADABLE
 from canary.record import jsonio
 from canary.runner.run import plan_of
 
@@ -93,7 +94,8 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
         newest = max(found, key=lambda entry: entry.path.name, default=None)
         if newest is None:
             return None, None
-        return float(newest.record().duration_seconds), newest.path.name
+        seconds = float(newest.record().duration_seconds)
+        return seconds if 0 <= seconds < LONGEST_S else None, newest.path.name
     except RecordError:
         return None, None
 
@@ -101,8 +103,9 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
 def _noted(history: Path) -> dict[str, tuple[float, str]]:
     try:
         found = json.loads(jsonio.content_of(history / TOOK))
-        return {str(cell): (float(one[0]), str(one[1])) for cell, one in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError, IndexError, KeyError):
+        took = {str(cell): (float(one[0]), str(one[1])) for cell, one in found.items()}
+        return {cell: one for cell, one in took.items() if 0 <= one[0] < LONGEST_S}
+    except UNREADABLE:
         return {}
 
 

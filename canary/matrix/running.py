@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from canary.matrix.plan import Budget
 from canary.record.runs import claim
 
 CELLS, LOCK = "cells", "matrix.lock"
+NUMBER = re.compile("[1-9][0-9]{0,3}")
+"""Of a try."""
 LOOK_S = 1.0
 """Longest pause between two looks."""
 State = Literal["waits", "runs", "done"]
@@ -78,7 +81,11 @@ class Matrix:
     def _found_again(self) -> None:
         """Take up the tries of earlier processes."""
         for entry in self.entries:
-            numbers = tries_in(self.folder, entry.cell)
+            try:
+                numbers = tries_in(self.folder, entry.cell)
+            except MachineError as error:
+                self._refused(entry, error)
+                continue
             if not numbers:
                 continue
             entry.number = max(numbers)
@@ -211,6 +218,14 @@ def try_folder(folder: Path, cell: Cell, number: int) -> Path:
 
 
 def tries_in(folder: Path, cell: Cell) -> list[int]:
-    """Return the numbers of the tries of a cell. `folder`: of the matrix."""
+    """Return the numbers of the tries of a cell. `folder`: of the matrix.
+
+    Raises:
+        MachineError: a folder is a link: what lies there is not of this matrix.
+    """
     place = folder / CELLS / cell.name
-    return [int(one.name) for one in place.glob("[0-9]*") if one.name.isdigit()]
+    found = [one for one in place.glob("[1-9]*") if NUMBER.fullmatch(one.name)]
+    for one in (place.parent, place, *found):
+        if one.is_symlink():
+            raise MachineError(f"{one} is a link", "start the matrix in another folder with -o")
+    return [int(one.name) for one in found]

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from canary.errors import CanaryError, InputError, RecordError, did_you_mean, nearest
+from canary.errors import InputError, RecordError, did_you_mean, nearest
 from canary.matrix.document import MOST_CELLS, Verb
-from canary.matrix.outcomes import Verdict
+from canary.matrix.outcomes import UNREADABLE, Verdict
 from canary.record import jsonio
 from canary.record.folder import read_document
 from canary.report.pages import leave_page, require_charts
@@ -18,15 +18,6 @@ from canary.report.render import write_text
 
 FILE = "matrix.json"
 LONGEST_NAME = 200
-UNREADABLE = (
-    CanaryError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What a stranger's files may raise."""
 Number = Annotated[float, BeforeValidator(jsonio.number)]
 
 

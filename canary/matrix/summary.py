@@ -15,6 +15,7 @@ from canary.matrix.stored import FILE
 from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
+from canary.report.render import write_text
 
 
 def ordered(entries: Sequence[Entry]) -> list[Entry]:
@@ -89,7 +90,7 @@ def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:
                 "cell": one.cell.name,
                 "verb": one.cell.verb,
                 "verdict": _verdict(one),
-                "message": "" if one.outcome is None else one.outcome.words,
+                "message": "" if one.outcome is None else printable(one.outcome.words),
                 "tries": one.number,
                 "seconds": 0.0 if one.outcome is None else one.outcome.seconds,
                 "folder": None
@@ -106,4 +107,4 @@ def document(entries: Sequence[Entry], name: str) -> dict[str, Any]:
 
 def write(entries: Sequence[Entry], name: str, folder: Path) -> None:
     """Write the answer beside the cells."""
-    jsonio.replace_file(folder / FILE, jsonio.dumps(document(entries, name), indent=1) + "\n")
+    write_text(folder / FILE, jsonio.dumps(document(entries, name), indent=1) + "\n")

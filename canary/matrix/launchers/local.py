@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
+from canary.matrix.attempt import LOCK as LOCK_FILE
 from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
 from canary.matrix.commands import CPU
 from canary.matrix.launcher import News
@@ -43,6 +44,12 @@ class _Started:
     """None: a process that another launcher started."""
     ended: int = -1
     """A file that can be read when the child ends."""
+    since: float = 0.0
+    """When it was adopted."""
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether a process that was adopted holds its try for longer than it may take."""
+        return now - self.since > self.attempt.limit_s + STOP_GRACE_S + LAST_S
 
 
 class LocalLauncher:
@@ -83,8 +90,9 @@ class LocalLauncher:
                 return False
             lock = attempt.open_lock()
             if lock is None:
-                return False
+                raise MachineError(f"another process holds {attempt.folder / LOCK_FILE}")
             try:
+                attempt.begin()
                 self._going[attempt.cell] = _spawned(
                     attempt, {SLOTS: slots, LOCK: lock}, cores, gpus
                 )
@@ -129,7 +137,7 @@ class LocalLauncher:
         """Follow a try whose process still runs."""
         if not attempt.is_running():
             return False
-        self._going[attempt.cell] = _Started(attempt, None)
+        self._going[attempt.cell] = _Started(attempt, None, since=time.monotonic())
         return True
 
     def poll(self) -> Iterator[News]:
@@ -143,7 +151,7 @@ class LocalLauncher:
                 if one.child.poll() is None:
                     continue
                 os.close(one.ended)
-            elif not looks or one.attempt.is_running():
+            elif not looks or (one.attempt.is_running() and not one.is_overdue(now)):
                 continue
             del self._going[cell]
             if one.attempt.ended() is None:

@@ -44,7 +44,7 @@ class RayQueue:
             ) from error
         try:
             self._client = JobSubmissionClient(keys.address)
-        except (ConnectionError, RuntimeError) as error:
+        except (ConnectionError, RuntimeError, ValueError) as error:
             raise MachineError(
                 f"no Ray cluster answers at {keys.address}", "set launcher.address"
             ) from error

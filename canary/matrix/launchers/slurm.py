@@ -130,7 +130,10 @@ class SlurmQueue:
         """Return the tries of all arrays, also those of earlier processes."""
         for file in self._jobs.glob("canary-*.json"):
             if file.stem not in self._members:
-                members = json.loads(jsonio.content_of(file))
+                try:
+                    members = [str(one) for one in json.loads(jsonio.content_of(file))]
+                except (OSError, ValueError, TypeError, RecursionError):
+                    members = []  # A cell can write there; its own jobs are never found by it.
                 self._members[file.stem] = [self._folder / one for one in members]
         return self._members
 

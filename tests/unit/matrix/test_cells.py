@@ -98,7 +98,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({"stacks": {"../up": {}}, "cells": [{"config": "a.yaml"}]}, "stacks"),
         ({"cels": []}, "did you mean 'cells'?"),
         ({"matrix": {"exlude": [{"dtype": 1}], "config": ["a"]}}, "did you mean 'exclude'?"),
-        ({"matrix": {"config": ["a"], "exclude": [{"config": "b"}]}}, "exclude.0 in MATRIX:4 fits"),
+        ({"matrix": {"config": ["a"], "exclude": [{"config": "b"}]}}, "exclude.0 in MATRIX:5 fits"),
         ({"cells": [{"command": "true"}]}, "has a command, but its verb is run (use verb: exec)"),
         ({"cells": [], "save": True}, "`save: true` needs `history: FOLDER`"),
         ({"stacks": {"a": {"python": "p", "setup": "s"}}}, "stacks.a in MATRIX:2: give python or"),

@@ -37,7 +37,9 @@ def copied(folder: Path, cell: str, code: int = 0) -> Path:
     place = folder / "cells" / cell / "1"
     run_folder = place / "runs" / f"20260101-000001-{cell}"
     run_folder.mkdir(parents=True)
-    (run_folder / "metrics.json").write_text(jsonio.dumps(example().model_dump()))
+    (run_folder / "metrics.json").write_text(
+        jsonio.dumps(example().model_copy(update={"name": cell}).model_dump())
+    )
     (place / "ended").write_text(str(code))
     return run_folder
 

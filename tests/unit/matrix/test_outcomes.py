@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from canary.matrix.outcomes import Outcome, outcome_of, worst_code
 from canary.matrix.running import Entry
 from canary.matrix.summary import document, exit_code, markdown, text
 from canary.record import jsonio
+from canary.record.types import RunRecord
 from canary.relations.relation import outcome
 from canary.report.document import json_text
 from tests.unit.comparing import example
@@ -29,6 +31,10 @@ def left(folder: Path, verb: Verb, code: int | None) -> tuple[Cell, Attempt]:
     return Cell("one", verb, "one.yaml", ()), attempt
 
 
+def record(**update: Any) -> RunRecord:
+    return example().model_copy(update={"name": "one", **update})
+
+
 def told(folder: Path, verb: Verb, code: int | None, history: Path | None = None) -> Outcome:
     return outcome_of(*left(folder, verb, code), history, save_to=history is not None)
 
@@ -36,7 +42,7 @@ def told(folder: Path, verb: Verb, code: int | None, history: Path | None = None
 def test_a_run_begins_its_history(tmp_path: Path) -> None:
     place = tmp_path / "runs" / "20260101-000001-one"
     place.mkdir(parents=True)
-    (place / "metrics.json").write_text(jsonio.dumps(example().model_dump()))
+    (place / "metrics.json").write_text(jsonio.dumps(record().model_dump()))
     history = tmp_path / "history"
     assert told(tmp_path, "run", 0, history).verdict == "pass"
     assert len([*history.rglob("*.json")]) == 1

@@ -1,0 +1,182 @@
+"""What the folder of a cell may hold if a stranger filled it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.baseline.history import VERSION
+from canary.compare.report import Comparison
+from canary.errors import ConfigError, MachineError
+from canary.matrix.attempt import Attempt
+from canary.matrix.cells import Cell
+from canary.matrix.document import Slurm, read_matrix
+from canary.matrix.launchers.local import LocalLauncher
+from canary.matrix.launchers.slurm import SlurmQueue
+from canary.matrix.outcomes import Outcome, outcome_of
+from canary.matrix.plan import planned
+from canary.matrix.running import CELLS, tries_in
+from canary.record import jsonio
+from canary.report.document import json_text
+from tests.unit.comparing import example
+from tests.unit.matrix.test_outcomes import left
+
+
+def collected(
+    folder: Path, code: int = 0, verb: Any = "run", history: Path | None = None, **record: Any
+) -> Outcome:
+    """Judge a try of the cell `one`, with a record."""
+    place = folder / "runs" / "20260101-000001-one"
+    place.mkdir(parents=True)
+    document = example().model_copy(update={"name": "one"}).model_dump() | record
+    (place / "metrics.json").write_text(jsonio.dumps(document))
+    cell, attempt = left(folder, verb, code)
+    return outcome_of(cell, attempt, history, save_to=history is not None)
+
+
+@pytest.mark.parametrize("name", ["other", "..", "", "a\x1b[2J"])
+def test_a_record_of_another_canary_is_no_answer_and_is_not_stored(
+    tmp_path: Path, name: str
+) -> None:
+    found = collected(tmp_path, history=tmp_path / "history", name=name)
+    assert found.verdict == "error"
+    assert "its record is of the canary" in found.words
+    assert not (tmp_path / "history").exists()
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", -5.0, 1e12])
+def test_a_forged_duration_is_no_answer(tmp_path: Path, seconds: object) -> None:
+    found = collected(tmp_path, history=tmp_path / "history", duration_seconds=seconds)
+    assert found.verdict == "error"
+    assert not (tmp_path / "history").exists()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"timestamp": "0001-01-01T00:00:00+14:00"},
+        {"env": {"cpu": "x" * 400, "gpus": []}},
+        {"env": {"gpus": [{"memory_bytes": "inf"}], "device": {"type": "cuda"}}},
+    ],
+)
+def test_a_record_that_breaks_the_reader_is_an_error_of_its_cell(
+    tmp_path: Path, record: dict[str, Any]
+) -> None:
+    (tmp_path / "history" / VERSION).mkdir(parents=True)
+    found = collected(tmp_path, history=tmp_path / "history", **record)
+    assert found.verdict in ("error", "pass")
+
+
+@pytest.mark.parametrize("verb", ["ab", "calibrate", "check"])
+def test_an_answer_of_a_command_that_failed_is_none(tmp_path: Path, verb: Any) -> None:
+    """Another cell can have planted it."""
+    (tmp_path / "noise.json").write_text("{}")
+    answer = tmp_path / "ab" / "x" / "comparison.json"
+    answer.parent.mkdir(parents=True)
+    compared = json_text(Comparison("pass", "It is so.", ()))
+    answer.write_text(compared)
+    assert outcome_of(*left(tmp_path, verb, 4), None, save_to=False).verdict == "error"
+    if verb == "ab":
+        assert outcome_of(*left(tmp_path, verb, 0), None, save_to=False).verdict == "pass"
+    if verb == "calibrate":
+        assert outcome_of(*left(tmp_path, verb, 0), None, save_to=False).verdict == "error"
+
+
+@pytest.mark.parametrize("which", ["cells", "cells/one", "cells/one/1"])
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, which: str) -> None:
+    precious = tmp_path / "precious"
+    (precious / "one" / "1").mkdir(parents=True)
+    link = tmp_path / "matrix" / which
+    link.parent.mkdir(parents=True)
+    link.symlink_to(precious if which != "cells/one/1" else precious / "one" / "1")
+    if which == "cells/one":
+        (precious / "1").mkdir()
+    with pytest.raises(MachineError, match="is a link"):
+        tries_in(tmp_path / "matrix", Cell("one", "run", None, ()))
+    Attempt("one", 1, tmp_path / "matrix" / CELLS / "one" / "1", (), tmp_path, {}, 9.0).cleared()
+    assert precious.exists()
+
+
+def test_only_plain_numbers_are_tries(tmp_path: Path) -> None:
+    place = tmp_path / CELLS / "one"
+    for name in ("1", "2", "01", "1²", "1٣", "99999999999999999999", "0", "1x"):
+        (place / name).mkdir(parents=True)
+    assert sorted(tries_in(tmp_path, Cell("one", "run", None, ()))) == [1, 2]
+
+
+def test_a_log_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("password=1\n")
+    (tmp_path / "log.txt").symlink_to(tmp_path / "secret")
+    found = outcome_of(*left(tmp_path, "run", 3), None, save_to=False)
+    assert "password" not in found.words
+
+
+def test_what_was_planted_before_the_start_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "1"
+    folder.mkdir()
+    (folder / "noise.json").write_text("{}")
+    (folder / "ended").write_text("0")
+    attempt = Attempt("one", 1, folder, ("sh", "-c", "ls; exit 3"), tmp_path, {}, 9.0)
+    local = LocalLauncher([0], (), None, tmp_path / "pool")
+    assert local.start(attempt)
+    while not [*local.poll()]:
+        local.wait(1.0)
+    assert attempt.ended() == 3
+    assert not (folder / "noise.json").exists()
+
+
+def test_a_lock_that_somebody_holds_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "1"
+    folder.mkdir()
+    attempt = Attempt("one", 1, folder, ("true",), tmp_path, {}, 9.0)
+    with (folder / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        local = LocalLauncher([0], (), None, tmp_path / "pool")
+        with pytest.raises(MachineError, match="another process holds"):
+            local.start(attempt)
+
+
+@pytest.mark.parametrize("text", ["garbage", "5", "[1]", "[null]", "[" * 5000])
+def test_a_list_of_jobs_that_cannot_be_read_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(SlurmQueue, "_require", lambda self: None)
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "canary-1.json").write_text(text)
+    queue = SlurmQueue(Slurm(kind="slurm"), tmp_path)
+    assert [*queue._known()] == ["canary-1"]
+
+
+@pytest.mark.parametrize("took", ['{"one": [1e999, "2"]}', '{"one": [-5, "2"]}', "[" * 5000, "9"])
+def test_what_cells_took_must_be_a_time(tmp_path: Path, took: str) -> None:
+    (tmp_path / VERSION).mkdir()
+    (tmp_path / "took.json").write_text(took)
+    assert planned(Cell("one", "ab", None, ()), tmp_path).seconds is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values["launcher"]["options"].update({"a\nrm": "x"}),
+        lambda values: values["launcher"].update({"python": "python\nrm -rf ."}),
+        lambda values: values["launcher"].update({"memory": float("inf")}),
+        lambda values: values.update({"env": {"folder": "/x"}}),
+        lambda values: values.update({"env": {"A": "x\0y"}}),
+        lambda values: values.update({"timeout": float("inf")}),
+        lambda values: values.update({"history": ""}),
+    ],
+)
+def test_values_that_would_change_the_script_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    values: dict[str, Any] = {"launcher": {"kind": "slurm", "options": {}}}
+    change(values)
+    file = tmp_path / "m.yaml"
+    file.write_text(json.dumps(values).replace("Infinity", ".inf"))
+    with pytest.raises(ConfigError):
+        read_matrix(file)
