@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from canary.matrix.cells import Cell
+from canary.matrix.launchers.queue import QueueLauncher
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,
@@ -83,6 +84,11 @@ def test_what_runs_on_a_node_without_slurmd_is_waited_for(
     assert attempt.starts() == 1
 
 
+def waits_in(queue: QueueLauncher, cell: str) -> bool:
+    quiet(queue, 0.5)
+    return "PENDING" in queue.queued().get(cell, "")
+
+
 def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path, partition="low")
     attempt = counted(tmp_path, 2)
@@ -92,8 +98,7 @@ def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path:
         wait_for(lambda n=start: attempt.starts() == n and holds_its_lock(attempt))  # type: ignore[misc]
         slurm.told("sbatch", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null", "--wrap=true")
         wait_for(lambda: slurm.jobs("PENDING") and not attempt.is_running())
-        quiet(queue, 0.5)
-        assert "PENDING" in queue.queued()["one"]
+        wait_for(lambda: waits_in(queue, "one"))
         slurm.begin_now()
     news = until(queue)
     assert news.phase == "ended", news.reason
