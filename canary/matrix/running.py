@@ -140,7 +140,7 @@ class Matrix:
                 self._follow(entry, attempt)
 
     def _planned(self, entry: Entry, number: int) -> Attempt | None:
-        """Return the try of a cell with a number; None if it has no place to run."""
+        """Return the try of a cell with a number, or None: a cell without a place is done."""
         try:
             return self.planned(entry.cell, number)
         except (UsageError, MachineError) as error:
