@@ -37,7 +37,7 @@ from canary.report.document import json_text, load_comparison
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
 
-Verdict = Literal["pass", "left out", "inconclusive", "regression", "invalid", "error"]
+Verdict = Literal["pass", "left out", "inconclusive", "changed", "regression", "invalid", "error"]
 """`left out`: it did not fit the budget; `invalid`: config or input cannot be used; `error`:
 nothing can be said. People see the same words."""
 CODES: dict[Verdict, int] = {
@@ -45,6 +45,7 @@ CODES: dict[Verdict, int] = {
     "left out": EXIT_OK,
     "inconclusive": EXIT_INCONCLUSIVE,
     "regression": EXIT_REGRESSION,
+    "changed": EXIT_REGRESSION,
     "invalid": EXIT_USAGE,
     "error": EXIT_ERROR,
 }
@@ -52,6 +53,7 @@ WORST_FIRST: tuple[Verdict, ...] = (
     "error",
     "invalid",
     "regression",
+    "changed",
     "inconclusive",
     "left out",
     "pass",
@@ -190,7 +192,9 @@ def _of_run(
 def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
     """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
     code = found.exit_code()
-    verdict = "inconclusive" if found.verdict == "inconclusive" else _of_code(code)
+    verdict: Verdict = _of_code(code)
+    if found.verdict == "inconclusive" or (found.verdict == "changed" and code):
+        verdict = found.verdict
     return Outcome(verdict, found.first_line, folder, seconds, code)
 
 

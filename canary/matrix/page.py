@@ -39,6 +39,7 @@ MARKS: dict[Verdict, str] = {
     "error": "💥",
     "invalid": "💥",
     "regression": "❌",
+    "changed": "🟠",
     "inconclusive": "⚪",
     "left out": "⚪",
     "pass": "✅",
@@ -73,7 +74,7 @@ def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
         first_line=matrix.answer,
         verdict=worst,
         mark=MARKS[worst],
-        part=f"matrix {matrix.name}",
+        part="matrix" if matrix.name == "matrix" else f"matrix {matrix.name}",
         tables=(Table("Cells", "cells", HEADINGS, rows, legend, scrolls),) if rows else (),
     )
 

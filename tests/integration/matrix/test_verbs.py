@@ -67,7 +67,7 @@ def test_each_verb_commit_and_environment_is_a_cell(repository: Path) -> None:
     assert verdicts == {
         "before": "pass",
         "after": "pass",
-        "pairs": "regression",
+        "pairs": "changed",
         "noise": "pass",
         "imported": "pass",
     }, told

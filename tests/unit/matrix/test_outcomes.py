@@ -58,7 +58,7 @@ def test_a_run_begins_its_history(tmp_path: Path) -> None:
         ("pass", "pass", 0),
         ("inconclusive", "inconclusive", 0),
         ("regression", "regression", 1),
-        ("changed", "regression", 1),
+        ("changed", "changed", 1),
         ("error", "error", 4),
     ],
 )
