@@ -77,7 +77,6 @@ def _canary(cell: Cell, matrix: str) -> Canary:
         "ref": cell.ref,
         "stack": cell.stack,
         f"nodes: {cell.nodes}": cell.nodes > 1,
-        "command": cell.command,
         "arguments": cell.arguments,
         f"device: {cell.device}": cell.device not in (None, "cpu"),
     }
