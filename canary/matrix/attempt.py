@@ -32,7 +32,7 @@ folder=$1 limit=$2 stopped=
 shift 2
 echo "$$ $(uname -n)" >>"$folder/{BEGAN}" || exit
 dies=$(command -v setpriv) && dies="$dies --pdeathsig TERM"
-$dies timeout -k {STOP_GRACE_S} "$limit" "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
+$dies timeout -k {STOP_GRACE_S} "$limit" $dies "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
 child=$!
 trap 'stopped=1; kill "$child"' TERM INT HUP
 wait "$child"
@@ -45,7 +45,8 @@ echo "$code" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDE
 """Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
 signal that stops the try; a stopped try has not ended, a queue may start it again. CLOSED: the
 files of locks, which the command must not keep. `setpriv` (util-linux) stops the command if the
-shell itself is killed. Slurm signals all processes one by one, so the command may end by a signal
+shell or `timeout` is gone, which for a moment does not know its child.
+Slurm signals all processes one by one, so the command may end by a signal
 shortly before this shell gets it."""
 TEMPLATE = f"""#!/bin/sh
 # Runs a cell to its end once, however often it is started.
