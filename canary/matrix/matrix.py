@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -60,9 +61,10 @@ class Loaded:
     budget: Budget
     request: MatrixRequest
 
-    def mark_of(self, cell: Cell) -> str:
-        """Return the hash of a cell and its config."""
-        return next(one.mark for one in self.plan if one.cell.name == cell.name)
+    @functools.cached_property
+    def marks(self) -> dict[str, str]:
+        """Hashes of the cells and their configs, by the names of the cells."""
+        return {one.cell.name: one.mark for one in self.plan}
 
     @property
     def history(self) -> Path | None:
@@ -136,11 +138,11 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
     if loaded.request.collect:
         with alone_in(loaded.folder):
             return _collected(loaded)
-    with (
-        alone_in(loaded.base),
-        places_of(loaded.base, loaded.cells, document.stacks) as places,
-    ):
+    with contextlib.ExitStack() as held:
+        held.enter_context(alone_in(loaded.base))
         launcher, gpus = _launcher(document.launcher, loaded.folder)
+        # Stacks may take minutes to install: a launcher that is missing is told before.
+        places = held.enter_context(places_of(loaded.base, loaded.cells, document.stacks))
         matrix = Matrix(
             loaded.folder,
             entries_of(loaded.cells),
@@ -179,7 +181,7 @@ def _collected(loaded: Loaded) -> list[Entry]:
             continue
         folder = try_folder(loaded.folder, entry.cell, entry.number)
         limit_s = loaded.document.timeout * 60
-        asked = loaded.mark_of(entry.cell)
+        asked = loaded.marks[entry.cell.name]
         attempt = Attempt(
             entry.cell.name, entry.number, folder, (), folder, {}, limit_s, asked=asked
         )
@@ -240,5 +242,5 @@ def _attempt(loaded: Loaded, places: Places, gpus: bool, cell: Cell, number: int
         gpus=cell.ranks if uses_gpu else 0,
         nodes=cell.nodes,
         device=None if wanted == "gpu" else wanted,
-        asked=loaded.mark_of(cell),
+        asked=loaded.marks[cell.name],
     )

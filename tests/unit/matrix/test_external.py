@@ -114,7 +114,7 @@ def test_a_cell_that_has_changed_since_it_ran_has_no_old_answer(
     place = copied(tmp_path / "out", "a-1").parents[1]
     request = MatrixRequest(matrix, tmp_path / "out", ("a-1",), collect=True)
     loaded = load(request)
-    (place / "asked").write_text(loaded.mark_of(loaded.cells[0]))
+    (place / "asked").write_text(loaded.marks[loaded.cells[0].name])
     (entry,) = run(loaded, lambda going: None)
     assert entry.outcome is not None
     assert entry.outcome.verdict == "pass"
