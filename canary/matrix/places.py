@@ -68,7 +68,11 @@ class Places:
         if ref is None:
             return Place(self._here, python, environment)
         if self._repository is None:
-            self._repository = repository_of(self._here)
+            try:
+                self._repository = repository_of(self._here)
+            except UsageError as error:
+                hint = "start the matrix in the repository, or leave ref out"
+                raise UsageError(error.message, hint) from error
         tree = self._checkout(self._repository, ref)
         folder = folder_in(tree, self._repository, self._here.resolve())
         environment = own_code_first(self._repository, tree, {**os.environ, **environment})
