@@ -40,7 +40,7 @@ from canary.compare.timing.sequential import LOOKS
 
 Rows = Iterator[list[str]]
 COST_HEAD = (
-    "plan | GPU type | GPUs | launches | GPU minutes | ends after, minutes | GPUs in use until then"
+    "schedule | GPU type | GPUs | launches | GPU minutes | ends after, minutes | GPUs in use until then"
 )
 SHOWN_HEAD = (
     "GPU type | spread of a run | smallest change, one run | smallest change, 8 pairs "
@@ -51,7 +51,7 @@ FOUND_HEAD = (
     "| GPU minutes per finding, SFT on one GPU"
 )
 POLICY_HEAD = (
-    "policy | nights, median | nights, 90% "
+    "schedule | nights, median | nights, 90% "
     f"| {' | '.join(f'90%, {kind}' for kind in KINDS)} | not found in {HORIZON} nights "
     "| GPU minutes, median | false alarms per 100 nights"
 )
@@ -154,7 +154,7 @@ def main(given: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budgets", type=float, nargs="+", default=[600, 2400])
-    parser.add_argument("--trials", type=int, default=200, help="regressions per policy")
+    parser.add_argument("--trials", type=int, default=200, help="regressions per schedule")
     parser.add_argument("--histories", type=int, default=1000, help="per GPU type")
     parser.add_argument("--nights", type=int, default=100, help="nights without a regression")
     parser.add_argument("--seed", type=int, default=20261126)

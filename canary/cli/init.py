@@ -36,7 +36,7 @@ MatrixFile = Annotated[
 ]
 Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
 Nightly = Annotated[
-    bool | None, typer.Option("--nightly/--no-nightly", help="Run a longer canary every night.")
+    bool | None, typer.Option("--nightly/--no-nightly", help="Run the canary every night too.")
 ]
 Against = Annotated[
     str | None,

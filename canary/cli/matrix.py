@@ -29,7 +29,11 @@ def matrix(
     ] = False,
     only: Only = None,
     collect: Annotated[
-        bool, typer.Option("--collect", help="Start nothing; judge what lies in the folder.")
+        bool,
+        typer.Option(
+            "--collect",
+            help="Start nothing; judge the cells that other machines ran (launcher external).",
+        ),
     ] = False,
     output_dir: OutputDir = None,
     form: Form = "text",

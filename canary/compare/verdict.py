@@ -154,7 +154,8 @@ def _changed_line(
     keys = _changed_keys((*config, *environment))
     lead, moved = _leading_change(checks)
     worse = [check for check in checks if check.status == "changed" and accepted_with(check)]
-    words = f"{lead.name} differs: {lead.message}" if moved else lead.message
+    differ = "differ" if lead.name.endswith("s") and not lead.name.endswith("ss") else "differs"
+    words = f"{lead.name} {differ}: {lead.message}" if moved else lead.message
     others = [check.message for check in worse if check is not lead]
     also = f" Also worse: {others[0]}" if others else ""
     also += f" ({len(others) - 1} more)." if others[1:] else "." if others else ""

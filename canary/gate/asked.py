@@ -16,7 +16,7 @@ from canary.matrix.document import matrix_of
 MOST_CELLS = 80
 """Cells of a matrix in the action. GitHub starts at most 256 jobs for one matrix, and the bootstrap
 workflow starts each cell three times."""
-NOT_HERE = "leave it out here, or run this cell with `canary matrix`"
+NOT_HERE = "remove that key, or run the cell with `canary matrix`"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def wanted(
         if other == one:
             found.append(Wanted(one, one))
         elif other is None or in_pairs:
-            what = "removes this cell" if other is None else "alters this cell"
+            what = "removes this cell" if other is None else "changes this cell"
             note = f"the change {what} in {matrix}; that counts once merged"
             found.append(Wanted(one, one, (note,)))
         else:

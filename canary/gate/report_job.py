@@ -293,7 +293,8 @@ def _added(case: Case) -> Judged:
     """Return the answer about cells that only the pull request has. None of them is judged."""
     names = [one.cell for one in case.added]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    said = f"only this change has {', '.join(names[:MOST_NAMED])}{more}; that counts once merged"
+    are = "is" if len(names) == 1 else "are"
+    said = f"{', '.join(names[:MOST_NAMED])}{more} {are} new here, and trained after the merge"
     matrix = Path(case.settings.matrix)
     judged = Judged(Answer(matrix.stem, Comparison("no-baseline", f"No baseline yet: {said}.")))
     return _placed(case, Canary(str(matrix)), judged)

@@ -18,7 +18,7 @@ from canary.compare.report import Verdict
 from canary.github.section import section
 from canary.github.status import WORST_FIRST, Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
-from canary.report.view import VERDICT_MARKS
+from canary.report.view import VERDICT_MARKS, counted
 
 MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
@@ -276,7 +276,7 @@ def _laid_out(sections: Sequence[Section], kept: int, rows: int) -> str:
         lines.append(f"<details><summary>{_counts(folded)}</summary>\n")
         lines += [*map(_titled, folded), "</details>\n"]
     if kept < len(sections):
-        lines.append(f"{len(sections) - kept} of {len(sections)} {OMITTED}\n")
+        lines.append(f"{len(sections) - kept} of {len(sections)} sections {OMITTED}\n")
     lines += [one.model_copy(update={"text": ""}).marked for one in sections[kept:]]
     return "\n".join(lines)
 
@@ -302,4 +302,5 @@ def _counted(sections: Sequence[Section]) -> str:
 
 def _counts(sections: Sequence[Section]) -> str:
     counts = Counter(one.word for one in sections)
-    return ", ".join(f"{counts[word]} {markdown_cell(word)}" for word in ORDER if counts[word])
+    words = (counted(word, counts[word]) for word in ORDER if counts[word])
+    return ", ".join(map(markdown_cell, words))

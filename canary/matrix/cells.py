@@ -135,7 +135,7 @@ class _OneCell:
         values = dict(choice)
         verb = values.pop("verb", self.document.verb)
         if verb not in VERBS:
-            raise self._error("verb", f"has the verb {verb!r}", f"use {', '.join(VERBS)}")
+            raise self._error("verb", f"has the unknown verb {verb!r}", f"use {', '.join(VERBS)}")
         if not NAME.fullmatch(self.name) or not isinstance(values.pop("name", ""), str):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise self._error("name", "has a name that no folder can have", hint)
@@ -143,7 +143,7 @@ class _OneCell:
         self._check(verb, own)
         settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
         if slug(self.name) in taken:
-            raise self._error("name", "has the name of another one", "give one a `name`")
+            raise self._error("name", "has the same name as another", "give one a `name`")
         return Cell(
             name=self.name,
             verb=verb,
@@ -173,7 +173,9 @@ class _OneCell:
         """Refuse what fits no verb."""
         stack, command = own.get("stack"), own.get("command")
         if stack is not None and str(stack) not in self.document.stacks:
-            raise self._error("stack", f"has the stack {stack!r}", "define it under `stacks:`")
+            raise self._error(
+                "stack", f"has the unknown stack {stack!r}", "define it under `stacks:`"
+            )
         if own.get("config") is None and not command:
             raise self._error("config", "has neither config nor command", "give one")
         if command and verb not in ("exec", "check"):

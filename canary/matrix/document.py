@@ -53,7 +53,7 @@ class Local(_Strict):
     devices: Literal["auto", "cpu"] | list[int] = Field(
         "auto", description="GPUs to share, by number; `auto`: all, or the CPU without one."
     )
-    cores: int = Field(1, ge=1, description="Cores of a cell that trains on the CPU.")
+    cores: int = Field(1, ge=1, description="Cores of each rank that trains on the CPU.")
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
 
 
@@ -141,9 +141,11 @@ class MatrixFile(_Strict):
     history: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="Folder with the history to compare with."
     )
-    save: bool = Field(False, description="Save runs that are not worse into the history.")
+    save: bool = Field(False, description="Store runs in the history that are not worse.")
     timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")
-    retries: int = Field(0, ge=0, le=10, description="More tries after the machine failed.")
+    retries: int = Field(
+        0, ge=0, le=10, description="More tries of a cell whose result is `error`."
+    )
     budget: float | None = Field(
         None, gt=0, description="Most device minutes; cells that do not fit are left out."
     )

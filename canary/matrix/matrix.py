@@ -158,7 +158,9 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
         took = {
             one.cell.name: one.outcome.seconds
             for one in entries
-            if one.cell.verb not in RUNS_OF and one.outcome is not None and one.outcome.seconds
+            if one.outcome is not None and one.outcome.seconds
+            # A run that broke says nothing about the next one.
+            if one.cell.verb not in RUNS_OF or one.outcome.verdict not in ("error", "invalid")
         }
         note(loaded.history, took, datetime.now(UTC))
     return entries

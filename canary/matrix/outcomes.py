@@ -15,6 +15,7 @@ from canary.check.stored import read_check
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.timing.noise import load_noise
+from canary.compare.verdict import MIN_HISTORY
 from canary.errors import (
     EXIT_ERROR,
     EXIT_INCONCLUSIVE,
@@ -37,11 +38,21 @@ from canary.report.document import json_text, load_comparison
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
 
-Verdict = Literal["pass", "left out", "inconclusive", "changed", "regression", "invalid", "error"]
+Verdict = Literal[
+    "pass",
+    "no-baseline",
+    "left out",
+    "inconclusive",
+    "changed",
+    "regression",
+    "invalid",
+    "error",
+]
 """`left out`: it did not fit the budget; `invalid`: config or input cannot be used; `error`:
 nothing can be said. People see the same words."""
 CODES: dict[Verdict, int] = {
     "pass": EXIT_OK,
+    "no-baseline": EXIT_OK,
     "left out": EXIT_OK,
     "inconclusive": EXIT_INCONCLUSIVE,
     "regression": EXIT_REGRESSION,
@@ -56,8 +67,11 @@ WORST_FIRST: tuple[Verdict, ...] = (
     "changed",
     "inconclusive",
     "left out",
+    "no-baseline",
     "pass",
 )
+STORED: tuple[Verdict, ...] = ("pass", "no-baseline", "inconclusive")
+"""Runs that enter the history with `save: true`."""
 UNREADABLE = (
     CanaryError,
     OSError,
@@ -177,14 +191,20 @@ def _of_run(
     if code:
         return Outcome("error", _last_line(attempt, code), folder, seconds)
     if history is None or not is_history(history):
-        words = "completed" if history is None else "No baseline yet: this is the first run."
-        outcome = Outcome("pass", words, folder, seconds)
+        outcome = Outcome("pass", "completed", folder, seconds)
+        if history is not None:
+            words = f"No baseline yet: this is run 1 of the {MIN_HISTORY} that it needs."
+            outcome = replace(outcome, verdict="no-baseline", words=words)
     else:
         compared = compared_paths(Request((folder,), (history,)))
         outcome = of_comparison(compared.found, folder, seconds)
-        words = f"{outcome.words}{_left(compared.found, attempt)}"
+        words = outcome.words
+        if save_to and outcome.verdict == "no-baseline":
+            number = len(compared.found.baseline.run_ids) + 1
+            words = f"No baseline yet: this is run {number} of the {MIN_HISTORY} that it needs."
+        words = f"{words}{_left(compared.found, attempt)}"
         outcome = replace(outcome, words=words, history=history)
-    if save_to and history is not None and outcome.verdict in ("pass", "inconclusive"):
+    if save_to and history is not None and outcome.verdict in STORED:
         return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
     return outcome
 
@@ -193,7 +213,7 @@ def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outc
     """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
     code = found.exit_code()
     verdict: Verdict = _of_code(code)
-    if found.verdict == "inconclusive" or (found.verdict == "changed" and code):
+    if found.verdict in ("inconclusive", "no-baseline") or (found.verdict == "changed" and code):
         verdict = found.verdict
     return Outcome(verdict, found.first_line, folder, seconds, code)
 

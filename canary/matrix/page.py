@@ -34,6 +34,7 @@ CHART_BYTES = 3 << 20
 """Charts of one cell have about 250,000 bytes, and take a second of one core."""
 NO_ROOM = "This file has no room for its charts. To see them:"
 LOG_LINES, LOG_BYTES = 30, 16 << 10
+LONGEST_ANSWER = 600
 HEADINGS = ("cell", "result", "time", "tries", "answer")
 MARKS: dict[Verdict, str] = {
     "error": "💥",
@@ -42,6 +43,7 @@ MARKS: dict[Verdict, str] = {
     "changed": "🟠",
     "inconclusive": "⚪",
     "left out": "⚪",
+    "no-baseline": "🆕",
     "pass": "✅",
 }
 
@@ -82,7 +84,7 @@ def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
 def _row(one: StoredCell, number: int) -> TableRow:
     took = duration(one.seconds) if one.seconds else ""
     return TableRow(
-        (one.cell, one.verdict, took, str(one.tries), cut(one.message)),
+        (one.cell, one.verdict, took, str(one.tries), cut(one.message, LONGEST_ANSWER)),
         # The table itself is part 1.
         part=number + 2 if number < MOST_SECTIONS else 0,
         state=one.verdict.replace(" ", "-"),
@@ -102,7 +104,7 @@ def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
         page,
         mark=page.mark or MARKS[one.verdict],
         part=one.cell,
-        folded=one.verdict in ("pass", "left out"),
+        folded=one.verdict in ("pass", "no-baseline", "left out"),
         log=_log(place) if found is None else (),
         notes=(*page.notes, problem) if problem else page.notes,
         uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",

@@ -3,6 +3,7 @@ which of them fit its budget."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,9 @@ from typing import Any
 from canary.baseline.comparability import slug
 from canary.baseline.history import VERSION, entries, is_history
 from canary.campaign.pairs import duration
+from canary.campaign.worktrees import commit_of, repository_of
 from canary.config.load import LoadedConfig, load_config
-from canary.errors import ConfigError, RecordError
+from canary.errors import ConfigError, MachineError, RecordError, UsageError
 from canary.matrix.cells import Cell
 from canary.matrix.outcomes import LONGEST_S, UNREADABLE
 from canary.record import jsonio
@@ -24,7 +26,7 @@ from canary.runner.run import plan_of
 RUNS_OF = ("run", "exec")
 """Verbs whose runs the history stores."""
 TOOK = "took.json"
-"""In the history: what cells of other verbs took, and when."""
+"""In the history: what cells took, and when."""
 DECIDED = "not known"
 """Launches of a verb that decides on the way, or of a config that is read elsewhere."""
 
@@ -43,6 +45,8 @@ class Planned:
     """Name of that run, which begins with its time."""
     mark: str = ""
     """Hash of the cell and its config."""
+    problem: str = ""
+    """Why it cannot run; other cells can."""
 
 
 def planned(cell: Cell, history: Path | None) -> Planned:
@@ -59,7 +63,19 @@ def planned(cell: Cell, history: Path | None) -> Planned:
     config = None if loaded is None else loaded.config.model_dump(mode="json")
     text = jsonio.dumps([asdict(cell), config])
     mark = hashlib.sha256(text.encode()).hexdigest()
-    return Planned(cell, launches, cell.ranks * cell.nodes, seconds, newest, mark)
+    devices, problem = cell.ranks * cell.nodes, _problem(cell.ref, Path.cwd())
+    return Planned(cell, launches, devices, seconds, newest, mark, problem)
+
+
+@functools.lru_cache
+def _problem(ref: str | None, folder: Path) -> str:
+    """Return why a commit cannot be checked out."""
+    try:
+        if ref is not None:
+            commit_of(repository_of(folder), ref)
+    except (UsageError, MachineError) as error:
+        return error.message
+    return ""
 
 
 def _loaded(cell: Cell) -> LoadedConfig | None:
@@ -78,12 +94,13 @@ def _loaded(cell: Cell) -> LoadedConfig | None:
 
 
 def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
-    """Return duration and name of the newest stored run of a cell, on any machine type; of a cell
-    of another verb, what its last matrix noted."""
+    """Return what a cell took last time, as its last matrix noted or its newest stored run says, on
+    any machine type; and when it was last stored, or noted if its verb stores no run."""
     if history is None or not is_history(history):
         return None, None
+    noted = _noted(history).get(cell.name, (None, None))
     if cell.verb not in RUNS_OF:
-        return _noted(history).get(cell.name, (None, None))
+        return noted
     found = [
         entry
         for folder in (history / VERSION / slug(cell.name)).glob("*")
@@ -94,7 +111,7 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
         newest = max(found, key=lambda entry: entry.path.name, default=None)
         if newest is None:
             return None, None
-        seconds = float(newest.record().duration_seconds)
+        seconds = noted[0] or float(newest.record().duration_seconds)
         return seconds if 0 <= seconds < LONGEST_S else None, newest.path.name
     except RecordError:
         return None, None
@@ -110,7 +127,7 @@ def _noted(history: Path) -> dict[str, tuple[float, str]]:
 
 
 def note(history: Path, took: Mapping[str, float], now: datetime) -> None:
-    """Note in a history what cells took that leave no run there: seconds by cell."""
+    """Note in a history what cells took: seconds by cell."""
     if took and is_history(history):
         when = now.strftime("%Y%m%dT%H%M%S")
         found = _noted(history) | {cell: (seconds, when) for cell, seconds in took.items()}
@@ -171,6 +188,7 @@ def plan_document(name: str, cells: Sequence[Planned], budget: float | None) -> 
                 "launches": one.launches,
                 "devices": one.devices,
                 "seconds": one.seconds,
+                "problem": one.problem,
             }
             for one in cells
         ],
@@ -185,6 +203,7 @@ def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
     lines = [
         f"{one.cell.name:<{width}}  {one.cell.verb:<9}  launches: {one.launches}"
         + ("" if one.seconds is None else f", took {duration(one.seconds)} last time")
+        + (f", invalid: {one.problem}" if one.problem else "")
         for one in cells
     ]
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
@@ -198,7 +217,8 @@ def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
     if budget is not None:
         total += f"; the budget is {_minutes(budget)}"
         if known:
-            total += f", about {_fitting(cells, budget)} of {len(cells)} fit"
+            fit = _fitting(cells, budget)
+            total += f", about {fit} of {len(cells)} fit" if fit else ", no cell fits"
     return [*lines, total]
 
 

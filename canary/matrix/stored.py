@@ -63,7 +63,7 @@ class StoredMatrix(_Strict):
         found = next((one for one in self.cells if one.cell == name), None)
         if found is None:
             near = nearest(name, [one.cell for one in self.cells])
-            hint = did_you_mean(near, f"{FILE} has their names")
+            hint = did_you_mean(near, f"{FILE} lists the cells")
             raise InputError(f"the matrix has no cell {name!r}", hint)
         return found
 

@@ -16,6 +16,7 @@ from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
 from canary.report.render import write_text
+from canary.report.view import counted
 
 
 def ordered(entries: Sequence[Entry]) -> list[Entry]:
@@ -42,12 +43,6 @@ def first_line(entries: Sequence[Entry]) -> str:
     parts = [counted(one, counts[one]) for one in WORST_FIRST if counts[one]]
     cells = "1 cell" if len(entries) == 1 else f"{len(entries)} cells"
     return f"{cells}: {', '.join(parts)}."
-
-
-def counted(verdict: Verdict, count: int) -> str:
-    """Return how many cells have a verdict."""
-    plural = count > 1 and verdict in ("error", "regression")
-    return f"{count} {verdict}{'s' if plural else ''}"
 
 
 HEADINGS = ("cell", "result", "time", "answer")

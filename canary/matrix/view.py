@@ -11,8 +11,8 @@ from canary.campaign.pairs import duration
 from canary.errors import printable
 from canary.matrix.outcomes import WORST_FIRST, Verdict
 from canary.matrix.running import Entry, Matrix
-from canary.matrix.summary import counted
 from canary.report.lines import terminal_width
+from canary.report.view import counted
 
 EVERY_S = 60.0
 """Between two lines of state where a line cannot be redrawn."""

@@ -221,9 +221,14 @@ def _suspect(suspect: Suspect) -> SuspectRow:
     )
 
 
-def cut(text: str) -> str:
-    """Return a record's text, cut to LONGEST_EVIDENCE."""
-    return text if len(text) <= LONGEST_EVIDENCE else f"{text[: LONGEST_EVIDENCE - 1]}…"
+def cut(text: str, longest: int = LONGEST_EVIDENCE) -> str:
+    """Return a record's text, cut to so many characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def counted(verdict: str, count: int) -> str:
+    """Return `2 regressions`, or `2 changed`."""
+    return f"{count} {verdict}{'s' if count > 1 and verdict in ('error', 'regression') else ''}"
 
 
 def _chain(found: Comparison) -> list[Any]:

@@ -214,7 +214,7 @@ def test_cells_that_only_the_pull_request_has_count_once_merged(house: Gatehouse
     mine = named(mine=leg(("mine", house.run(SLOW))))
     said, body = judged(house, pull, good(house, *CELLS) | mine)
     assert said.code == 0, said.log
-    said_of_mine = "only this change has mine; that counts once merged."
+    said_of_mine = "mine is new here, and trained after the merge."
     assert rows(body)["matrix"] == f"🆕&nbsp;no-baseline | No baseline yet: {said_of_mine} |"
     assert "mine" not in rows(body)
 
@@ -238,7 +238,7 @@ def test_a_matrix_that_the_base_branch_lacks_trains_nothing(tmp_path: Path, gith
     pull = house.hub_repository.add_pull(sha, base_sha=git(house.work, "rev-parse", "main"))
     said, body = judged(house, pull, {})
     assert said.outputs["verdict"] == "no-baseline"
-    assert "only this change has fine, slow, third; that counts once merged" in body
+    assert "fine, slow, third are new here, and trained after the merge" in body
     assert "Summary" not in body, "there is no run"
 
 

@@ -119,12 +119,12 @@ class Runner:
         names = r"\b(?:inputs|steps|github|runner)(?:\.[\w-]+)+"
         return bool(eval(re.sub(names, lambda one: repr(self._term(one[0], given)), condition)))
 
-    def kept(self, inputs: Mapping[str, str]) -> Path | None:
-        """The folder that the next step uploads; None where its condition does not hold."""
+    def kept(self, inputs: Mapping[str, str]) -> tuple[str, Path] | None:
+        """Name and folder of the next step's upload; None where its condition does not hold."""
         if not self.due("Keep the records", inputs, cancelled=True):
             return None
-        place = step_named("Keep the records")["with"]["path"]
-        return Path(self._value(place, self._given(inputs)))
+        upload, given = step_named("Keep the records")["with"], self._given(inputs)
+        return self._value(upload["name"], given), Path(self._value(upload["path"], given))
 
     @staticmethod
     def _given(inputs: Mapping[str, str]) -> dict[str, str]:
@@ -160,6 +160,9 @@ class Runner:
         return re.sub(r"\$\{\{(.*?)\}\}", one, text)
 
     def _term(self, term: str, inputs: Mapping[str, str]) -> str:
+        if formatted := re.fullmatch(r"(inputs\.\w+) && format\('(.*)\{0\}', \1\)", term):
+            named = self._term(formatted[1], inputs)
+            return named and formatted[2] + named
         if term.startswith("inputs."):
             return inputs[term.removeprefix("inputs.")]
         if term.startswith("steps."):

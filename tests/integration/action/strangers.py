@@ -88,7 +88,8 @@ class Machine:
 
     def uploaded(self) -> dict[str, bytes]:
         """What the upload step would send, packed by the action's own libraries."""
-        folder = self.runner.kept(CPU | {"mode": "run"})
+        kept = self.runner.kept(CPU | {"mode": "run"})
+        folder = kept[1] if kept else None
         if folder is None or not folder.exists():
             return {}
         target = self.root / "sent.zip"

@@ -88,7 +88,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({"matrix": {"config": [*map(str, range(200))], "seed": [*range(200)]}}, "40000 cells"),
         (
             {"cells": [{"config": "a.yaml"}, {"config": "a.yaml"}]},
-            "cell a in MATRIX:3 has the name of another",
+            "cell a in MATRIX:3 has the same name as another",
         ),
         ({"cells": [{"config": "a.yaml", "name": "../up"}]}, "use letters, digits"),
         ({"cells": [{"dtype": "float32"}]}, "neither config nor command"),

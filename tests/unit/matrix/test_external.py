@@ -69,7 +69,7 @@ def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
     copied(tmp_path / "out", "a-1")
     entries = run(load(MatrixRequest(matrix, tmp_path / "out", collect=True)), lambda going: None)
     outcomes = [one.outcome for one in entries if one.outcome is not None]
-    assert [one.verdict for one in outcomes] == ["pass", "error"]
+    assert [one.verdict for one in outcomes] == ["no-baseline", "error"]
     assert "did the cell run?" in outcomes[1].words
 
 
@@ -117,7 +117,7 @@ def test_a_cell_that_has_changed_since_it_ran_has_no_old_answer(
     (place / "asked").write_text(loaded.marks[loaded.cells[0].name])
     (entry,) = run(loaded, lambda going: None)
     assert entry.outcome is not None
-    assert entry.outcome.verdict == "pass"
+    assert entry.outcome.verdict == "no-baseline"
     (tmp_path / "a.yaml").write_text("training_type: sft\nmax_steps: 6\n")
     (entry,) = run(load(request), lambda going: None)
     assert entry.outcome is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.baseline.history import VERSION
+from canary.baseline.history import VERSION, save
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import News
@@ -16,6 +16,8 @@ from canary.matrix.plan import Budget, Planned, note, oldest_first, plan_documen
 from canary.matrix.plan import planned as plan_of_cell
 from canary.matrix.running import Matrix, entries_of
 from canary.matrix.summary import exit_code, first_line
+from tests.contract.git_server import git
+from tests.unit.comparing import example
 
 
 def planned(name: str, seconds: float | None, devices: int = 1, newest: str = "") -> Planned:
@@ -141,3 +143,25 @@ def test_cells_that_leave_no_run_are_expected_to_take_what_they_took(tmp_path: P
     assert (found.seconds, found.newest) == (90.0, "20260102T000000")
     (tmp_path / "took.json").write_text("[broken")
     assert plan_of_cell(pairs, tmp_path).seconds is None
+
+
+def test_a_run_is_expected_to_take_what_the_table_said(tmp_path: Path) -> None:
+    cell = Cell("one", "exec", None, (), command=("true",))
+    run = example().model_copy(update={"name": "one", "duration_seconds": 13.0})
+    entry = save(tmp_path, run)
+    assert plan_of_cell(cell, tmp_path).seconds == 13.0
+    note(tmp_path, {"one": 14.5}, datetime(2026, 1, 2, tzinfo=UTC))
+    found = plan_of_cell(cell, tmp_path)
+    assert (found.seconds, found.newest) == (14.5, entry.name)
+
+
+def test_a_commit_that_is_not_there_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    there, gone = (Cell(ref, "run", "a.yaml", (), ref=ref) for ref in ("HEAD", "v9"))
+    plan = [plan_of_cell(one, None) for one in (there, gone)]
+    assert [one.problem for one in plan] == ["", f"no commit 'v9' in {tmp_path.resolve()}"]
+    assert "invalid: no commit 'v9'" in plan_lines(plan, None)[1]
