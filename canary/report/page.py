@@ -6,24 +6,19 @@ in this repository.
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from canary.compare.diagnosis.source_changes import Hunk
 from canary.record import jsonio
 from canary.report.charts.chart import Cell, Chart
-from canary.report.charts.theme import style_of_colours
 from canary.report.escape import NOT_PRINTED, on_lines
+from canary.report.html import asset, environment, source_of
 from canary.report.numbers import amount
-from canary.report.render import TEMPLATES
 from canary.report.view import SuspectRow
 
 Pairs = tuple[tuple[str, str, str], ...]
@@ -211,28 +206,3 @@ def _in_script(value: object) -> str:
     """Return JSON that cannot end the script element around it."""
     text = jsonio.dumps(value)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-@functools.cache
-def asset(name: str) -> str:
-    """Return a file of the templates; a style sheet begins with the colours."""
-    text = (TEMPLATES / name).read_text(encoding="utf-8")
-    return style_of_colours() + text if name.endswith(".css") else text
-
-
-def source_of(text: str) -> str:
-    """Return the source by which a policy allows this style or script."""
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
-
-
-@functools.cache
-def environment() -> jinja2.Environment:
-    """Return the environment of pages: it escapes every text."""
-    return ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from canary.errors import CanaryError, InputError
-from canary.report.page import asset
+from canary.report.html import asset
 from canary.serve import live
 from canary.serve.feeds import Feed, Look
 from canary.serve.following import UNREADABLE, Following

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from canary.report.escape import NOT_PRINTED, on_lines
-from canary.report.page import environment
+from canary.report.html import environment
 
 
 def filled(template: str, **values: Any) -> str:

@@ -18,7 +18,7 @@ from canary.ladder.results import RESULTS
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.report.charts.sides import MOST_BYTES
-from canary.report.page import environment
+from canary.report.html import environment
 from canary.report.pages import COMPARISON, comparison_text, comparisons_in, comparisons_text
 from canary.serve import ladders, live
 from canary.serve.feeds import ENDED

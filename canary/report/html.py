@@ -1,0 +1,38 @@
+"""Templates and style sheets of HTML, without what draws charts."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from canary.report.charts.theme import style_of_colours
+from canary.report.render import TEMPLATES
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return a file of the templates; a style sheet begins with the colours."""
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    return style_of_colours() + text if name.endswith(".css") else text
+
+
+def source_of(text: str) -> str:
+    """Return the source by which a policy allows this style or script."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return the environment of pages: it escapes every text."""
+    return ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )

@@ -1,0 +1,158 @@
+"""What a notebook shows of a record or a comparison: a short table, and charts if they can be
+drawn. Never the whole object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.compare.paths import Request, compared_paths
+from canary.compare.report import Comparison
+from canary.compare.timing.side_figures import side_of
+from canary.errors import InputError, nearest
+from canary.record.types import RunRecord
+from canary.report.charts.theme import LIGHT
+from canary.report.escape import NOT_PRINTED, on_lines
+from canary.report.html import environment
+from canary.report.numbers import amount
+from canary.report.pages import can_draw, require_charts
+from canary.report.view import SUMMARY_ROWS, cut, scaled, view_of
+
+if TYPE_CHECKING:
+    from canary.report.charts.chart import Chart
+
+MOST_ROWS = 8
+OF_RECORD = ("loss", "phases")
+MOST_CAUSES = 2
+LONGEST_LINE = 600
+OF_COMPARISON = ("check", "baseline", "current", "change", "limit", "status")
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Rows and charts that a notebook shows."""
+
+    title: str
+    line: str
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    more: str = ""
+    """What the table leaves out."""
+    causes: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+    def _repr_html_(self) -> str:
+        pictures: list[dict[str, Any]] = []
+        if self.charts:
+            from canary.report.page import shown_chart
+
+            pictures = [vars(shown_chart(chart)) for chart in self.charts]
+        words = {name: on_lines(getattr(self, name)) for name in ("title", "line", "more")}
+        text = (
+            environment()
+            .get_template("inline.html.jinja")
+            .render(
+                **words,
+                headings=self.headings,
+                rows=on_lines(self.rows),
+                causes=on_lines(self.causes),
+                charts=pictures,
+                colours=LIGHT,
+            )
+        )
+        return NOT_PRINTED.sub("", text)
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.line}"
+
+
+def of_record(record: RunRecord) -> Inline:
+    """Return what is shown of a run."""
+    summary = side_of((record,)).summary
+    figures = ((label, unit, scaled(summary.get(key), by)) for label, key, unit, by in SUMMARY_ROWS)
+    rows = ((label, amount(value, unit)) for label, unit, value in figures if value is not None)
+    line = ": ".join(filter(None, (record.status, cut(record.reason or ""))))
+    return Inline(
+        title=f"run of {record.name or 'a canary'}",
+        line=line,
+        headings=("figure", "value"),
+        rows=tuple(rows),
+        charts=tuple(one for one in _charts_of_record(record) if one.name in OF_RECORD),
+    )
+
+
+def _charts_of_record(record: RunRecord) -> Iterator[Chart]:
+    if can_draw():
+        from canary.report.charts.sides import ShownRun, ShownSides
+        from canary.report.comparison_page import charts_of
+
+        yield from charts_of(ShownSides((ShownRun(record),)))
+
+
+def of_comparison(found: Comparison) -> Inline:
+    """Return what is shown of a comparison: checks that are not ok, then the others."""
+    view = view_of(found)
+    order = (*view.failed, *view.undecided, *view.warned)
+    named = {row.name for row in order}
+    checks = [*order, *(row for row in view.rows if row.name not in named)]
+    rows = (
+        (one.name, one.baseline, one.current, one.change, one.threshold, one.status)
+        for one in checks[:MOST_ROWS]
+    )
+    left = len(checks) - MOST_ROWS
+    causes = (
+        f"{one.category}{f' ({one.confidence})' if one.confidence else ''}: {one.description}"
+        for one in view.suspects[:MOST_CAUSES]
+    )
+    return Inline(
+        title=f"{view.mark} {view.verdict}",
+        line=cut(found.first_line, LONGEST_LINE),
+        headings=OF_COMPARISON,
+        rows=tuple(rows),
+        more=f"and {left} more checks" if left > 0 else "",
+        causes=tuple(causes) if found.failed_checks else (),
+        charts=tuple(_charts_of_comparison(found)),
+    )
+
+
+def _charts_of_comparison(found: Comparison) -> Iterator[Chart]:
+    if can_draw():
+        from canary.report.charts.changes import change_charts
+
+        yield from change_charts(found)
+
+
+def charts(current: Path | str, baseline: Path | str | None = None, *names: str) -> Inline:
+    """Return charts of a run's folder, or of a run and its baseline, for a notebook.
+
+    Args:
+        current: folder of a run.
+        baseline: folder, file or history to compare it with.
+        names: which charts, such as `loss` or `phases`; none: all.
+
+    Raises:
+        InputError: a path is missing, or there is no such chart.
+        MachineError: the extra `report` is missing.
+    """
+    require_charts()
+    from canary.report.charts.sides import sides_of
+    from canary.report.comparison_page import charts_of
+
+    before = () if baseline is None else (Path(baseline),)
+    compared = compared_paths(Request((Path(current),), before))
+    drawn = _named(charts_of(sides_of(compared)), names)
+    newest = compared.current[-1]
+    line = compared.found.first_line if before else newest.status
+    return Inline(f"charts of {newest.name or 'a run'}", cut(line, 600), charts=drawn)
+
+
+def _named(found: Iterable[Chart], names: tuple[str, ...]) -> tuple[Chart, ...]:
+    every = {chart.name: chart for chart in found}
+    for name in names:
+        if name not in every:
+            near = nearest(name, every)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(every)}"
+            raise InputError(f"these runs have no chart {name!r}", hint)
+    return tuple(every[name] for name in names or every)

@@ -1,0 +1,110 @@
+"""What a notebook shows of a record and of a comparison."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.compare.stats import compare_to_baseline
+from canary.errors import InputError
+from canary.record.folder import load_record
+from canary.report.inline import charts
+from tests.unit.comparing import example
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+
+
+class Tags(HTMLParser):
+    """The names of all elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.found.append(tag)
+
+
+def test_a_record_is_a_table_and_two_charts() -> None:
+    shown = example()._repr_html_()
+    assert "final loss" in shown
+    assert "peak memory" in shown
+    assert Tags(shown).found.count("svg") == 2
+    assert len(shown) < 200_000
+
+
+def test_a_comparison_says_its_answer_what_failed_and_by_how_much() -> None:
+    record = example()
+    stability = record.stability.model_copy(update={"nan_steps": 3})
+    worse = record.model_copy(update={"run_id": "20260102-000000-x-0000", "stability": stability})
+    found = compare_to_baseline(worse, record)
+    shown = found._repr_html_()
+    assert "regression" in shown
+    assert "nan_steps" in shown
+    rows = shown[shown.index("<tbody>") : shown.index("</tbody>")]
+    assert rows.index("FAIL") < rows.index("ok")
+    assert "more checks" in shown
+    assert Tags(shown).found.count("svg") == 1
+
+
+def test_the_text_beside_it_is_one_line() -> None:
+    record = example()
+    found = compare_to_baseline(record, record.model_copy(update={"run_id": "other"}))
+    for text in (repr(record), repr(found)):
+        assert len(text) < 1000
+        assert "\n" not in text
+
+
+def test_a_strangers_record_adds_no_element() -> None:
+    clean = example()
+    hostile = clean.model_copy(
+        update={
+            "run_id": "hostile",
+            "name": HOSTILE,
+            "status": "failed",
+            "reason": f"{HOSTILE}\n{HOSTILE * 500}",
+        }
+    )
+    shown = hostile._repr_html_()
+    assert Tags(shown).found.count("img") == 0
+    assert "\u202e" not in shown
+    found = replace(compare_to_baseline(clean, hostile), first_line=HOSTILE * 900)
+    assert Tags(found._repr_html_()).found.count("img") == 0
+    assert len(found._repr_html_()) < 200_000
+
+
+def test_charts_are_chosen_by_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        record = example().model_copy(update={"run_id": name})
+        (tmp_path / name / "metrics.json").write_text(json.dumps(record.model_dump(mode="json")))
+    assert load_record(tmp_path / "a").run_id == "a"
+    shown = charts(tmp_path / "a", tmp_path / "b", "loss")
+    assert Tags(shown._repr_html_()).found.count("svg") == 1
+    assert "baseline" in shown._repr_html_()
+    with pytest.raises(InputError, match="no chart 'los'") as caught:
+        charts(tmp_path / "a", None, "los")
+    assert caught.value.hint == "did you mean 'loss'?"
+
+
+def test_without_the_extra_the_table_remains() -> None:
+    code = """
+import sys
+sys.modules["altair"] = sys.modules["vl_convert"] = None
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name in ("altair", "vl_convert") else found(name)
+from tests.unit.comparing import example
+shown = example()._repr_html_()
+assert "final loss" in shown and "<svg" not in shown
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

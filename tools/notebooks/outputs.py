@@ -1,0 +1,78 @@
+"""What is stored of a notebook's outputs: no path, date or name of the machine that ran it."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LARGEST = 400_000
+"""Bytes of all outputs of one notebook."""
+RUN = re.compile(r"\b\d{8}-\d{6}-(?=[A-Za-z])")
+STAMP = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
+DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+TEXT = ("text/plain", "text/html", "text/markdown")
+KEPT = (*TEXT, "image/svg+xml")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def cleaner(folder: Path) -> Callable[[str], str]:
+    """Return what cleans a text of a notebook that ran in a folder."""
+    names = {str(folder.resolve()): ".", str(folder): "."}
+    names |= {sys.prefix: "PYTHON", sys.base_prefix: "PYTHON", str(Path.home()): "~"}
+    root = Path(__file__).parents[2]
+    names |= {str(root): "CLONE"}
+    ordered = sorted(names.items(), key=lambda one: -len(one[0]))
+    who = [re.escape(one) for one in (platform.node(), getpass.getuser()) if len(one) > 2]
+    machine = re.compile(rf"\b({'|'.join(who)})\b") if who else None
+
+    def clean(text: str) -> str:
+        for path, name in ordered:
+            text = text.replace(path, name)
+        text = CONTROL.sub("", text)
+        text = RUN.sub("DATE-TIME-", text)
+        text = STAMP.sub("DATE", text)
+        text = DAY.sub("DATE", text)
+        return machine.sub("MACHINE", text) if machine else text
+
+    return clean
+
+
+def clean_notebook(notebook: Any, folder: Path) -> None:
+    """Clean an executed notebook in place."""
+    clean = cleaner(folder)
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for number, cell in enumerate(notebook.cells, start=1):
+        cell.id = f"cell-{number:02d}"
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = _joined([_output(one, clean) for one in cell.outputs])
+
+
+def _output(output: Any, clean: Callable[[str], str]) -> Any:
+    if output.output_type == "stream":
+        output.text = clean(output.text)
+    elif output.output_type in ("execute_result", "display_data"):
+        output.metadata = {}
+        output.data = {kind: clean(output.data[kind]) for kind in KEPT if kind in output.data}
+    return output
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Join neighbours of one stream: how a program's lines are cut is chance."""
+    found: list[Any] = []
+    for one in outputs:
+        last = found[-1] if found else None
+        streams = last is not None and one.output_type == last.output_type == "stream"
+        if streams and one.name == last.name:
+            last.text += one.text
+        else:
+            found.append(one)
+    return found
