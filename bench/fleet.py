@@ -39,7 +39,10 @@ from canary.compare.report import Verdict
 from canary.compare.timing.sequential import LOOKS
 
 Rows = Iterator[list[str]]
-COST_HEAD = "schedule | GPU type | GPUs | launches | GPU minutes | ends after, minutes | GPUs in use until then"
+COST_HEAD = (
+    "schedule | GPU type | GPUs | launches | GPU minutes | ends after, minutes "
+    "| GPUs in use until then"
+)
 SHOWN_HEAD = (
     "GPU type | spread of a run | smallest change, one run | smallest change, 8 pairs "
     f"| pairs that show {CHANGE:+.0%} | histories that ask for pairs"

@@ -42,7 +42,7 @@ def matrix(
 ) -> None:
     """Run many canaries, each compared with its own history."""
     from canary.errors import UsageError
-    from canary.matrix.matrix import MatrixRequest, commands, load
+    from canary.matrix.matrix import MatrixRequest, commands, foreseen, load
     from canary.matrix.plan import plan_document, plan_lines
     from canary.record import jsonio
     from canary.report.render import check_format
@@ -53,13 +53,15 @@ def matrix(
         raise UsageError("--collect needs the folder of the matrix", "add -o FOLDER")
     loaded = load(MatrixRequest(file, output_dir, tuple(only or ()), collect))
     name, budget = loaded.document.name, loaded.document.budget
-    if dry_run and form == "json":
-        typer.echo(jsonio.dumps(plan_document(name, loaded.plan, budget), indent=1))
+    if dry_run:
+        plan = foreseen(loaded)
+        document = plan_document(name, plan, budget)
+        as_json = form == "json"
+        typer.echo(
+            jsonio.dumps(document, indent=1) if as_json else "\n".join(plan_lines(plan, budget))
+        )
         return
     lines = plan_lines(loaded.plan, budget)
-    if dry_run:
-        typer.echo("\n".join(lines))
-        return
     if loaded.is_external and output_dir is None:
         raise UsageError("launcher.kind: external needs the folder of the matrix", "add -o FOLDER")
     if loaded.is_external and not (collect or only):
@@ -88,7 +90,7 @@ def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
     from canary.report.lines import terminal_width
 
     say = sayer(quiet)
-    for line in lines:
+    for line in (*lines, f"folder: {loaded.folder}"):
         say(line)
     terminal = sys.stderr if sys.stderr.isatty() and not quiet else None
     try:

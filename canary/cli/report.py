@@ -82,6 +82,9 @@ def report(
     elif not against and (result := result_of(first)) is not None:
         path = output or first / REPORT
         write_result(result, path)
+    elif not against and (first / CELLS).is_dir():
+        hint = f"run or collect all its cells with -o {first}"
+        raise UsageError(f"the matrix in {first} has no answer yet", hint)
     else:
         here = repository or Path.cwd()
         source = partial(source_between, here)

@@ -1,10 +1,11 @@
 """One try of a cell: its folder, and the shell lines that run it and leave how it ended.
 
 It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `lock` for as long as it
-lives. `began` names it and its machine, with a line for each time that a queue started it.
-`log.txt` has what the command printed. `ended` has its exit code, and is written at once or not at
-all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it lies in a queue.
-`asked` has a hash of what the cell was: a folder answers only for the cell that ran in it.
+lives. `began` names it, its machine and the time, with a line for each time that a queue started
+it. `log.txt` has what the command printed. `ended` has its exit code and the time, and is written
+at once or not at all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it
+lies in a queue. `asked` has a hash of what the cell was: a folder answers only for the cell that
+ran in it.
 
 These files alone say what was done, so a matrix that is killed goes on from them.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import shlex
@@ -30,7 +32,7 @@ TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
 folder=$1 limit=$2 stopped=
 shift 2
-echo "$$ $(uname -n)" >>"$folder/{BEGAN}" || exit
+echo "$$ $(uname -n) $(date +%s.%N)" >>"$folder/{BEGAN}" || exit
 dies=$(command -v setpriv) && dies="$dies --pdeathsig TERM"
 $dies timeout -k {STOP_GRACE_S} "$limit" $dies "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
 child=$!
@@ -40,7 +42,7 @@ code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
 [ "$code" -lt 128 ] || sleep {SIGNAL_S}
 [ -z "$stopped" ] || exit {STOPPED}
-echo "$code" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
+echo "$code $(date +%s.%N)" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
 """
 """Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
 signal that stops the try; a stopped try has not ended, a queue may start it again. CLOSED: the
@@ -129,6 +131,10 @@ class Attempt:
         jsonio.replace_file(self.folder / SCRIPT, text)
         return self.folder / SCRIPT
 
+    def can_start(self) -> bool:
+        """Whether a job of it finds its script, or has begun."""
+        return (self.folder / SCRIPT).exists() or self.has_begun()
+
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -172,18 +178,24 @@ class Attempt:
         return 0
 
     def took(self) -> float:
-        """Return the seconds from its last start to its end; 0 if it is not known. Clocks of
-        machines differ: never more than it may take."""
-        with contextlib.suppress(OSError):
-            began, ended = (self.folder / name for name in (BEGAN, ENDED))
-            took = ended.stat().st_mtime - began.stat().st_mtime
-            return min(max(0.0, took), self.limit_s + STOP_GRACE_S)
+        """Return the seconds from its last start to its end, by the clock of its machine; 0 if it
+        is not known. A stranger may have written them: never more than it may take."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            began, ended = (self._words(name)[-1] for name in (BEGAN, ENDED))
+            took = float(ended) - float(began)
+            if math.isfinite(took):
+                return min(max(0.0, took), self.limit_s + STOP_GRACE_S)
         return 0.0
+
+    def _words(self, name: str) -> list[str]:
+        """Return the words of the last line of a file."""
+        text = jsonio.content_of(self.folder / name, 4096).decode("utf-8", "replace")
+        return text.strip().splitlines()[-1].split()
 
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
-        with contextlib.suppress(OSError, ValueError):
-            return int(jsonio.content_of(self.folder / ENDED, 64))
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int(jsonio.content_of(self.folder / ENDED, 64).split()[0])
         return None
 
     def gave_up(self) -> str | None:

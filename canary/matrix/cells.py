@@ -136,7 +136,10 @@ class _OneCell:
         verb = values.pop("verb", self.document.verb)
         if verb not in VERBS:
             raise self._error("verb", f"has the unknown verb {verb!r}", f"use {', '.join(VERBS)}")
-        if not NAME.fullmatch(self.name) or not isinstance(values.pop("name", ""), str):
+        named = values.pop("name", "")
+        if not isinstance(named, str):
+            raise self._error("name", "has a name that is no text", f'write name: "{named}"')
+        if not NAME.fullmatch(self.name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise self._error("name", "has a name that no folder can have", hint)
         own = {key: values.pop(key) for key in OWN_AXES if key in values}

@@ -175,13 +175,20 @@ class MatrixFile(_Strict):
         return self
 
 
+def _text(path: Path) -> str:
+    if not path.exists():
+        hint = "see docs/matrix.md for an example"
+        raise ConfigError(f"no matrix at {path}", hint, file=path)
+    return read_file(path)
+
+
 def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
     """Read a matrix and where each of its keys stands.
 
     Raises:
         ConfigError: one line that names file, key and remedy.
     """
-    return matrix_of(read_file(path), path)
+    return matrix_of(_text(path), path)
 
 
 def matrix_of(text: str, path: Path) -> tuple[MatrixFile, Origins]:
@@ -220,6 +227,9 @@ def _first(error: ValidationError, origins: Origins, path: Path) -> ConfigError:
         message = f"{place} has the unknown key {key!r}"
         return ConfigError(message, did_you_mean(near, other), file=path, key=key)
     field = model.model_fields.get(where[-1] if where else "")
+    if where[:1] == ["env"] and first["type"] == "string_type":
+        hint = f'write {where[-1]}: "{first["input"]}"'
+        return ConfigError(f"{key} in {place} is no text", hint, file=path, key=key)
     said = first["msg"].removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
     hint = field.description or hint if field is not None else hint

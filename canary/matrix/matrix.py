@@ -6,8 +6,8 @@ import contextlib
 import functools
 import os
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from canary.errors import MachineError, UsageError, did_you_mean, nearest, print
 from canary.machine.gpu import list_devices
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell, cells_of
-from canary.matrix.commands import CLUSTER, CPU, command_of
+from canary.matrix.commands import CLUSTER, CPU, Place, command_of
 from canary.matrix.document import (
     External,
     LauncherKeys,
@@ -32,8 +32,8 @@ from canary.matrix.launchers.queue import Patience, QueueLauncher
 from canary.matrix.launchers.ray import MOST_WAITING, RayQueue
 from canary.matrix.launchers.slurm import SlurmQueue
 from canary.matrix.outcomes import Outcome, outcome_of
-from canary.matrix.places import Places, places_of
-from canary.matrix.plan import RUNS_OF, Budget, Planned, note, oldest_first, planned
+from canary.matrix.places import places_of
+from canary.matrix.plan import Budget, Planned, note, oldest_first, planned
 from canary.matrix.running import CELLS, Entry, Matrix, alone_in, entries_of, tries_in, try_folder
 from canary.record.folder import new_run_id
 
@@ -122,6 +122,29 @@ def _chosen(cells: tuple[Cell, ...], request: MatrixRequest) -> tuple[Cell, ...]
     return tuple(one for one in cells if not request.only or one.name in request.only)
 
 
+def foreseen(loaded: Loaded) -> tuple[Planned, ...]:
+    """Return the plan with what is known before it starts: cells that cannot run on this machine,
+    and those that have run in the folder."""
+    keys = loaded.document.launcher
+    here = _local(keys) if isinstance(keys, Local) else None
+    return tuple(_foreseen(loaded, one, here) for one in loaded.plan)
+
+
+def _foreseen(loaded: Loaded, one: Planned, here: tuple[LocalLauncher, bool] | None) -> Planned:
+    numbers = tries_in(loaded.folder, one.cell)
+    if numbers:
+        attempt = _attempt(loaded, Place(Path()), True, one.cell, max(numbers))
+        if attempt.ended() is not None and not attempt.is_of_another():
+            return replace(one, state="has run in this folder")
+    try:
+        if here is not None and not one.problem:
+            launcher, gpus = here
+            launcher.require(_attempt(loaded, Place(Path()), gpus, one.cell, 1))
+    except UsageError as error:
+        return replace(one, problem=error.message)
+    return one
+
+
 def commands(loaded: Loaded) -> list[tuple[str, str]]:
     """Return each cell with the command that runs it, for whatever starts it."""
     file, folder = loaded.request.file, loaded.request.output_dir
@@ -147,7 +170,7 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
             loaded.folder,
             entries_of(loaded.cells),
             launcher,
-            functools.partial(_attempt, loaded, places, gpus),
+            lambda cell, number: _attempt(loaded, places.of(cell), gpus, cell, number),
             functools.partial(_judged, loaded),
             document.retries,
             told=told,
@@ -155,15 +178,16 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
         )
         entries = matrix.run()
     if document.save and loaded.history is not None:
-        took = {
-            one.cell.name: one.outcome.seconds
-            for one in entries
-            if one.outcome is not None and one.outcome.seconds
-            # A run that broke says nothing about the next one.
-            if one.cell.verb not in RUNS_OF or one.outcome.verdict not in ("error", "invalid")
-        }
-        note(loaded.history, took, datetime.now(UTC))
+        note(loaded.history, dict(_took(entries)), datetime.now(UTC))
     return entries
+
+
+def _took(entries: Sequence[Entry]) -> Iterator[tuple[str, float | None]]:
+    """Yield what each cell took that was started. One that broke says nothing about the next."""
+    for one in entries:
+        if one.outcome is not None and one.number:
+            broke = one.outcome.verdict in ("error", "invalid")
+            yield one.cell.name, None if broke else one.outcome.seconds
 
 
 def _collected(loaded: Loaded) -> list[Entry]:
@@ -212,7 +236,7 @@ def _launcher(keys: LauncherKeys, folder: Path) -> tuple[Launcher, bool]:
     return QueueLauncher(ray, patience, keys.at_once, most_waiting=MOST_WAITING), keys.device != CPU
 
 
-def _local(keys: Local) -> tuple[Launcher, bool]:
+def _local(keys: Local) -> tuple[LocalLauncher, bool]:
     found = [] if keys.devices == CPU else [*range(len(list_devices().found))]
     if isinstance(keys.devices, list):
         missing = sorted({*keys.devices} - {*found})
@@ -223,10 +247,12 @@ def _local(keys: Local) -> tuple[Launcher, bool]:
     return LocalLauncher(cores, found, keys.at_once), bool(found)
 
 
-def _attempt(loaded: Loaded, places: Places, gpus: bool, cell: Cell, number: int) -> Attempt:
-    folder, place = try_folder(loaded.folder, cell, number), places.of(cell)
+def _attempt(loaded: Loaded, place: Place, gpus: bool, cell: Cell, number: int) -> Attempt:
+    folder = try_folder(loaded.folder, cell, number)
     keys, document = loaded.document.launcher, loaded.document
-    uses_gpu = gpus and cell.device not in (CPU, CLUSTER)
+    if cell.device == CLUSTER and not isinstance(keys, Ray):
+        raise UsageError("it asks for the device cluster", "use launcher.kind: ray")
+    uses_gpu = gpus if cell.device is None else cell.device not in (CPU, CLUSTER)
     cores = 1 if isinstance(keys, External) else keys.cores
     if isinstance(keys, Local):
         # A process that trains on the CPU has cores of its own; one on a GPU shares them.

@@ -84,6 +84,7 @@ UNREADABLE = (
 )
 """What reading a stranger's files may raise."""
 LONGEST_S = 1e7
+OURS = "canary: "
 LAST_BYTES = 4096
 """Of a log, that are read for its last line."""
 
@@ -132,7 +133,8 @@ def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: boo
     if code is None:
         return Outcome("error", attempt.gave_up() or "it left no exit code", attempt.folder)
     if code == TIMED_OUT or (code == KILLED and not _answered(cell, attempt)):
-        words = f"it took longer than {attempt.limit_s / 60:g} minutes"
+        minutes = attempt.limit_s / 60
+        words = f"it took longer than {minutes:g} minute{'' if minutes == 1 else 's'}"
         if code == KILLED:
             words = "it was killed by signal 9: was memory short?"
         return Outcome("error", words, attempt.folder)
@@ -160,9 +162,14 @@ def _answer(
         load_noise(attempt.folder / NOISE)
         return Outcome("pass", "the noise was measured", attempt.folder / NOISE)
     folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
-    if folder is None or code == EXIT_USAGE:
-        verdict = "invalid" if code == EXIT_USAGE else "error"
-        return Outcome(verdict, _last_line(attempt, code), folder or attempt.folder)
+    if folder is None and code == EXIT_OK:
+        return Outcome("error", "it left no record", attempt.folder)
+    # A command of the user may end with any code.
+    wrong = code == EXIT_USAGE and (cell.verb != "exec" or folder is None)
+    if folder is None or wrong:
+        return Outcome(
+            "invalid" if wrong else "error", _last_line(attempt, code), folder or attempt.folder
+        )
     return _of_run(folder, code, attempt, history, save_to=save_to)
 
 
@@ -223,7 +230,7 @@ def _left(found: Comparison, attempt: Attempt) -> str:
     try:
         write_text(attempt.folder / COMPARISON, json_text(found))
     except MachineError as error:
-        return f"; not in the report: {error.message}"
+        return f" Not in the report: {error.message}."
     return ""
 
 
@@ -236,7 +243,7 @@ def _saved(history: Path, record: RunRecord) -> str:
     try:
         save(history, record)
     except InputError as error:
-        return f"; not saved: {error.message}"
+        return f" Not saved: {error.message}."
     return ""
 
 
@@ -257,11 +264,12 @@ def _of_code(code: int) -> Verdict:
 
 
 def _last_line(attempt: Attempt, code: int) -> str:
-    """Return the last line that the command printed."""
+    """Return the last line that the command printed; of several, that of the canary itself."""
     lines = last_lines(attempt.folder / LOG, LAST_BYTES)
     if not lines:
         return f"exit code {code}, and it printed nothing"
-    said = lines[-1].strip().removeprefix("canary: ").removeprefix("failed: ")
+    ours = [line for line in lines if line.startswith(OURS)]
+    said = (ours or lines)[-1].strip().removeprefix(OURS).removeprefix("failed: ")
     return jsonio.shown(printable(said))
 
 

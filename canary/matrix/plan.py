@@ -40,13 +40,15 @@ class Planned:
     devices: int
     """GPUs, or ranks on a CPU."""
     seconds: float | None
-    """What its newest stored run took; None without one."""
+    """What it took last time; None if that is not known."""
     newest: str | None
-    """Name of that run, which begins with its time."""
+    """When it ran last, as the names of runs begin; None if that is not known."""
     mark: str = ""
     """Hash of the cell and its config."""
     problem: str = ""
     """Why it cannot run; other cells can."""
+    state: str = ""
+    """That it has run already."""
 
 
 def planned(cell: Cell, history: Path | None) -> Planned:
@@ -98,9 +100,9 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
     any machine type; and when it was last stored, or noted if its verb stores no run."""
     if history is None or not is_history(history):
         return None, None
-    noted = _noted(history).get(cell.name, (None, None))
+    seconds, when = _noted(history).get(cell.name, (None, ""))
     if cell.verb not in RUNS_OF:
-        return noted
+        return seconds, when or None
     found = [
         entry
         for folder in (history / VERSION / slug(cell.name)).glob("*")
@@ -110,27 +112,30 @@ def _last(cell: Cell, history: Path | None) -> tuple[float | None, str | None]:
     try:
         newest = max(found, key=lambda entry: entry.path.name, default=None)
         if newest is None:
-            return None, None
-        seconds = noted[0] or float(newest.record().duration_seconds)
-        return seconds if 0 <= seconds < LONGEST_S else None, newest.path.name
+            return seconds, when or None
+        seconds = seconds or float(newest.record().duration_seconds)
+        return seconds if 0 <= seconds < LONGEST_S else None, max(newest.path.name, when)
     except RecordError:
         return None, None
 
 
-def _noted(history: Path) -> dict[str, tuple[float, str]]:
+def _noted(history: Path) -> dict[str, tuple[float | None, str]]:
     try:
         found = json.loads(jsonio.content_of(history / TOOK))
-        took = {str(cell): (float(one[0]), str(one[1])) for cell, one in found.items()}
-        return {cell: one for cell, one in took.items() if 0 <= one[0] < LONGEST_S}
+        took = {str(cell): (float(one[0] or 0.0), str(one[1])) for cell, one in found.items()}
     except UNREADABLE:
         return {}
+    return {
+        cell: (one[0] if 0 < one[0] < LONGEST_S else None, one[1]) for cell, one in took.items()
+    }
 
 
-def note(history: Path, took: Mapping[str, float], now: datetime) -> None:
-    """Note in a history what cells took: seconds by cell."""
+def note(history: Path, took: Mapping[str, float | None], now: datetime) -> None:
+    """Note in a history that cells were run, and the seconds that each took. None: as before."""
     if took and is_history(history):
-        when = now.strftime("%Y%m%dT%H%M%S")
-        found = _noted(history) | {cell: (seconds, when) for cell, seconds in took.items()}
+        when, before = now.strftime("%Y%m%d-%H%M%S"), _noted(history)
+        known = {cell: seconds or before.get(cell, (None,))[0] for cell, seconds in took.items()}
+        found = before | {cell: (seconds, when) for cell, seconds in known.items()}
         jsonio.replace_file(history / TOOK, jsonio.dumps(found, indent=1) + "\n")
 
 
@@ -185,10 +190,18 @@ def plan_document(name: str, cells: Sequence[Planned], budget: float | None) -> 
             {
                 "cell": one.cell.name,
                 "verb": one.cell.verb,
-                "launches": one.launches,
+                "config": one.cell.config,
+                "settings": one.cell.settings,
+                "ref": one.cell.ref,
+                "stack": one.cell.stack,
+                "ranks": one.cell.ranks,
+                "nodes": one.cell.nodes,
+                "device": one.cell.device,
+                "launches": int(one.launches) if one.launches.isdigit() else None,
                 "devices": one.devices,
                 "seconds": one.seconds,
                 "problem": one.problem,
+                "state": one.state,
             }
             for one in cells
         ],
@@ -200,10 +213,16 @@ def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
     known = [one for one in cells if one.seconds is not None]
     minutes = sum((one.seconds or 0.0) * one.devices for one in known) / 60
     width = max(len(one.cell.name) for one in cells)
+    fitting = {one.cell.name for one in (cells if budget is None else _fitting(cells, budget))}
     lines = [
         f"{one.cell.name:<{width}}  {one.cell.verb:<9}  launches: {one.launches}"
         + ("" if one.seconds is None else f", took {duration(one.seconds)} last time")
-        + (f", invalid: {one.problem}" if one.problem else "")
+        + "".join(
+            f", {words}"
+            for words in (one.state, one.problem and f"invalid: {one.problem}")
+            if words
+        )
+        + ("" if one.cell.name in fitting else ", does not fit the budget")
         for one in cells
     ]
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
@@ -217,18 +236,18 @@ def plan_lines(cells: Sequence[Planned], budget: float | None) -> list[str]:
     if budget is not None:
         total += f"; the budget is {_minutes(budget)}"
         if known:
-            fit = _fitting(cells, budget)
+            fit = len(fitting)
             total += f", about {fit} of {len(cells)} fit" if fit else ", no cell fits"
     return [*lines, total]
 
 
-def _fitting(cells: Sequence[Planned], minutes: float) -> int:
-    """Return how many cells will fit a budget if each takes what is expected."""
-    budget, fit = Budget(minutes, cells), 0
+def _fitting(cells: Sequence[Planned], minutes: float) -> list[Planned]:
+    """Return the cells that will fit a budget if each takes what is expected."""
+    budget, fit = Budget(minutes, cells), []
     for one in cells:
         if budget.allows(one.cell.name, []):
             budget.used(one.cell.name, (budget.expected(one.cell.name) or 0.0) / one.devices)
-            fit += 1
+            fit.append(one)
     return fit
 
 
@@ -237,6 +256,6 @@ def _minutes(count: float) -> str:
 
 
 def oldest_first(plan: Sequence[Planned]) -> list[Planned]:
-    """Return the plan with those first whose newest stored run is oldest: if a budget leaves cells
-    out, the next matrix begins with them."""
+    """Return the plan with those first that ran longest ago: if a budget leaves cells out, the
+    next matrix begins with them."""
     return sorted(plan, key=lambda one: one.newest or "")

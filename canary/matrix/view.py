@@ -83,7 +83,9 @@ class View:
                 self._said.add(one.cell.name)
                 self._erase()
                 count = f"{len(self._said)}/{len(matrix.entries)}"
-                words = f"{one.outcome.verdict}: {one.outcome.words}"
+                words, verdict = one.outcome.words, one.outcome.verdict
+                if not words.lower().startswith(verdict):
+                    words = f"{verdict}: {words}"
                 self.say(f"{count} {one.cell.name}: {words}")
         if len(self._said) == len(matrix.entries):
             self._erase()

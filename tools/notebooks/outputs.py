@@ -69,10 +69,9 @@ def _joined(outputs: list[Any]) -> list[Any]:
     """Join neighbours of one stream: how a program's lines are cut is chance."""
     found: list[Any] = []
     for one in outputs:
-        last = found[-1] if found else None
-        streams = last is not None and one.output_type == last.output_type == "stream"
-        if streams and one.name == last.name:
-            last.text += one.text
+        kinds = [(each.output_type, each.get("name")) for each in (one, *found[-1:])]
+        if kinds in ([("stream", "stdout")] * 2, [("stream", "stderr")] * 2):
+            found[-1].text += one.text
         else:
             found.append(one)
     return found

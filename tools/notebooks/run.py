@@ -41,6 +41,6 @@ def executed(path: Path, folder: Path) -> Any:
         resources={"metadata": {"path": str(folder)}},
     )
     # `!canary` must be that of this Python.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    client.execute(env={**os.environ, **VARIABLES, "PATH": path})
+    search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    client.execute(env={**os.environ, **VARIABLES, "PATH": search})
     return notebook

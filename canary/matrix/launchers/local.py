@@ -72,7 +72,7 @@ class LocalLauncher:
         """Start a try if its devices are free."""
         if self._most is not None and len(self._going) >= self._most:
             return False
-        self._require(attempt)
+        self.require(attempt)
         try:
             return self._started(attempt)
         except OSError as error:
@@ -102,12 +102,15 @@ class LocalLauncher:
             os.close(slots)
         return True
 
-    def _require(self, attempt: Attempt) -> None:
+    def require(self, attempt: Attempt) -> None:
+        """Raise UsageError for a try that cannot run here."""
         if attempt.device not in (None, CPU):
             raise UsageError(
                 f"it asks for the device {printable(str(attempt.device))}",
                 "use launcher.kind: slurm or ray, or device: cpu",
             )
+        if attempt.gpus and not self._gpus:
+            raise UsageError("it asks for a GPU, and none may be used here", "use device: cpu")
         if attempt.nodes > 1:
             raise UsageError(f"it needs {attempt.nodes} machines", "use launcher.kind: slurm")
         if attempt.gpus > len(self._gpus):

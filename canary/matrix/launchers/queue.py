@@ -117,8 +117,8 @@ class QueueLauncher:
     def adopt(self, attempt: Attempt) -> bool:
         """Follow a try if the queue knows it."""
         seen = self.queue.look([attempt]).get(attempt.folder)
-        if seen is None:
-            return False
+        if seen is None or (seen.phase == "over" and not attempt.can_start()):
+            return False  # Ctrl-C took its script, and its job is over: it starts anew.
         now = time.monotonic()
         followed = _Followed(attempt, now, in_doubt=not attempt.has_begun())
         followed.is_now(seen, now)
@@ -141,6 +141,8 @@ class QueueLauncher:
             if one.in_doubt and one.phase == "over" and not one.attempt.has_begun():
                 self._going[cell] = _Followed(one.attempt, now)
                 self._new.append(one.attempt)
+                if not one.attempt.can_start():
+                    one.attempt.write_script()
                 continue
             news = self._judged(one, now)
             if news is not None:

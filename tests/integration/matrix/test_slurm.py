@@ -116,6 +116,8 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
         one.cleared()
     again = launcher(tmp_path)
     short = [counted(tmp_path, 0, cell=f"c{n}") for n in range(2)]
+    # Slurm still names the cancelled jobs, which cannot start any more.
+    assert not any(again.adopt(one) for one in short)
     assert all(again.start(one) for one in short)
     assert {until(again).phase, until(again).phase} == {"ended"}
     assert seen_of(tmp_path, "c0") == ["begins", "begins", "ends"]

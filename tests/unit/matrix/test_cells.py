@@ -106,6 +106,8 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({"launcher": {"devices": "gpus"}}, "launcher.devices in MATRIX:2: input should be"),
         ({"launcher": {"kind": "pbs"}}, "use local, slurm, ray, external"),
         ({"cells": [], "retries": -1}, "retries in MATRIX:2"),
+        ({"env": {"STEPS": 8}}, 'env.STEPS in MATRIX:2 is no text (write STEPS: "8")'),
+        ({"cells": [{"config": "a.yaml", "name": 0.1}]}, 'no text (write name: "0.1")'),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, document: dict[str, Any], words: str) -> None:

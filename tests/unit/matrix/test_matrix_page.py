@@ -284,7 +284,7 @@ def test_a_comparison_that_cannot_be_left_is_told(
     entry = made.run("one", 0.15)
     assert entry.outcome is not None
     assert entry.outcome.verdict == "regression", "the answer is known nevertheless"
-    assert "not in the report: cannot write" in entry.outcome.words
+    assert "Not in the report: cannot write" in entry.outcome.words
 
 
 def test_the_answer_is_read_as_it_was_written(folder: Path) -> None:
