@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c co
 PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test test-all corpora stacks clean
+.PHONY: demo test test-all docs corpora stacks clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -22,6 +22,12 @@ test: $(VENV)/.dev
 test-all: test
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
 	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --durations=100 --durations-min=5
+
+# The documentation site, in build/site. It needs no torch.
+docs: $(VENV)/.docs
+	$(BIN)/python -m tools.site build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html, or serve it: $(BIN)/python -m http.server -d build/site"
 
 # The planted commits and packages that judge `canary bisect`: an hour of small trainings.
 corpora: $(VENV)/.dev
@@ -49,8 +55,13 @@ $(VENV)/.train: $(VENV)/.venv $(INPUTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
-	@echo "Installing the test tools (pytest, mypy, ruff, nox ...) into $(VENV): 0.5 GB"
+	@echo "Installing the test tools (pytest, mypy, ruff, nox ...) into $(VENV): 0.6 GB"
 	$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.venv $(INPUTS)
+	@echo "Installing what builds the documentation (mkdocs, nbconvert ...) into $(VENV): 0.2 GB"
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 clean:

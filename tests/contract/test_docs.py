@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 from typer.main import get_command
 
 from canary.cli import app
@@ -79,6 +83,32 @@ def test_every_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch)
         command = command.commands[words.pop(0)]
     with command.make_context(line, words) as context:
         assert context.command is command
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The language and text of each block of code."""
+    return [
+        (token.info, token.content)
+        for page in PAGES
+        for token in MarkdownIt("commonmark").parse(read(page))
+        if token.type == "fence"
+    ]
+
+
+def test_every_block_of_code_can_be_parsed() -> None:
+    for language, text in blocks():
+        if language == "python":
+            compile(text, "<page>", "exec")
+        elif language == "yaml":
+            list(yaml.compose_all(text))
+        elif language == "json":
+            json.loads(text)
+        elif language == "jinja":
+            jinja2.Environment(autoescape=True).parse(text)
+        elif language == "bash":
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        else:
+            assert language in ("", "text", "console", "markdown", "diff", "groovy"), language
 
 
 def test_every_config_that_a_page_names_exists() -> None:

@@ -51,7 +51,7 @@ def job_named(job: Job) -> str:
 
 def test_all_examples_are_there() -> None:
     assert {path.stem for path in examples()} == set(EXAMPLE_ANSWERS)
-    assert {path.stem for path in OWN} == {"image", "release", "test"}
+    assert {path.stem for path in OWN} == {"docs", "image", "release", "test"}
 
 
 @pytest.mark.parametrize("name", EXAMPLE_ANSWERS)

@@ -1,0 +1,70 @@
+"""The notebooks: each runs from its first cell to its last, and what is stored of it is clean."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools.notebooks.outputs import LARGEST, clean_notebook, cleaner
+from tools.notebooks.run import every, executed, read
+
+BY_NAME = {path.stem: path for path in every()}
+MOST_CELLS, LONGEST_S = 15, 180
+INSTALL = "# Installs the canary where it is missing, as in Colab."
+TRY = re.compile(r"^## Three things to try\n\n1\. .*\n2\. .*\n3\. ", re.DOTALL)
+
+
+@pytest.mark.train
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_notebook_runs_to_its_end(name: str, tmp_path: Path) -> None:
+    """Its cells assert what its text claims."""
+    began = time.process_time()
+    notebook = executed(BY_NAME[name], tmp_path)
+    assert any("assert " in cell.source for cell in notebook.cells if cell.cell_type == "code")
+    assert time.process_time() - began < LONGEST_S
+    clean_notebook(notebook, tmp_path)
+    assert str(tmp_path) not in nbformat.writes(notebook)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_notebook_has_the_form_of_all(name: str) -> None:
+    cells = read(BY_NAME[name]).cells
+    assert len(cells) <= MOST_CELLS
+    number = int(name.partition("_")[0])
+    assert cells[0].source.startswith(f"# {number}. ")
+    assert "**What you will see.**" in cells[0].source
+    install = next(cell for cell in cells if cell.cell_type == "code")
+    assert install.source.startswith(INSTALL)
+    assert TRY.match(cells[-1].source)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_is_stored_is_whole_and_clean(name: str) -> None:
+    notebook = read(BY_NAME[name])
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)]
+    outputs = [output for cell in code for output in cell.outputs]
+    assert all(output.output_type != "error" for output in outputs)
+    assert len("".join(map(str, outputs))) < LARGEST
+    text = nbformat.writes(notebook)
+    for wrong in (r"/tmp/", r"/root\b", r"/home/\w", r"site-packages", r"\d{8}-\d{6}-[a-z]"):
+        assert not re.search(wrong, text), wrong
+
+
+def test_charts_are_inline() -> None:
+    for name, path in BY_NAME.items():
+        assert "<svg " in path.read_text(encoding="utf-8"), name
+
+
+def test_paths_dates_and_names_are_cleaned(tmp_path: Path) -> None:
+    clean = cleaner(tmp_path)
+    said = f"{tmp_path}/a/20260101-120000-sft-ab12 at 2026-01-01T12:00:00+00:00 \x1b[1mbold\x1b[0m"
+    assert clean(said) == "./a/DATE-TIME-sft-ab12 at DATE bold"
+    assert clean(str(Path.home() / "x")) == "~/x"
+    assert clean("12.5 ms per step, 1,024 tokens") == "12.5 ms per step, 1,024 tokens"
