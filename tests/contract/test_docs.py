@@ -126,8 +126,8 @@ def test_the_python_of_the_reference_runs(
     shutil.copy(RECORDS / "sft_smoke_again.json", run / "metrics.json")
     shutil.copy(RECORDS / "sft_smoke.json", tmp_path / "baseline.json")
     monkeypatch.chdir(tmp_path)
-    (code,) = examples(DOCS / page, "python")
-    exec(compile(code, page, "exec"), {})
+    for code in examples(DOCS / page, "python"):
+        exec(compile(code, page, "exec"), {})
     assert capsys.readouterr().out
 
 
