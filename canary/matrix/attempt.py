@@ -23,10 +23,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.errors import MachineError
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
 SCRIPT, NODE, ASKED = "run.sh", "node", "asked"
+READ = (ASKED, BEGAN, ENDED, GAVE_UP, LOCK, LOG)
+"""Files that say what was done."""
 STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
 TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
@@ -160,11 +163,21 @@ class Attempt:
             os.close(number)
         return number is None
 
+    def refuse_links(self) -> None:
+        """Raise MachineError if one of its files is a link: it may lead to any file."""
+        for name in READ:
+            if (self.folder / name).is_symlink():
+                raise MachineError(f"{self.folder / name} is a link", "copy the file itself")
+
+    def _said(self, name: str, most: int) -> str:
+        """Return the text of a file. Raises OSError if there is none, or it is a link."""
+        content = jsonio.content_of(self.folder / name, most, follow=False)
+        return content.decode("utf-8", "replace")
+
     def is_of_another(self) -> bool:
         """Whether another cell, or another config of it, ran in this folder."""
         with contextlib.suppress(OSError):
-            found = jsonio.content_of(self.folder / ASKED, 256).decode("utf-8", "replace")
-            return found != self.asked
+            return self._said(ASKED, 256) != self.asked
         return False
 
     def has_begun(self) -> bool:
@@ -174,7 +187,7 @@ class Attempt:
     def starts(self) -> int:
         """Return how often it was started: more than once, if a queue took its place away."""
         with contextlib.suppress(OSError):
-            return len(jsonio.content_of(self.folder / BEGAN, 4096).splitlines())
+            return len(self._said(BEGAN, 4096).splitlines())
         return 0
 
     def took(self) -> float:
@@ -189,19 +202,18 @@ class Attempt:
 
     def _words(self, name: str) -> list[str]:
         """Return the words of the last line of a file."""
-        text = jsonio.content_of(self.folder / name, 4096).decode("utf-8", "replace")
-        return text.strip().splitlines()[-1].split()
+        return self._said(name, 4096).strip().splitlines()[-1].split()
 
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            return int(jsonio.content_of(self.folder / ENDED, 64).split()[0])
+            return int(self._said(ENDED, 64).split()[0])
         return None
 
     def gave_up(self) -> str | None:
         """Return why a launcher gave the try up; None if it did not."""
         with contextlib.suppress(OSError):
-            return jsonio.content_of(self.folder / GAVE_UP, 4096).decode("utf-8", "replace")
+            return self._said(GAVE_UP, 4096)
         return None
 
     def give_up(self, reason: str) -> None:

@@ -119,6 +119,7 @@ class Outcome:
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
     try:
+        attempt.refuse_links()
         found = _outcome(cell, attempt, history, save_to=save_to)
     except UNREADABLE as error:  # A stranger may have written it.
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
@@ -276,10 +277,8 @@ def _last_line(attempt: Attempt, code: int) -> str:
 def last_lines(log: Path, most_bytes: int) -> list[str]:
     """Return the lines at the end of a log, without colours and empty lines; none if it cannot be
     read."""
-    if log.is_symlink():
-        return []
     try:
-        with jsonio.open_regular(log, sys.maxsize) as stream:
+        with jsonio.open_regular(log, sys.maxsize, follow=False) as stream:
             stream.seek(max(0, stream.seek(0, 2) - most_bytes))
             text = stream.read(most_bytes).decode("utf-8", "replace")
     except OSError:

@@ -147,13 +147,15 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-def open_regular(path: Path, largest: int = LARGEST) -> BinaryIO:
-    """Open a file of a stranger. A pipe or a device could hold its reader for ever.
+def open_regular(path: Path, largest: int = LARGEST, *, follow: bool = True) -> BinaryIO:
+    """Open a file of a stranger. A pipe or a device could hold its reader for ever. `follow`:
+    whether it may be a link.
 
     Raises:
         OSError: it cannot be opened, is not a regular file, or has more than `largest` bytes.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    links = 0 if follow else os.O_NOFOLLOW
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | links)
     found = os.fstat(handle)
     why = ""
     if not stat.S_ISREG(found.st_mode):
@@ -166,13 +168,13 @@ def open_regular(path: Path, largest: int = LARGEST) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def content_of(path: Path, largest: int = LARGEST) -> bytes:
+def content_of(path: Path, largest: int = LARGEST, *, follow: bool = True) -> bytes:
     """Return a file's bytes.
 
     Raises:
         OSError: as `open_regular`.
     """
-    with open_regular(path, largest) as stream:
+    with open_regular(path, largest, follow=follow) as stream:
         return stream.read(largest)
 
 

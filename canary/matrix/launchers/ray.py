@@ -121,7 +121,7 @@ class RayQueue:
 def name_of(one: Attempt) -> str | None:
     """Return the name of a try's job; None if it has none."""
     with contextlib.suppress(OSError):
-        return jsonio.content_of(one.folder / JOB, 256).decode("utf-8", "replace")
+        return jsonio.content_of(one.folder / JOB, 256, follow=False).decode("utf-8", "replace")
     return None
 
 

@@ -27,14 +27,20 @@ from tests.unit.comparing import example
 from tests.unit.matrix.test_outcomes import left
 
 
-def collected(
-    folder: Path, code: int = 0, verb: Any = "run", history: Path | None = None, **record: Any
-) -> Outcome:
-    """Judge a try of the cell `one`, with a record."""
+def leave(folder: Path, **record: Any) -> Path:
+    """Leave a run of the cell `one` in the folder of a try; return the run's folder."""
     place = folder / "runs" / "20260101-000001-one"
     place.mkdir(parents=True)
     document = example().model_copy(update={"name": "one"}).model_dump() | record
     (place / "metrics.json").write_text(jsonio.dumps(document))
+    return place
+
+
+def collected(
+    folder: Path, code: int = 0, verb: Any = "run", history: Path | None = None, **record: Any
+) -> Outcome:
+    """Judge a try of the cell `one`, with a record."""
+    leave(folder, **record)
     cell, attempt = left(folder, verb, code)
     return outcome_of(cell, attempt, history, save_to=history is not None)
 
@@ -109,11 +115,32 @@ def test_only_plain_numbers_are_tries(tmp_path: Path) -> None:
     assert sorted(tries_in(tmp_path, Cell("one", "run", None, ()))) == [1, 2]
 
 
-def test_a_log_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["asked", "began", "ended", "gave-up", "lock", "log.txt"])
+@pytest.mark.parametrize("code", [0, None])
+def test_a_file_of_a_try_that_is_a_link_is_not_read(
+    tmp_path: Path, name: str, code: int | None
+) -> None:
     (tmp_path / "secret").write_text("password=1\n")
-    (tmp_path / "log.txt").symlink_to(tmp_path / "secret")
-    found = outcome_of(*left(tmp_path, "run", 3), None, save_to=False)
+    folder = tmp_path / "1"
+    leave(folder)
+    cell, attempt = left(folder, "run", code)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "secret")
+    found = outcome_of(cell, attempt, None, save_to=False)
+    assert found.verdict == "error"
+    assert f"{folder / name} is a link" in found.words
     assert "password" not in found.words
+
+
+def test_no_file_of_a_try_is_followed_before_it_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("1")
+    attempt = Attempt("one", 1, tmp_path, (), tmp_path, {}, 9.0, asked="0")
+    for name in ("asked", "ended", "gave-up", "began"):
+        (tmp_path / name).symlink_to(tmp_path / "secret")
+    assert attempt.ended() is None
+    assert attempt.gave_up() is None
+    assert attempt.starts() == 0
+    assert not attempt.is_of_another()
 
 
 def test_what_was_planted_before_the_start_is_gone(tmp_path: Path) -> None:
