@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from canary.baseline.history import drawer, entries, is_history, save
+from canary.check.answer import check_of
 from canary.check.answer import first_line as of_check
 from canary.check.schema import FILE as CHECK_FILE
 from canary.check.stored import read_check
@@ -32,7 +33,7 @@ from canary.matrix.attempt import KILLED, LOG, TIMED_OUT, Attempt
 from canary.matrix.cells import NAME, Cell
 from canary.matrix.commands import AB, CHECK, NOISE, RUNS
 from canary.record import jsonio
-from canary.record.folder import load_record
+from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
 from canary.report.document import json_text, load_comparison
 from canary.report.pages import COMPARISON
@@ -149,17 +150,17 @@ def _answered(cell: Cell, attempt: Attempt) -> bool:
 def _answer(
     cell: Cell, attempt: Attempt, code: int, history: Path | None, *, save_to: bool
 ) -> Outcome:
-    if cell.verb == "check" and (attempt.folder / CHECK / CHECK_FILE).exists():
-        checked = read_check(attempt.folder / CHECK / CHECK_FILE)
+    if cell.verb == "check" and (file := check_file(attempt.folder)) is not None:
+        checked = read_check(file)
         _require_code(code, checked.exit_code)
         verdict = _of_code(checked.exit_code)
-        return Outcome(verdict, of_check(checked), attempt.folder / CHECK, checked.seconds)
-    if cell.verb == "ab":
-        for file in (attempt.folder / AB).glob(f"*/{COMPARISON}"):
-            compared = load_comparison(file)
-            _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
-            return of_comparison(compared, file.parent)
+        return Outcome(verdict, of_check(checked), file.parent, checked.seconds)
+    if cell.verb == "ab" and (file := ab_file(attempt.folder)) is not None:
+        compared = load_comparison(file)
+        _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
+        return of_comparison(compared, file.parent)
     if cell.verb == "calibrate" and code == EXIT_OK:
+        refuse_links(attempt.folder / NOISE, attempt.folder)
         load_noise(attempt.folder / NOISE)
         return Outcome("pass", "the noise was measured", attempt.folder / NOISE)
     folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
@@ -186,7 +187,7 @@ def _of_run(
     """Compare a run with its history. The comparison is left in the folder of the try."""
     with contextlib.suppress(OSError):
         (attempt.folder / COMPARISON).unlink()  # The cell itself may have left one.
-    record = load_record(folder)
+    record = seen_record(folder)
     seconds = float(record.duration_seconds)
     if record.name != attempt.cell:
         hint = "name the cell like it" if NAME.fullmatch(record.name or "") else None
@@ -204,7 +205,7 @@ def _of_run(
             words = f"No baseline yet: this is run 1 of the {MIN_HISTORY} that it needs."
             outcome = replace(outcome, verdict="no-baseline", words=words)
     else:
-        compared = compared_paths(Request((folder,), (history,)))
+        compared = compared_paths(Request((folder,), (history,), load=seen_record))
         outcome = of_comparison(compared.found, folder, seconds)
         words = outcome.words
         if save_to and outcome.verdict == "no-baseline":
@@ -253,11 +254,40 @@ def run_folder(place: Path) -> Path | None:
 
     Raises:
         MachineError: there are several.
+        RecordError: the way to it leads through a link.
     """
-    found = sorted((place / RUNS).glob("*/metrics.json"))
+    found = _below(place, RUNS, "metrics.json")
     if len(found) > 1:
         raise MachineError(f"{place / RUNS} holds {len(found)} records")
     return found[0].parent if found else None
+
+
+def ab_file(place: Path) -> Path | None:
+    """Return the comparison that `ab` left in the folder of a try; None without one.
+
+    Raises:
+        RecordError: the way to it leads through a link.
+    """
+    return next(iter(_below(place, AB, COMPARISON)), None)
+
+
+def check_file(place: Path) -> Path | None:
+    """Return the answer that `check` left in the folder of a try; None without one.
+
+    Raises:
+        RecordError: the way to it leads through a link.
+    """
+    refuse_links(place / CHECK / CHECK_FILE, place)
+    return check_of(place / CHECK)
+
+
+def _below(place: Path, folder: str, name: str) -> list[Path]:
+    """Return the files `<folder>/*/<name>` of a try, none of which lies behind a link."""
+    refuse_links(place / folder, place)
+    found = sorted((place / folder).glob(f"*/{name}"))
+    for one in found:
+        refuse_links(one, place)
+    return found
 
 
 def _of_code(code: int) -> Verdict:

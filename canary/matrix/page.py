@@ -13,15 +13,23 @@ from pathlib import Path
 
 from canary.baseline.history import drawer, entries
 from canary.campaign.pairs import duration
-from canary.check.answer import check_of
 from canary.check.page import page_of_check
 from canary.check.stored import read_check
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.matrix.attempt import LOG
-from canary.matrix.commands import AB, CHECK
-from canary.matrix.outcomes import UNREADABLE, WORST_FIRST, Verdict, last_lines, run_folder
+from canary.matrix.outcomes import (
+    UNREADABLE,
+    WORST_FIRST,
+    Verdict,
+    ab_file,
+    check_file,
+    last_lines,
+    run_folder,
+)
 from canary.matrix.running import CELLS
 from canary.matrix.stored import StoredCell, StoredMatrix
+from canary.record.strangers import refuse_links, seen_record
+from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
 from canary.report.charts.sides import sides_of
 from canary.report.comparison_page import charts_of, page_of
@@ -94,18 +102,21 @@ def _row(one: StoredCell, number: int) -> TableRow:
 def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
     """Return what is shown of a cell."""
     place = folder / CELLS / one.cell / str(one.tries)
+    found, problem, log = None, "", tuple[str, ...]()
     try:
-        broken = one.verdict in ("error", "invalid")  # A planted answer is no answer.
-        found, problem = None if broken else _left_in(place, one, repository), ""
+        refuse_links(place, folder)
+        log = _log(place)
+        if one.verdict not in ("error", "invalid"):  # A planted answer is no answer.
+            found = _left_in(place, one, folder, repository)
     except UNREADABLE as error:
-        found, problem = None, f"What it left cannot be read: {error}"
+        problem = f"What it left cannot be read: {error}"
     page, charts = found or (_plain(one), ())
     page = replace(
         page,
         mark=page.mark or MARKS[one.verdict],
         part=one.cell,
         folded=one.verdict in ("pass", "no-baseline", "left out"),
-        log=_log(place) if found is None else (),
+        log=log if found is None else (),
         notes=(*page.notes, problem) if problem else page.notes,
         uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",
     )
@@ -122,17 +133,24 @@ def _plain(one: StoredCell) -> Page:
     )
 
 
-def _left_in(place: Path, one: StoredCell, repository: Path) -> Charted | None:
-    """Return the page of what a try left: a check, a comparison or a run; None without any."""
-    if one.verb == "check" and (check := check_of(place / CHECK)) is not None:
+def _left_in(place: Path, one: StoredCell, folder: Path, repository: Path) -> Charted | None:
+    """Return the page of what a try left: a check, a comparison or a run; None without any.
+    `folder`: of the matrix."""
+    if one.verb == "check" and (check := check_file(place)) is not None:
         return page_of_check(read_check(check)), ()
-    at = next((place / AB).glob(f"*/{COMPARISON}"), None) if one.verb == "ab" else None
+
+    def load(run: Path) -> RunRecord:
+        refuse_links(run, folder)
+        return seen_record(run)
+
+    at = ab_file(place) if one.verb == "ab" else None
     file = at or place / COMPARISON
     run = run_folder(place)
+    refuse_links(file, place)
     if file.is_file():
-        compared = compared_in(file.parent, repository)
+        compared = compared_in(file.parent, repository, load)
     elif run is not None:
-        compared = compared_paths(Request((run,), ()))
+        compared = compared_paths(Request((run,), (), load=load))
     else:
         return None
     newest = compared.current[-1] if compared.current else None

@@ -22,6 +22,7 @@ from canary.matrix.launcher import Launcher
 from canary.matrix.outcomes import Outcome, Verdict
 from canary.matrix.plan import Budget
 from canary.record.runs import claim
+from canary.record.strangers import link_in
 
 CELLS, LOCK = "cells", "matrix.lock"
 NUMBER = re.compile("[1-9][0-9]{0,3}")
@@ -225,7 +226,8 @@ def tries_in(folder: Path, cell: Cell) -> list[int]:
     """
     place = folder / CELLS / cell.name
     found = [one for one in place.glob("[1-9]*") if NUMBER.fullmatch(one.name)]
-    for one in (place.parent, place, *found):
-        if one.is_symlink():
-            raise MachineError(f"{one} is a link", "start the matrix in another folder with -o")
+    for one in (place, *found):
+        link = link_in(one, folder)
+        if link is not None:
+            raise MachineError(f"{link} is a link", "start the matrix in another folder with -o")
     return [int(one.name) for one in found]

@@ -11,8 +11,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from canary.errors import InputError, RecordError, did_you_mean, nearest
 from canary.matrix.document import MOST_CELLS, Verb
 from canary.matrix.outcomes import UNREADABLE, Verdict
+from canary.matrix.running import CELLS
 from canary.record import jsonio
 from canary.record.folder import read_document
+from canary.record.strangers import refuse_links
 from canary.report.pages import leave_page, require_charts
 from canary.report.render import write_text
 
@@ -98,7 +100,7 @@ def write_page(folder: Path, path: Path, repository: Path, cell: str | None = No
     """Write the HTML page of the matrix in a folder, or of one of its cells.
 
     Raises:
-        InputError, RecordError: as `read_answer` and `named`.
+        InputError, RecordError: as `read_answer` and `named`, or the cell's folder is a link.
         MachineError: the extra is missing, or the file cannot be written.
     """
     require_charts()
@@ -108,6 +110,7 @@ def write_page(folder: Path, path: Path, repository: Path, cell: str | None = No
     if cell is None:
         text = matrix_page(matrix, folder, repository)
     else:
+        refuse_links(folder / CELLS / cell, folder)  # The page may be written there.
         text = cell_page(matrix.named(cell), folder, repository)
     write_text(path, text)
 

@@ -15,13 +15,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from canary.errors import CanaryError, InputError
+from canary.record.strangers import seen_record
 from canary.report.html import asset
 from canary.serve import live
 from canary.serve.feeds import Feed, Look
 from canary.serve.following import UNREADABLE, Following
 from canary.serve.guard import Entrance, Guard
 from canary.serve.pages import NoSuchPage, Site, message
-from canary.serve.reading import seen_record
 
 WORDS_EVERY_S, RUNS_EVERY_S, CHARTS_EVERY_S = 0.5, 1.0, 2.0
 CHARTS_SHARE = 0.2

@@ -14,11 +14,11 @@ from canary.record import jsonio
 from canary.record.folder import RunFolder
 from canary.record.ranks import RankSteps, merged_rows, rank_files
 from canary.record.step_row import Row, RowAlert
+from canary.record.strangers import Stamp, goes_on, require_plain, seen_record, stamp
 from canary.record.summary import summarise_ranks
 from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, checked_rows
 from canary.runner.display.pace import Pace
-from canary.serve.reading import Stamp, goes_on, require_plain, seen_record, stamp
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
 """What rows of a stranger may raise."""

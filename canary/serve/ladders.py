@@ -12,12 +12,12 @@ from urllib.parse import quote
 from canary.errors import InputError, RecordError
 from canary.ladder.levels import LEVELS
 from canary.ladder.results import RESULTS
+from canary.record.strangers import seen_record, stamp
 from canary.report.charts.sides import ShownRun
 from canary.serve.filling import filled
 from canary.serve.following import UNREADABLE, Following
 from canary.serve.listing import Place, RunLine
 from canary.serve.live import CHARTS, STATE
-from canary.serve.reading import seen_record, stamp
 
 NAME = re.compile(r"(ladder|advise)-\d{8}-\d{6}.*")
 """Folders of `canary ladder`, with and without `--advise`."""

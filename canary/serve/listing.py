@@ -12,9 +12,9 @@ from pathlib import Path
 from canary.errors import InputError, RecordError
 from canary.record.folder import is_alive
 from canary.record.runs import METRICS, StoredRun
+from canary.record.strangers import Stamp, goes_on, stamp, stored_record
 from canary.record.types import Owner, RunRecord
 from canary.report.runs_table import cells
-from canary.serve.reading import Stamp, goes_on, stamp, stored_record
 
 DEEPEST = 3
 """Folders below the listed one in which runs are: `ab` has one of its own and one per side."""

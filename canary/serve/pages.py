@@ -17,7 +17,7 @@ from canary.errors import InputError, RecordError
 from canary.ladder.results import RESULTS
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
-from canary.report.charts.sides import MOST_BYTES
+from canary.record.strangers import MOST_BYTES, seen_record, stamp
 from canary.report.html import environment
 from canary.report.pages import COMPARISON, comparison_text, comparisons_in, comparisons_text
 from canary.serve import ladders, live
@@ -25,7 +25,6 @@ from canary.serve.feeds import ENDED
 from canary.serve.filling import filled, regions_of
 from canary.serve.following import Following
 from canary.serve.listing import Listing, Place, RunLine
-from canary.serve.reading import seen_record, stamp
 
 MOST_KEPT = 8
 """Pages that are kept until their files change."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,8 @@ from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.ranks import rank_files
 from canary.record.step_row import Row
+from canary.record.strangers import can_read
 from canary.record.types import RunRecord
-
-MOST_BYTES = 64 * 2**20
-"""Of a `steps.jsonl`: a page's job must not be held up by a stranger's file."""
 
 Series = Mapping[int, float]
 """Values by step."""
@@ -84,18 +81,6 @@ def checked_rows(rows: Sequence[Row]) -> list[Row]:
         ValidationError: a row is wrong.
     """
     return _ROWS.validate_python(rows)
-
-
-def can_read(files: Iterable[Path]) -> bool:
-    """Return whether all files are regular and not too large together.
-
-    Raises:
-        OSError: a file is missing.
-    """
-    found = [file.lstat() for file in files]
-    # A pipe would wait for ever, and a link may lead to an endless device.
-    regular = all(stat.S_ISREG(file.st_mode) for file in found)
-    return regular and sum(file.st_size for file in found) <= MOST_BYTES
 
 
 def losses(run: ShownRun) -> Series:

@@ -182,6 +182,33 @@ def test_a_cell_cannot_name_another_folder(tmp_path: Path, name: str) -> None:
         read_answer(file)
 
 
+@pytest.mark.parametrize("which", ["cells/a", "cells/a/1", "cells/a/1/runs", "cells/a/1/log.txt"])
+def test_the_page_shows_nothing_from_behind_a_link(tmp_path: Path, which: str) -> None:
+    made = Made(tmp_path / "matrix")
+    made.run("a")
+    made.left()
+    assert "<svg" in written(made.folder)
+    outside = tmp_path / "outside"
+    shutil.copytree(made.folder / "cells" / "a", outside / "a")
+    for log in outside.rglob("log.txt"):
+        log.write_text("password=1\n")
+    if which.endswith("log.txt"):
+        shutil.rmtree(made.place("a") / "runs")
+    link = made.folder / which
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside / link.relative_to(made.folder / "cells"))
+    page = written(made.folder)
+    assert "password" not in page
+    assert "<svg" not in page
+    assert ("is a link" in page) == (not which.endswith("log.txt"))
+    if which == "cells/a":
+        with pytest.raises(RecordError, match="is a link"):
+            write_page(made.folder, made.folder / which / "report.html", made.folder, "a")
+        assert not [*outside.rglob("report.html")]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"schema_version": 2, "cells": []}', "[" * 9999])
 def test_what_is_no_answer_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from canary.baseline.history import VERSION
+from canary.check.answer import left_behind
+from canary.check.run import Checked
 from canary.compare.report import Comparison
+from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
@@ -25,6 +29,8 @@ from canary.record import jsonio
 from canary.report.document import json_text
 from tests.unit.comparing import example
 from tests.unit.matrix.test_outcomes import left
+
+HOST = socket.gethostname()
 
 
 def leave(folder: Path, **record: Any) -> Path:
@@ -106,6 +112,65 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, which: str) -> None:
         tries_in(tmp_path / "matrix", Cell("one", "run", None, ()))
     Attempt("one", 1, tmp_path / "matrix" / CELLS / "one" / "1", (), tmp_path, {}, 9.0).cleared()
     assert precious.exists()
+
+
+VERB_OF: dict[str, Any] = {"runs": "run", "check": "check", "ab": "ab", "noise.json": "calibrate"}
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        *("runs", "runs/one", "runs/one/metrics.json", "check", "check/check.json", "noise.json"),
+        *("ab", "ab/one", "ab/one/comparison.json"),
+    ],
+)
+def test_what_lies_behind_a_link_is_no_answer_and_stays_as_it_is(
+    tmp_path: Path, which: str
+) -> None:
+    """A folder outside that would be a good answer, if the link were followed."""
+    outside, folder = tmp_path / "outside", tmp_path / "1"
+    outside.mkdir()
+    document = example().model_copy(update={"name": "one"}).model_dump()
+    dead = {"status": "running", "owner": {"pid": 4_000_000, "started": 1.0, "host": HOST}}
+    for place in (outside, outside / "one"):
+        (place / ".scratch").mkdir(parents=True)
+        (place / ".scratch" / "precious").touch()
+        (place / "metrics.json").write_text(jsonio.dumps(document | dead))
+        (place / "comparison.json").write_text(json_text(Comparison("pass", "It is so.", ())))
+        left_behind(Checked("one", (), place, 1, 2.0))
+    noise = NoiseModel(canary="one", machine_key="m", created="now", runs=2, metrics={})
+    save_noise(noise, outside / "noise.json")
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    link = folder / which
+    link.parent.mkdir(parents=True)
+    target = outside / link.name
+    link.symlink_to(target if target.exists() else outside)
+    found = outcome_of(*left(folder, VERB_OF[which.split("/")[0]], 0), None, save_to=False)
+    assert found.verdict == "error"
+    assert f"{link} is a link" in found.words
+    assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+
+
+def test_judging_changes_nothing_in_a_folder_that_a_stranger_filled(tmp_path: Path) -> None:
+    owner = {"pid": 4_000_000, "started": 1.0, "host": HOST}
+    place = leave(tmp_path, status="running", owner=owner)
+    (place / ".scratch").mkdir()
+    before = (place / "metrics.json").read_bytes()
+    found = outcome_of(*left(tmp_path, "run", 0), None, save_to=False)
+    assert found.verdict == "error"
+    assert "ended without finishing the record" in found.words
+    assert (place / "metrics.json").read_bytes() == before
+    assert (place / ".scratch").is_dir()
+
+
+def test_the_folder_of_the_matrix_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "cells" / "one" / "1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    folder = tmp_path / "link"
+    assert tries_in(folder, Cell("one", "run", None, ())) == [1]
+    leave(folder / "cells" / "one" / "1")
+    attempt = left(folder / "cells" / "one" / "1", "run", 0)
+    assert outcome_of(*attempt, None, save_to=False).verdict == "pass"
 
 
 def test_only_plain_numbers_are_tries(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Read a run's record as it is on disk. A folder may hold strangers' files; nothing is written."""
+"""Read runs from a folder that strangers may have filled: links are refused, sizes are limited, and
+nothing is written."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from canary.errors import InputError, RecordError
@@ -17,12 +19,31 @@ from canary.record.folder import (
 )
 from canary.record.ranks import rank_files
 from canary.record.types import RunRecord
-from canary.report.charts.sides import MOST_BYTES, can_read
 
+MOST_BYTES = 64 << 20
+"""Of the steps of all ranks: a stranger's file must not hold its reader up."""
 LARGEST_RECORD = 8 << 20
 """Bytes of a record; that of 10,000 steps has less than one MiB."""
 Stamp = tuple[int, int]
 """Time of the last change in ns, and bytes."""
+
+
+def link_in(path: Path, below: Path) -> Path | None:
+    """Return the first link on the way from a folder to a path below it; None without one. What
+    leads to the folder itself may be a link: it is the reader's own."""
+    place = below
+    for part in path.relative_to(below).parts:
+        place /= part
+        if place.is_symlink():
+            return place
+    return None
+
+
+def refuse_links(path: Path, below: Path) -> None:
+    """Raise RecordError if a part of a path below a stranger's folder is a link."""
+    link = link_in(path, below)
+    if link is not None:
+        raise RecordError(f"{link} is a link", "copy what it leads to")
 
 
 def stamp(file: Path) -> Stamp | None:
@@ -80,6 +101,18 @@ def seen_record(folder: Path) -> RunRecord:
         return record
     require_plain(RunFolder(folder).steps)
     return load_record(folder, write_back=False)
+
+
+def can_read(files: Iterable[Path]) -> bool:
+    """Return whether all files are regular and not too large together.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    found = [file.lstat() for file in files]
+    # A pipe would wait for ever, and a link may lead to an endless device.
+    regular = all(stat.S_ISREG(file.st_mode) for file in found)
+    return regular and sum(file.st_size for file in found) <= MOST_BYTES
 
 
 def require_plain(steps: Path) -> None:
