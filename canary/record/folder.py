@@ -191,15 +191,16 @@ def load_record(path: Path | str, *, write_back: bool = True) -> RunRecord:
     return record
 
 
-def read_document(file: Path, kind: str, hint: str) -> Any:
-    """Read a file of strict JSON that should hold a `record` or another `kind`.
+def read_document(file: Path, kind: str, hint: str, largest: int = jsonio.LARGEST) -> Any:
+    """Read a file of strict JSON that should hold a `record` or another `kind`. `largest`: most
+    bytes of it.
 
     Raises:
         InputError: it is missing; the error has the hint.
         RecordError: it cannot be read, or is not strict JSON.
     """
     try:
-        return jsonio.loads(jsonio.content_of(file))
+        return jsonio.loads(jsonio.content_of(file, largest))
     except FileNotFoundError as error:
         raise InputError(f"no {kind} at {file}", hint) from error
     except OSError as error:

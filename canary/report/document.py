@@ -19,6 +19,8 @@ from canary.record.jsonio import number
 from canary.report.escape import NOT_PRINTED
 
 DOCUMENT_VERSION = 1
+LARGEST = 8 << 20
+"""Bytes of a comparison; ours have some hundred thousand."""
 
 
 def document(found: Comparison) -> dict[str, Any]:
@@ -108,7 +110,11 @@ def load_comparison(path: Path) -> Comparison:
     """
     file = path / "comparison.json" if path.is_dir() else path
     hint = "write one with `canary compare ... --format json -o FILE`"
-    document = read_document(file, "comparison", hint)
+    document = read_document(file, "comparison", hint, LARGEST)
+    try:
+        jsonio.check_bounds(document)
+    except ValueError as error:
+        raise RecordError(f"{file} is not a comparison: it {error}") from error
     if not isinstance(document, dict) or document.get("schema_version") != DOCUMENT_VERSION:
         raise RecordError(f"{file} is not a comparison that this version can read")
     try:

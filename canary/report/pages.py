@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,10 @@ GENERATOR = '<meta name="generator" content="rlhf-canary">'
 NEEDED = ("altair", "vl_convert")
 HOW = "install what draws it: pip install altair vl-convert-python"
 COMPARISON = "comparison.json"
+MOST_RUNS = 200
+"""Of one side of a comparison, that are looked for."""
+MOST_PLACES = 8
+"""Where a run of one name is looked for."""
 
 
 def can_draw() -> bool:
@@ -146,19 +151,38 @@ def compared_in(folder: Path, repository: Path, load: Load = load_record) -> Com
 
 
 def _runs_of(side: Side, folder: Path, load: Load) -> Iterator[tuple[Path, RunRecord]]:
-    """Yield the folder and record of each of a side's runs, in the folder or beside it."""
-    for run_id in side.run_ids:
-        if Path(run_id).name != run_id:
-            continue
-        places = (*folder.glob("*"), folder, *folder.parent.glob("*"), folder.parent)
+    """Yield the folder and record of each of a side's newest runs, in the folder or beside it."""
+    there = _named(side.run_ids[-MOST_RUNS:], folder)
+    for run_id, places in there.items():
         for place in places:
             try:
-                record = load(place / run_id)
+                record = load(place)
             except (InputError, RecordError):
                 continue
             if record.run_id == run_id:
-                yield place / run_id, record
+                yield place, record
                 break
+
+
+def _named(run_ids: Sequence[str], folder: Path) -> dict[str, list[Path]]:
+    """Return the folders with these names in a folder or beside it. Each place is listed once: a
+    stranger may have named many runs, and left many folders."""
+    found: dict[str, list[Path]] = {run_id: [] for run_id in run_ids}
+    for parent in (folder, folder.parent):
+        inside = (parent / name for name in _names(parent))
+        for place in (*(one for one in inside if not one.is_symlink()), parent):
+            for name in found.keys() & {*_names(place)}:
+                found[name].append(place / name)
+    return {name: places[:MOST_PLACES] for name, places in found.items()}
+
+
+def _names(folder: Path) -> list[str]:
+    """Return what a folder holds; nothing, if it is none or cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries)
+    except OSError:
+        return []
 
 
 def leave_report(compared: Compared, folder: Path) -> str:
