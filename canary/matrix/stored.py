@@ -20,6 +20,8 @@ from canary.report.render import write_text
 
 FILE = "matrix.json"
 LONGEST_NAME = 200
+LARGEST = 16 << 20
+"""Bytes of an answer; each cell has some hundred."""
 Number = Annotated[float, BeforeValidator(jsonio.number)]
 
 
@@ -83,7 +85,7 @@ def read_answer(file: Path) -> StoredMatrix:
         InputError: there is no such file.
         RecordError: it is no such answer, or cannot be read.
     """
-    document = read_document(file, "matrix", "run canary matrix")
+    document = read_document(file, "matrix", "run canary matrix", LARGEST)
     try:
         jsonio.check_bounds(document)
         return StoredMatrix.model_validate(document)

@@ -22,6 +22,10 @@ from canary.record.types import RunRecord
 
 MOST_BYTES = 64 << 20
 """Of the steps of all ranks: a stranger's file must not hold its reader up."""
+MOST_VALUES = 5_000_000
+"""In the steps of all ranks. Three bytes may hold a value that takes 64 in memory."""
+FEW_BYTES = 8 << 20
+"""Steps whose values need no count."""
 LARGEST_RECORD = 8 << 20
 """Bytes of a record; that of 10,000 steps has less than one MiB."""
 Stamp = tuple[int, int]
@@ -104,15 +108,28 @@ def seen_record(folder: Path) -> RunRecord:
 
 
 def can_read(files: Iterable[Path]) -> bool:
-    """Return whether all files are regular and not too large together.
+    """Return whether all files are regular, and together not too large for this machine's memory.
 
     Raises:
         OSError: a file is missing.
     """
-    found = [file.lstat() for file in files]
+    named = [*files]
+    found = [file.lstat() for file in named]
     # A pipe would wait for ever, and a link may lead to an endless device.
     regular = all(stat.S_ISREG(file.st_mode) for file in found)
-    return regular and sum(file.st_size for file in found) <= MOST_BYTES
+    size = sum(file.st_size for file in found)
+    if not regular or size > MOST_BYTES:
+        return False
+    return size <= FEW_BYTES or sum(map(_values_in, named)) <= MOST_VALUES
+
+
+def _values_in(file: Path) -> int:
+    """Return at most how many values a file of JSON lines holds: something comes before each."""
+    count = 0
+    with jsonio.open_regular(file, MOST_BYTES, follow=False) as stream:
+        while part := stream.read(1 << 20):
+            count += sum(map(part.count, (b",", b"[", b"{", b"\n")))
+    return count
 
 
 def require_plain(steps: Path) -> None:
@@ -122,5 +139,5 @@ def require_plain(steps: Path) -> None:
     except OSError as error:
         raise RecordError(f"cannot read {steps}: {error.strerror}") from error
     if not readable:
-        limit = f"{MOST_BYTES >> 20} MiB"
+        limit = f"{MOST_BYTES >> 20} MiB or {MOST_VALUES:,} values"
         raise RecordError(f"{steps} is not a regular file, or its ranks have more than {limit}")

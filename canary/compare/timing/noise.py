@@ -14,6 +14,8 @@ from canary.errors import InputError
 from canary.record import jsonio
 
 NOISE_SCHEMA_VERSION: Literal[1] = 1
+LARGEST = 1 << 20
+"""Bytes of a noise model; ours have some thousand."""
 
 
 class MetricNoise(BaseModel):
@@ -83,7 +85,7 @@ def load_noise(path: Path) -> NoiseModel:
         InputError: the file is missing, unreadable, or of another schema.
     """
     try:
-        document: Any = jsonio.loads(jsonio.content_of(path))
+        document: Any = jsonio.loads(jsonio.content_of(path, LARGEST))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

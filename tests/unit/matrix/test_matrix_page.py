@@ -216,6 +216,13 @@ def test_what_is_no_answer_is_refused(tmp_path: Path, text: str) -> None:
         read_answer(tmp_path / FILE)
 
 
+def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / FILE).open("w") as file:
+        file.truncate(17 << 20)
+    with pytest.raises(RecordError, match="larger than 16 MiB"):
+        read_answer(tmp_path / FILE)
+
+
 def test_what_a_cell_left_may_be_anything(tmp_path: Path) -> None:
     made = Made(tmp_path / "m", tmp_path / "history")
     stored(tmp_path / "history", "one")

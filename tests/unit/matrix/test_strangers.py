@@ -17,6 +17,7 @@ from canary.check.run import Checked
 from canary.compare.report import Comparison
 from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError
+from canary.matrix import outcomes
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.document import Slurm, read_matrix
@@ -31,6 +32,8 @@ from tests.unit.comparing import example
 from tests.unit.matrix.test_outcomes import left
 
 HOST = socket.gethostname()
+DEAD = {"status": "running", "owner": {"pid": 4_000_000, "started": 1.0, "host": HOST}}
+"""A record of a process that is gone."""
 
 
 def leave(folder: Path, **record: Any) -> Path:
@@ -131,11 +134,10 @@ def test_what_lies_behind_a_link_is_no_answer_and_stays_as_it_is(
     outside, folder = tmp_path / "outside", tmp_path / "1"
     outside.mkdir()
     document = example().model_copy(update={"name": "one"}).model_dump()
-    dead = {"status": "running", "owner": {"pid": 4_000_000, "started": 1.0, "host": HOST}}
     for place in (outside, outside / "one"):
         (place / ".scratch").mkdir(parents=True)
         (place / ".scratch" / "precious").touch()
-        (place / "metrics.json").write_text(jsonio.dumps(document | dead))
+        (place / "metrics.json").write_text(jsonio.dumps(document | DEAD))
         (place / "comparison.json").write_text(json_text(Comparison("pass", "It is so.", ())))
         left_behind(Checked("one", (), place, 1, 2.0))
     noise = NoiseModel(canary="one", machine_key="m", created="now", runs=2, metrics={})
@@ -152,8 +154,7 @@ def test_what_lies_behind_a_link_is_no_answer_and_stays_as_it_is(
 
 
 def test_judging_changes_nothing_in_a_folder_that_a_stranger_filled(tmp_path: Path) -> None:
-    owner = {"pid": 4_000_000, "started": 1.0, "host": HOST}
-    place = leave(tmp_path, status="running", owner=owner)
+    place = leave(tmp_path, **DEAD)
     (place / ".scratch").mkdir()
     before = (place / "metrics.json").read_bytes()
     found = outcome_of(*left(tmp_path, "run", 0), None, save_to=False)
@@ -161,6 +162,52 @@ def test_judging_changes_nothing_in_a_folder_that_a_stranger_filled(tmp_path: Pa
     assert "ended without finishing the record" in found.words
     assert (place / "metrics.json").read_bytes() == before
     assert (place / ".scratch").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "grown", "said"),
+    [
+        ("steps.jsonl", 65 << 20, "more than 64 MiB"),
+        ("metrics.json", 9 << 20, "larger than 8 MiB"),
+    ],
+)
+def test_files_without_end_are_not_read(tmp_path: Path, name: str, grown: int, said: str) -> None:
+    place = leave(tmp_path, **DEAD)
+    with (place / name).open("a") as file:
+        file.truncate(grown)
+    found = outcome_of(*left(tmp_path, "run", 0), None, save_to=False)
+    assert found.verdict == "error"
+    assert said in found.words
+
+
+def test_steps_that_would_fill_the_memory_are_not_read(tmp_path: Path) -> None:
+    """Three bytes of an empty list take 64 in memory."""
+    place = leave(tmp_path, **DEAD)
+    (place / "steps.jsonl").write_text(("[" + "[]," * 300_000 + "0]\n") * 10)
+    found = outcome_of(*left(tmp_path, "run", 0), None, save_to=False)
+    assert found.verdict == "error"
+    assert "more than 64 MiB or 5,000,000 values" in found.words
+
+
+@pytest.mark.parametrize("verb", ["calibrate", "ab"])
+def test_an_answer_without_end_is_not_read(tmp_path: Path, verb: Any) -> None:
+    file = tmp_path / ("noise.json" if verb == "calibrate" else "ab/one/comparison.json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as stream:
+        stream.truncate(9 << 20)
+    found = outcome_of(*left(tmp_path, verb, 0), None, save_to=False)
+    assert found.verdict == "error"
+    assert "larger than" in found.words
+
+
+def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(folder: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(outcomes, "seen_record", greedy)
+    assert collected(tmp_path).verdict == "error"
 
 
 def test_the_folder_of_the_matrix_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
