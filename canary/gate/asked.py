@@ -64,10 +64,7 @@ def cells_at(read: Reader, matrix: str) -> tuple[Canary, ...] | None:
     document, origins = matrix_of(text, Path(matrix))
     if document.env:
         raise ConfigError(f"{matrix} has `env`, which the action cannot use", "use its input `env`")
-    cells = cells_of(document, origins, Path(matrix))
-    if len(cells) > MOST_CELLS:
-        message = f"{matrix} has {len(cells)} cells, the action takes at most {MOST_CELLS}"
-        raise ConfigError(message, "split it")
+    cells = cells_of(document, origins, Path(matrix), MOST_CELLS)
     return tuple(_canary(cell, matrix) for cell in cells)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,12 @@ from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFi
 from canary.record import jsonio
 
 LONGEST_NAME = 64
+LONGEST_VALUE = 10_000
+"""Characters of one key of a cell and its value."""
+MOST_TEXT = 20_000_000
+"""Characters of all combinations, excludes and includes together: some seconds of work."""
+PER_KEY = 8
+"""Characters that a key costs at least, and a choice too."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """As for the name of a canary, which a cell gives its runs."""
 
@@ -47,19 +54,21 @@ class Cell:
     """Of `exec` and `check`: what they start."""
 
 
-def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, ...]:
+def cells_of(
+    document: MatrixFile, origins: Origins, file: Path, most: int = MOST_CELLS
+) -> tuple[Cell, ...]:
     """Return the cells in the order of the file.
 
     Raises:
-        ConfigError: an axis, an exclude or a cell is wrong, or there are none or too many.
+        ConfigError: an axis, an exclude or a cell is wrong, or there are none or more than `most`.
     """
-    reader = _Reader(document, origins, file)
+    reader = _Reader(document, origins, file, most)
     choices = [("matrix", one) for one in reader.multiplied()]
     choices += [(f"cells.{number}", one) for number, one in enumerate(document.cells)]
     if not choices:
         raise ConfigError(f"{file} has no cells", "give `matrix:` or `cells:`", file=file)
-    if len(choices) > MOST_CELLS:
-        message = f"{file} has {len(choices)} cells, more than {MOST_CELLS}"
+    if len(choices) > most:
+        message = f"{file} has {len(choices)} cells, more than {most}"
         raise ConfigError(message, "split it", file=file)
     made: dict[str, Cell] = {}  # By drawer: the history's names are of lower case.
     for where, choice in choices:
@@ -73,6 +82,7 @@ class _Reader:
     document: MatrixFile
     origins: Origins
     file: Path
+    most: int
 
     def _error(self, key: str, message: str, hint: str) -> ConfigError:
         place = _place(self.origins, key) or str(self.file)
@@ -89,11 +99,7 @@ class _Reader:
                 raise self._error(f"matrix.{name}", "is unknown", f"did you mean '{near}'?")
             if not isinstance(values, list) or not values:
                 raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
-        count = 1
-        for values in axes.values():
-            count *= len(values)
-        if count > MOST_CELLS:
-            raise self._error("matrix", f"has {count} cells, more than {MOST_CELLS}", "split it")
+        self._check_size(axes, excluded, included)
         for at, one in enumerate(excluded):
             unknown = sorted({*one} - {*axes})
             if unknown:
@@ -106,6 +112,23 @@ class _Reader:
                 raise self._error(f"matrix.exclude.{at}", "fits no cell", "look at its values")
         found = [one for one in found if not any(map(_fits(one), excluded))]
         yield from _included(found, included, axes)
+
+    def _check_size(
+        self, axes: Mapping[str, Any], excluded: Sequence[Choice], included: Sequence[Choice]
+    ) -> None:
+        """Refuse what would take long to multiply: a file of a stranger may be small and wide."""
+        count = math.prod(map(len, axes.values()))
+        most = MOST_CELLS if excluded else self.most
+        if count > most:
+            raise self._error("matrix", f"has {count} cells, more than {most}", "split it")
+        each = sum(PER_KEY + len(key) + max(map(_length, axes[key])) for key in axes)
+        others = sum(_weight(one) for one in (*excluded, *included))
+        if count * (each + others) > MOST_TEXT:
+            message = (
+                f"is too large: {count} combinations of {len(axes)} axes, with {len(excluded)} "
+                f"excludes and {len(included)} includes"
+            )
+            raise self._error("matrix", message, "split it")
 
     def _choices(self, name: str, value: Any) -> list[Choice]:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
@@ -142,6 +165,10 @@ class _OneCell:
         if not NAME.fullmatch(self.name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise self._error("name", "has a name that no folder can have", hint)
+        for key, value in values.items():
+            if (length := len(key) + _length(value)) > LONGEST_VALUE:
+                message = f"has a key with its value of {length} characters"
+                raise self._error(key[:LONGEST_NAME], message, f"use at most {LONGEST_VALUE}")
         own = {key: values.pop(key) for key in OWN_AXES if key in values}
         self._check(verb, own)
         settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
@@ -225,6 +252,16 @@ def _included(
 def _text(value: Any) -> str:
     """Return a value as `--set` reads it: YAML on one line."""
     return value if isinstance(value, str) else jsonio.dumps(value)
+
+
+def _length(value: Any) -> int:
+    """Return how many characters a value has."""
+    return len(_text(value))
+
+
+def _weight(choice: Choice) -> int:
+    """Return how much work an exclude or include is for each combination, as characters."""
+    return PER_KEY + sum(PER_KEY + len(key) + _length(value) for key, value in choice.items())
 
 
 def _name(choice: Mapping[str, Any]) -> str:

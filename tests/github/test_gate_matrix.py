@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -217,6 +218,19 @@ def test_cells_that_only_the_pull_request_has_count_once_merged(house: Gatehouse
     said_of_mine = "mine is new here, and trained after the merge."
     assert rows(body)["matrix"] == f"🆕&nbsp;no-baseline | No baseline yet: {said_of_mine} |"
     assert "mine" not in rows(body)
+
+
+def test_a_pull_request_cannot_stall_the_jobs_with_a_wide_matrix(house: Gatehouse) -> None:
+    ten = [*range(10)]
+    wide: dict[str, Any] = {"config": [CONFIG], **{f"a{number}": ten for number in range(4)}}
+    wide |= {"include": [{}] * 4900}
+    sha = house.commit("faster", {FILE: yaml.safe_dump({"matrix": wide})})
+    pull = house.hub_repository.add_pull(sha, base_sha=git(house.work, "rev-parse", "main"))
+    began = time.process_time()
+    said, body = judged(house, pull, good(house, *CELLS))
+    assert time.process_time() - began < 30
+    assert said.code == 0, said.log
+    assert [*rows(body)] == [*CELLS]
 
 
 def test_limits_of_a_cell_come_from_the_base_branch(house: Gatehouse) -> None:
