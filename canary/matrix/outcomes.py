@@ -36,6 +36,7 @@ from canary.record import jsonio
 from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
 from canary.report.document import json_text, load_comparison
+from canary.report.escape import on_lines
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
 
@@ -97,7 +98,7 @@ class Outcome:
 
     verdict: Verdict
     words: str
-    """One sentence."""
+    """One sentence, of a moderate length."""
     folder: Path | None = None
     """Of the record or answer."""
     seconds: float = 0.0
@@ -125,9 +126,9 @@ def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: b
         found = _outcome(cell, attempt, history, save_to=save_to)
     except UNREADABLE as error:  # A stranger may have written it.
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
-        found = Outcome("error", jsonio.shown(printable(words)), attempt.folder)
-    starts = attempt.starts()
-    words = found.words if starts < 2 else f"{found.words} (started {starts} times)"
+        found = Outcome("error", jsonio.shown(words), attempt.folder)
+    starts, words = attempt.starts(), on_lines(found.words)
+    words = words if starts < 2 else f"{words} (started {starts} times)"
     return replace(found, words=words, seconds=attempt.took() or found.seconds)
 
 

@@ -28,6 +28,7 @@ from canary.matrix.plan import planned
 from canary.matrix.running import CELLS, tries_in
 from canary.record import jsonio
 from canary.report.document import json_text
+from canary.report.escape import LONGEST_TEXT
 from tests.unit.comparing import example
 from tests.unit.matrix.test_outcomes import left
 
@@ -198,6 +199,18 @@ def test_an_answer_without_end_is_not_read(tmp_path: Path, verb: Any) -> None:
     found = outcome_of(*left(tmp_path, verb, 0), None, save_to=False)
     assert found.verdict == "error"
     assert "larger than" in found.words
+
+
+def test_a_long_answer_is_cut_so_that_the_others_are_seen(tmp_path: Path) -> None:
+    """Three of them made an answer that no report could read."""
+    file = tmp_path / "ab" / "one" / "comparison.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json_text(Comparison("pass", "A" * 1_000_000, ())))
+    found = outcome_of(*left(tmp_path, "ab", 0), None, save_to=False)
+    assert found.verdict == "pass"
+    assert len(found.words) == LONGEST_TEXT
+    reason = collected(tmp_path / "run", status="failed", reason="B" * 1_000_000).words
+    assert len(reason) == LONGEST_TEXT
 
 
 def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
