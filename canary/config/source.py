@@ -12,6 +12,7 @@ import yaml
 
 from canary.config.samples import FOLDER, sample_names, shipped
 from canary.errors import ConfigError, did_you_mean, nearest
+from canary.files import content_of
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -42,6 +43,9 @@ Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 Origins = dict[str, str]
 """Dotted key -> where its value came from."""
 
+LARGEST = 1 << 20
+"""Bytes of a config or matrix."""
+
 DEEPEST = 32
 """Levels of nesting. libyaml's composer recurses in C: 200,000 levels crash the process."""
 
@@ -61,24 +65,23 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
     `extended_at`: the place (`file:line`) of the `extends` that names it.
 
     Raises:
-        ConfigError: missing, a folder, not readable, or not text.
+        ConfigError: missing, a folder or device, too large, not readable, or not text.
     """
     asker = f", which {extended_at} extends" if extended_at else ""
     try:
-        return path.read_text(encoding="utf-8")
+        return content_of(path, LARGEST).decode("utf-8")
     except FileNotFoundError as error:
         sample = shipped(path)
         if sample is not None:
             return sample
         near = _near_files(path)
         raise ConfigError(f"no config at {path}{asker}", near, file=path) from error
-    except IsADirectoryError as error:
-        raise ConfigError(
-            f"{path}{asker} is a folder", "name a YAML file in it", file=path
-        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not text", "a config is a YAML file", file=path) from error
     except OSError as error:
+        if path.is_dir():
+            message = f"{path}{asker} is a folder"
+            raise ConfigError(message, "name a YAML file in it", file=path) from error
         message = f"cannot read {path}{asker}: {error.strerror}"
         raise ConfigError(message, "check its name and permissions", file=path) from error
     except ValueError as error:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from canary.config.load import LoadedConfig, load_config
+from canary.config.source import LARGEST as LARGEST
 from canary.config.source import parse, read_chain
 from canary.errors import ConfigError
 from canary.machine.git import Ended, run_git
@@ -33,7 +34,6 @@ AT_LEAST = ("max_steps", "probe_steps")
 AT_MOST = ("metrics_warmup_steps",)
 """A run with higher values would leave fewer steps to judge."""
 MOST_LAYERS = 10
-LARGEST = 1 << 20
 
 
 def repository_path(folder: str, config: str) -> str:

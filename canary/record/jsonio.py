@@ -6,17 +6,19 @@ never as 0.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
 import re
-import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
+
+from canary.files import LARGEST as LARGEST
+from canary.files import content_of as content_of
+from canary.files import open_regular as open_regular
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row
@@ -31,8 +33,6 @@ MOST_ITEMS = 100_000
 MOST_VALUES = 500_000
 """In a whole document."""
 
-LARGEST = 64 << 20
-"""Bytes of a file that is read as a whole."""
 LONGEST_ROW = 1 << 20
 """Bytes of one line; ours have some thousands."""
 
@@ -145,37 +145,6 @@ def replace_file(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def open_regular(path: Path, largest: int = LARGEST, *, follow: bool = True) -> BinaryIO:
-    """Open a file of a stranger. A pipe or a device could hold its reader for ever. `follow`:
-    whether it may be a link.
-
-    Raises:
-        OSError: it cannot be opened, is not a regular file, or has more than `largest` bytes.
-    """
-    links = 0 if follow else os.O_NOFOLLOW
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | links)
-    found = os.fstat(handle)
-    why = ""
-    if not stat.S_ISREG(found.st_mode):
-        why = "not a regular file"
-    elif found.st_size > largest:
-        why = f"larger than {largest >> 20} MiB"
-    if why:
-        os.close(handle)
-        raise OSError(errno.EINVAL, why, str(path))
-    return os.fdopen(handle, "rb")
-
-
-def content_of(path: Path, largest: int = LARGEST, *, follow: bool = True) -> bytes:
-    """Return a file's bytes.
-
-    Raises:
-        OSError: as `open_regular`.
-    """
-    with open_regular(path, largest, follow=follow) as stream:
-        return stream.read(largest)
 
 
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:

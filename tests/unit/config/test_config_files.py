@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from canary.compare.thresholds import from_config
+from canary.config import source
 from canary.config.load import BUILTIN, load_config
 from canary.config.render import json_schema, resolved_yaml
 from canary.config.samples import sample_yaml, write_sample
@@ -54,10 +55,10 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
 
 
 def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object, **__: object) -> str:
+    def denied(*_: object, **__: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_text", denied)
+    monkeypatch.setattr(source, "content_of", denied)
     file = tmp_path / "c.yaml"
     expected = f"cannot read {file}: Permission denied (check its name and permissions)"
     assert refused(file) == expected
@@ -134,6 +135,34 @@ def test_the_committed_samples_are_the_generated_ones(path: Path) -> None:
     kind, *lora, tier = path.stem.split("_")
     hub = path.parent.name == "hub"
     assert path.read_text() == sample_yaml(kind, tier, lora=bool(lora), hub=hub)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "large"])
+@pytest.mark.parametrize("extended", [False, True])
+def test_a_config_that_never_ends_is_refused(tmp_path: Path, kind: str, extended: bool) -> None:
+    """A stranger's matrix or config may name any file."""
+    file = tmp_path / "it.yaml"
+    if kind == "device":
+        file.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        with file.open("w") as stream:
+            stream.truncate(2 << 20)
+    said = "larger than 1 MiB" if kind == "large" else "not a regular file"
+    where = ""
+    if extended:
+        (tmp_path / "mine.yaml").write_text("extends: it.yaml\n")
+        where = f", which {tmp_path}/mine.yaml:1 extends"
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / ("mine.yaml" if extended else "it.yaml"))
+    assert caught.value.message == f"cannot read {file}{where}: {said}"
+
+
+def test_a_config_may_be_a_link_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "real.yaml").write_text("training_type: sft\nmax_steps: 7\n")
+    (tmp_path / "link.yaml").symlink_to("real.yaml")
+    assert load_config(tmp_path / "link.yaml").config.max_steps == 7
 
 
 def test_where_no_samples_lie_the_shipped_ones_are_read(
