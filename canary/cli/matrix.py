@@ -100,7 +100,7 @@ def _run(loaded: Loaded, lines: list[str], form: str, quiet: bool) -> NoReturn:
         raise
     if loaded.is_whole:
         write(entries, loaded.document.name, loaded.folder)
-        say(left_page(loaded.folder, Path.cwd()))
+        say(left_page(loaded.folder, Path.cwd(), loaded.history))
     if form == "json":
         typer.echo(jsonio.dumps(document(entries, loaded.document.name), indent=1))
     elif form == "markdown":

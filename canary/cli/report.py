@@ -76,9 +76,13 @@ def report(
     elif not against and (answer := check_of(first)) is not None:
         path = output or first / REPORT
         write_check(read_check(answer), path)
-    elif not against and matrix_of(first) is not None:
+    elif matrix_of(first) is not None:
         path = output or (first if canary is None else first / CELLS / canary) / REPORT
-        write_page(first, path, repository or Path.cwd(), canary)
+        for one in against:
+            if len(against) > 1 or not is_history(one):
+                message = f"{one} is no history, and {first} is a matrix"
+                raise UsageError(message, "canary report MATRIX --baseline HISTORY")
+        write_page(first, path, repository or Path.cwd(), canary, next(iter(against), None))
     elif not against and (result := result_of(first)) is not None:
         path = output or first / REPORT
         write_result(result, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.baseline.history import drawer, entries
@@ -56,17 +56,30 @@ MARKS: dict[Verdict, str] = {
 }
 
 
-def matrix_page(matrix: StoredMatrix, folder: Path, repository: Path) -> str:
-    """Return the page of a matrix in a folder. `repository`: may have the commits of its runs."""
+@dataclass(frozen=True)
+class Around:
+    """What is read beside the cells. What the answer of a matrix names is not: a stranger may have
+    written it."""
+
+    folder: Path
+    """Of the matrix."""
+    repository: Path
+    """May have the commits of its runs."""
+    history: Path | None = None
+    """With the runs that they were compared with."""
+
+
+def matrix_page(matrix: StoredMatrix, around: Around) -> str:
+    """Return the page of a matrix in a folder."""
     cells = sorted(matrix.cells, key=lambda one: WORST_FIRST.index(one.verdict))
     first = _overview(matrix, cells)
-    parts = [(first, ()), *(_section(one, folder, repository) for one in cells[:MOST_SECTIONS])]
+    parts = [(first, ()), *(_section(one, around) for one in cells[:MOST_SECTIONS])]
     return joined_text(first.title, parts, listed=False, chart_bytes=CHART_BYTES)
 
 
-def cell_page(one: StoredCell, folder: Path, repository: Path) -> str:
+def cell_page(one: StoredCell, around: Around) -> str:
     """Return the page of one cell of a matrix in a folder."""
-    page, charts = _section(one, folder, repository)
+    page, charts = _section(one, around)
     return page_text(replace(page, folded=False), tuple(charts))
 
 
@@ -99,15 +112,15 @@ def _row(one: StoredCell, number: int) -> TableRow:
     )
 
 
-def _section(one: StoredCell, folder: Path, repository: Path) -> Charted:
+def _section(one: StoredCell, around: Around) -> Charted:
     """Return what is shown of a cell."""
-    place = folder / CELLS / one.cell / str(one.tries)
+    place = around.folder / CELLS / one.cell / str(one.tries)
     found, problem, log = None, "", tuple[str, ...]()
     try:
-        refuse_links(place, folder)
+        refuse_links(place, around.folder)
         log = _log(place)
         if one.verdict not in ("error", "invalid"):  # A planted answer is no answer.
-            found = _left_in(place, one, folder, repository)
+            found = _left_in(place, one, around)
     except UNREADABLE as error:
         problem = f"What it left cannot be read: {error}"
     page, charts = found or (_plain(one), ())
@@ -133,14 +146,13 @@ def _plain(one: StoredCell) -> Page:
     )
 
 
-def _left_in(place: Path, one: StoredCell, folder: Path, repository: Path) -> Charted | None:
-    """Return the page of what a try left: a check, a comparison or a run; None without any.
-    `folder`: of the matrix."""
+def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
+    """Return the page of what a try left: a check, a comparison or a run; None without any."""
     if one.verb == "check" and (check := check_file(place)) is not None:
         return page_of_check(read_check(check)), ()
 
     def load(run: Path) -> RunRecord:
-        refuse_links(run, folder)
+        refuse_links(run, around.folder)
         return seen_record(run)
 
     at = ab_file(place) if one.verb == "ab" else None
@@ -148,15 +160,14 @@ def _left_in(place: Path, one: StoredCell, folder: Path, repository: Path) -> Ch
     run = run_folder(place)
     refuse_links(file, place)
     if file.is_file():
-        compared = compared_in(file.parent, repository, load)
+        compared = compared_in(file.parent, around.repository, load)
     elif run is not None:
         compared = compared_paths(Request((run,), (), load=load))
     else:
         return None
     newest = compared.current[-1] if compared.current else None
-    history = None if one.history is None else Path(one.history)
     page = page_of(one.cell, compared.found, newest, compared.source)
-    return page, _charts(compared, history)
+    return page, _charts(compared, around.history)
 
 
 def _charts(compared: Compared, history: Path | None) -> Iterator[Chart]:

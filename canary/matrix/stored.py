@@ -46,8 +46,6 @@ class StoredCell(_Strict):
     tries: int = Field(0, ge=0, le=1_000_000)
     """The number of the newest try is the name of its folder."""
     seconds: Number = Field(0.0, ge=0, le=1e9)
-    history: str | None = None
-    """The folder of the history that its run was compared with."""
 
 
 class StoredMatrix(_Strict):
@@ -98,29 +96,38 @@ def read_answer(file: Path) -> StoredMatrix:
         raise RecordError(f"{file} is not the answer of a matrix: {error}") from error
 
 
-def write_page(folder: Path, path: Path, repository: Path, cell: str | None = None) -> None:
-    """Write the HTML page of the matrix in a folder, or of one of its cells.
+def write_page(
+    folder: Path,
+    path: Path,
+    repository: Path,
+    cell: str | None = None,
+    history: Path | None = None,
+) -> None:
+    """Write the HTML page of the matrix in a folder, or of one of its cells. `history`: with the
+    runs that its runs were compared with.
 
     Raises:
         InputError, RecordError: as `read_answer` and `named`, or the cell's folder is a link.
         MachineError: the extra is missing, or the file cannot be written.
     """
     require_charts()
-    from canary.matrix.page import cell_page, matrix_page
+    from canary.matrix.page import Around, cell_page, matrix_page
 
-    matrix = read_answer(folder / FILE)
+    matrix, around = read_answer(folder / FILE), Around(folder, repository, history)
     if cell is None:
-        text = matrix_page(matrix, folder, repository)
+        text = matrix_page(matrix, around)
     else:
         refuse_links(folder / CELLS / cell, folder)  # The page may be written there.
-        text = cell_page(matrix.named(cell), folder, repository)
+        text = cell_page(matrix.named(cell), around)
     write_text(path, text)
 
 
-def left_page(folder: Path, repository: Path) -> str:
+def left_page(folder: Path, repository: Path, history: Path | None = None) -> str:
     """Write `report.html` beside the cells, if charts can be drawn. Return a line that says so:
     the exit code of a matrix is that of its cells."""
     try:
-        return leave_page(folder, lambda path: write_page(folder, path, repository))
+        return leave_page(
+            folder, lambda path: write_page(folder, path, repository, history=history)
+        )
     except UNREADABLE as error:
         return f"no report with charts: {error}"

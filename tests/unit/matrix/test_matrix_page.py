@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from canary.cli import app
 from canary.compare.paths import Request, compare_paths
-from canary.errors import InputError, RecordError
+from canary.errors import InputError, RecordError, UsageError
 from canary.matrix import stored as of_answer
 from canary.matrix.attempt import LOG
 from canary.matrix.cells import Cell
@@ -53,13 +54,13 @@ def made_history(made: Made) -> Path:
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> str:
-    return written(folder)
+    return written(folder, history=folder.parent / "history")
 
 
-def written(folder: Path, cell: str | None = None) -> str:
+def written(folder: Path, cell: str | None = None, history: Path | None = None) -> str:
     """The page of a matrix, or of one of its cells."""
     file = folder.parent / "page.html"
-    write_page(folder, file, folder, cell)
+    write_page(folder, file, folder, cell, history)
     return file.read_text(encoding="utf-8")
 
 
@@ -113,6 +114,24 @@ def test_the_charts_have_the_runs_of_the_history(page: str) -> None:
     launches = numbers(page, f"part{number[1]}-launches")["rows"]
     assert [row[3] for row in launches if row[0] == "current"] == pytest.approx([150.0])
     assert len([row for row in launches if row[0] == "baseline"]) == 5
+
+
+def test_only_a_history_that_you_name_is_read(folder: Path, page: str, tmp_path: Path) -> None:
+    """The answer of a matrix may be a stranger's, and name any folder."""
+    shutil.copytree(folder, tmp_path / "m")
+    named = json.loads((folder / FILE).read_text())
+    for cell in named["cells"]:
+        cell["history"] = str(folder.parent / "history")
+    (tmp_path / "m" / FILE).write_text(json.dumps(named))
+    number = re.search(r'href="#part(\d+)-top">slower</a>', page)
+    assert number
+    launches = numbers(written(tmp_path / "m"), f"part{number[1]}-launches")["rows"]
+    assert {row[0] for row in launches} == {"current"}
+    runner = CliRunner()
+    for other in (tmp_path / "none", folder):
+        result = runner.invoke(app, ["report", str(folder), "--baseline", str(other)])
+        assert isinstance(result.exception, UsageError)
+        assert "is no history" in str(result.exception)
 
 
 def test_the_first_run_of_a_cell_and_both_sides_of_an_ab_are_shown(page: str) -> None:
@@ -263,7 +282,7 @@ def test_charts_that_have_no_room_are_named(
 ) -> None:
     assert "has no room" not in page
     monkeypatch.setattr("canary.matrix.page.CHART_BYTES", 1)
-    small = written(folder)
+    small = written(folder, history=folder.parent / "history")
     assert 'id="part4-loss"' in small
     assert 'id="part6-loss"' not in small
     assert "canary report FOLDER --canary same" in section(small, "same")
@@ -272,12 +291,13 @@ def test_charts_that_have_no_room_are_named(
 
 def test_the_folder_may_have_moved(folder: Path, page: str, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "elsewhere")
-    assert written(tmp_path / "elsewhere") == page
+    assert written(tmp_path / "elsewhere", history=folder.parent / "history") == page
 
 
 def test_the_verb_writes_the_page_of_the_matrix_or_of_a_cell(folder: Path, page: str) -> None:
     runner = CliRunner()
-    result = runner.invoke(app, ["report", str(folder), "-o", str(folder.parent / "one.html")])
+    words = ["report", str(folder), "--baseline", str(folder.parent / "history")]
+    result = runner.invoke(app, [*words, "-o", str(folder.parent / "one.html")])
     assert result.exit_code == 0, result.output
     assert (folder.parent / "one.html").read_text(encoding="utf-8") == page
     result = runner.invoke(app, ["report", str(folder), "--canary", "slower"])
