@@ -36,7 +36,7 @@ from canary.record import jsonio
 from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
 from canary.report.document import json_text, load_comparison
-from canary.report.escape import on_lines
+from canary.report.escape import on_lines, without_commands
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
 
@@ -127,7 +127,8 @@ def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: b
     except UNREADABLE as error:  # A stranger may have written it.
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
         found = Outcome("error", jsonio.shown(words), attempt.folder)
-    starts, words = attempt.starts(), on_lines(found.words)
+    # Printed as text, as JSON and as progress, maybe in a job's log.
+    starts, words = attempt.starts(), without_commands(on_lines(found.words))
     words = words if starts < 2 else f"{words} (started {starts} times)"
     return replace(found, words=words, seconds=attempt.took() or found.seconds)
 

@@ -25,7 +25,9 @@ from canary.matrix.launchers.local import LocalLauncher
 from canary.matrix.launchers.slurm import SlurmQueue
 from canary.matrix.outcomes import Outcome, outcome_of
 from canary.matrix.plan import planned
-from canary.matrix.running import CELLS, tries_in
+from canary.matrix.running import CELLS, Entry, Matrix, tries_in
+from canary.matrix.summary import document, markdown, text
+from canary.matrix.view import View
 from canary.record import jsonio
 from canary.report.document import json_text
 from canary.report.escape import LONGEST_TEXT
@@ -211,6 +213,36 @@ def test_a_long_answer_is_cut_so_that_the_others_are_seen(tmp_path: Path) -> Non
     assert len(found.words) == LONGEST_TEXT
     reason = collected(tmp_path / "run", status="failed", reason="B" * 1_000_000).words
     assert len(reason) == LONGEST_TEXT
+
+
+EVIL = "\n::error::x ##[error]y ##[add-matcher]/tmp/x \x1b[31m"
+
+
+@pytest.mark.parametrize("where", ["reason", "log.txt", "gave-up", "comparison"])
+def test_no_text_of_a_cell_is_a_command_of_a_jobs_log(tmp_path: Path, where: str) -> None:
+    cell, attempt = left(tmp_path, "ab" if where == "comparison" else "run", 4)
+    if where == "reason":
+        leave(tmp_path, status="failed", reason=EVIL)
+    elif where == "comparison":
+        (tmp_path / "ab" / "one").mkdir(parents=True)
+        compared = json_text(Comparison("error", EVIL, ()))
+        (tmp_path / "ab" / "one" / "comparison.json").write_text(compared)
+    else:
+        (tmp_path / where).write_text(EVIL)
+    if where == "gave-up":
+        (tmp_path / "ended").unlink()
+    entry = Entry(cell, "done", 1, outcome_of(cell, attempt, None, save_to=False))
+    said: list[str] = []
+    matrix = Matrix(tmp_path, [entry], LocalLauncher([0], (), None), None, None)  # type: ignore[arg-type]
+    View(said.append, None, lambda: 0.0).told(matrix)
+    shown = [text([entry], tmp_path, None), markdown([entry], tmp_path), *said]
+    shown.append(jsonio.dumps(document([entry], "m"), indent=1))
+    assert len(said) == 1
+    for one in shown:
+        assert "error" in one
+        assert "##[" not in one
+        assert "\x1b" not in one
+        assert not any(line.lstrip().startswith("::") for line in one.splitlines())
 
 
 def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
