@@ -169,6 +169,12 @@ class Attempt:
             if (self.folder / name).is_symlink():
                 raise MachineError(f"{self.folder / name} is a link", "copy the file itself")
 
+    def missing(self) -> str | None:
+        """Return the name of a file that is not here, although the try ended; None if all are."""
+        there = {name for name in READ if os.path.lexists(self.folder / name)}
+        needed = {*READ} - {GAVE_UP} if ENDED in there else set()
+        return min(needed - there, default=None)
+
     def _said(self, name: str, most: int) -> str:
         """Return the text of a file. Raises OSError if there is none, or it is a link."""
         content = jsonio.content_of(self.folder / name, most, follow=False)

@@ -214,6 +214,10 @@ def _collected(loaded: Loaded) -> list[Entry]:
         if attempt.is_of_another():
             entry.outcome = Outcome("invalid", "it was run with another config or command")
             continue
+        if (missing := attempt.missing()) is not None:
+            words = f"{folder} was copied in part: {missing} is missing"
+            entry.outcome = Outcome("error", words, folder)
+            continue
         entry.outcome = _judged(loaded, entry.cell, attempt)
     return entries
 

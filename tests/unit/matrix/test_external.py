@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 
 from canary.cli import app
 from canary.errors import UsageError
+from canary.matrix.cells import cells_of
+from canary.matrix.document import read_matrix
 from canary.matrix.matrix import MatrixRequest, load, run
+from canary.matrix.plan import planned
 from canary.record import jsonio
 from tests.unit.comparing import example
 
@@ -41,6 +44,12 @@ def copied(folder: Path, cell: str, code: int = 0) -> Path:
         jsonio.dumps(example().model_copy(update={"name": cell}).model_dump())
     )
     (place / "ended").write_text(str(code))
+    (place / "began").write_text("1 there\n")
+    for name in ("lock", "log.txt"):
+        (place / name).touch()
+    document, origins = read_matrix(folder.parent / "matrix.yaml")
+    (one,) = (one for one in cells_of(document, origins, folder.parent) if one.name == cell)
+    (place / "asked").write_text(planned(one, None).mark)
     return run_folder
 
 
@@ -73,7 +82,16 @@ def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
     assert "did the cell run?" in outcomes[1].words
 
 
-@pytest.mark.parametrize("missing", ["ended", "metrics.json"])
+PARTS = {
+    "ended": "it left no exit code",
+    "metrics.json": "it printed nothing",
+    **{
+        name: f"copied in part: {name} is missing" for name in ("asked", "began", "lock", "log.txt")
+    },
+}
+
+
+@pytest.mark.parametrize("missing", PARTS)
 def test_a_folder_that_was_copied_in_part_has_failed(
     matrix: Path, tmp_path: Path, missing: str
 ) -> None:
@@ -85,6 +103,32 @@ def test_a_folder_that_was_copied_in_part_has_failed(
     (entry,) = run(load(request), lambda going: None)
     assert entry.outcome is not None
     assert entry.outcome.verdict == "error"
+    assert PARTS[missing] in entry.outcome.words
+
+
+def test_a_cell_that_never_began_says_why(matrix: Path, tmp_path: Path) -> None:
+    """Its launcher gave it up, so it has no other file."""
+    place = tmp_path / "out" / "cells" / "a-1" / "1"
+    place.mkdir(parents=True)
+    (place / "gave-up").write_text("no machine was free")
+    request = MatrixRequest(matrix, tmp_path / "out", ("a-1",), collect=True)
+    (entry,) = run(load(request), lambda going: None)
+    assert entry.outcome is not None
+    assert entry.outcome.words == "no machine was free"
+
+
+def test_what_a_cell_leaves_on_its_machine_can_be_collected(matrix: Path, tmp_path: Path) -> None:
+    """Its command fails at once, but it leaves all files of a try."""
+    values = yaml.safe_load(matrix.read_text())
+    values["matrix"]["arguments"] = ["--nonsense"]
+    matrix.write_text(yaml.safe_dump(values))
+    said = runner.invoke(app, ["matrix", "matrix.yaml", "-o", "out", "--only", "nonsense-a-1"])
+    assert said.exit_code == 2
+    request = MatrixRequest(matrix, tmp_path / "out", ("nonsense-a-1",), collect=True)
+    (entry,) = run(load(request), lambda going: None)
+    assert entry.outcome is not None
+    assert entry.outcome.verdict == "invalid"
+    assert "nonsense" in entry.outcome.words
 
 
 def test_a_cell_on_its_machine_is_compared_when_it_is_collected(
