@@ -58,7 +58,8 @@ def report(
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
-    from canary.ladder.view import result_of, write_result
+    from canary.ladder.stored import result_of
+    from canary.ladder.view import write_result
     from canary.matrix.running import CELLS
     from canary.matrix.stored import matrix_of, write_page
     from canary.report.pages import REPORT, require_charts, write_history, write_report

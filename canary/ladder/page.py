@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
-from canary.errors import RecordError
 from canary.ladder import advise_view as advised
-from canary.ladder.labels import settings_words
-from canary.ladder.results import RESULTS, Advice, Ladder, LevelFound
+from canary.ladder.labels import answer, settings_words
+from canary.ladder.results import Advice, Ladder, LevelFound
+from canary.ladder.stored import damaged, read_result
 from canary.ladder.view import HEADINGS, view_of_ladder
-from canary.record.folder import read_document
+from canary.report.charts.chart import Chart
 from canary.report.charts.speedups import Guard, Speed, speed_up_charts
 from canary.report.page import Page, page_text
 
@@ -26,13 +24,11 @@ def result_page(file: Path) -> str:
     Raises:
         RecordError: it cannot be read.
     """
-    document = read_document(file, "ladder", "run canary ladder again")
+    found = read_result(file)
     try:
-        if file.name == RESULTS[0]:
-            return ladder_page(TypeAdapter(Ladder).validate_python(document))
-        return advice_page(TypeAdapter(Advice).validate_python(document))
-    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise RecordError(f"{file} is not the result of a ladder", "run it again") from error
+        return ladder_page(found) if isinstance(found, Ladder) else advice_page(found)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise damaged(file) from error
 
 
 def ladder_page(ladder: Ladder) -> str:
@@ -41,33 +37,29 @@ def ladder_page(ladder: Ladder) -> str:
     notes = [view.trl, *view.notes]
     for level in view.levels:
         notes += [f"{level.name}: {what}: {text}" for what, text in level.lines]
-    charts = speed_up_charts("Speed-up of each level", view.answer, list(_levels(ladder)))
     page = _page(view.title, view.answer, view.place, notes)
     page = replace(page, table="Levels", headings=HEADINGS, checks=view.rows, legend=INTERVALS)
-    return page_text(page, tuple(charts))
+    return page_text(page, tuple(charts_of(ladder)))
 
 
 def advice_page(advice: Advice) -> str:
     """Return the page of an advice: each switch alone."""
     view = advised.view_of_advice(advice)
     notes = [f"{switch}: {why}" for switch, why in (*view.broken, *view.skipped)] + [*view.notes]
-    speeds = [
-        Speed(
-            f"{one.switch} ({settings_words(one.settings)})",
-            one.gain.ratio,
-            one.gain.low,
-            one.gain.high,
-            "not run" if one.guard is None else "holds" if one.guard.holds else "UNSAFE",
-        )
-        for one in advice.candidates
-        if one.gain is not None
-    ]
-    charts = speed_up_charts("Gain of each switch alone", view.answer, speeds)
     page = _page(view.title, view.answer, view.place, notes)
     page = replace(
         page, table="Switches", headings=advised.HEADINGS, checks=view.rows, legend=INTERVALS
     )
-    return page_text(page, tuple(charts))
+    return page_text(page, tuple(charts_of(advice)))
+
+
+def charts_of(found: Ladder | Advice) -> Iterator[Chart]:
+    """Yield the chart of all levels, or of each switch alone."""
+    if isinstance(found, Ladder):
+        title, said, speeds = "Speed-up of each level", answer(found), _levels(found)
+    else:
+        title, said, speeds = "Gain of each switch alone", advised.answer(found), _switches(found)
+    yield from speed_up_charts(title, said, list(speeds))
 
 
 def _page(title: str, said: str, place: str, notes: list[str]) -> Page:
@@ -86,6 +78,15 @@ def _levels(ladder: Ladder) -> Iterator[Speed]:
     trl = ladder.trl.over_baseline
     if trl is not None:
         yield Speed("trl's defaults", trl.ratio, trl.low, trl.high, "reference")
+
+
+def _switches(advice: Advice) -> Iterator[Speed]:
+    for one in advice.candidates:
+        if one.gain is not None:
+            name = f"{one.switch} ({settings_words(one.settings)})"
+            guard: Guard = "holds" if one.guard is not None and one.guard.holds else "UNSAFE"
+            guard = "not run" if one.guard is None else guard
+            yield Speed(name, one.gain.ratio, one.gain.low, one.gain.high, guard)
 
 
 def _guard(level: LevelFound) -> Guard:

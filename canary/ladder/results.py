@@ -161,6 +161,12 @@ class Ladder:
     launches: tuple[FinishedRun, ...] = ()
     """All launches, in order."""
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from canary.ladder.inline import of_ladder
+
+        return of_ladder(self)._repr_html_()
+
     @property
     def top(self) -> LevelFound | None:
         """The level in the report's first line, see `top_of`."""
@@ -214,6 +220,12 @@ class Advice:
     notes: tuple[str, ...] = ()
     launches: tuple[FinishedRun, ...] = ()
     """All launches, in order."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from canary.ladder.inline import of_advice
+
+        return of_advice(self)._repr_html_()
 
     @property
     def passed(self) -> bool:

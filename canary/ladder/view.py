@@ -17,7 +17,7 @@ from canary.ladder.labels import (
     verdict_words,
 )
 from canary.ladder.measure import Figures
-from canary.ladder.results import RESULTS, Advice, Guarded, Ladder, LevelFound
+from canary.ladder.results import Advice, Guarded, Ladder, LevelFound
 from canary.record import jsonio
 from canary.record.phases import PHASES
 from canary.report.lines import figures, wrapped
@@ -120,11 +120,6 @@ def write_ladder(ladder: Ladder, path: Path) -> None:
     from canary.ladder.page import ladder_page
 
     write_text(path, ladder_page(ladder))
-
-
-def result_of(folder: Path) -> Path | None:
-    """Return the file with the result of a ladder or an advice; None without one."""
-    return next((file for name in RESULTS if (file := folder / name).is_file()), None)
 
 
 def write_result(file: Path, path: Path) -> None:

@@ -45,8 +45,13 @@ def profile_page(run: Path, against: Path | None, top: int) -> str:
     return page_text(page, tuple(_charts(current, found)))
 
 
-def _charts(run: ProfiledRun, found: OperatorDifferences | None) -> Iterator[Chart]:
+def operator_charts_of(run: ProfiledRun, found: OperatorDifferences | None) -> Iterator[Chart]:
+    """Yield the charts of a profile's operators, and of their differences from another run."""
     yield from self_time_charts(times_of(run))
     if found is not None:
         yield from difference_chart(found)
+
+
+def _charts(run: ProfiledRun, found: OperatorDifferences | None) -> Iterator[Chart]:
+    yield from operator_charts_of(run, found)
     yield from phase_charts(ShownSides((ShownRun(run.record),)))

@@ -15,7 +15,8 @@ import pytest
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
-from canary.report.inline import charts
+from canary.report.inline import charts, profile
+from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
 from tests.unit.comparing import example
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
@@ -93,6 +94,29 @@ def test_charts_are_chosen_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no chart 'los'") as caught:
         charts(tmp_path / "a", None, "los")
     assert caught.value.hint == "did you mean 'loss'?"
+
+
+def test_a_profile_shows_its_longest_operators(tmp_path: Path) -> None:
+    shown = profile(run_of(tmp_path, "run", USUAL))
+    html = shown._repr_html_()
+    assert shown.rows[0][0] == "aten::mm"
+    assert "aten::mm takes" in html
+    assert Tags(html).found.count("svg") == 1
+
+
+def test_two_profiles_show_what_is_new_and_gone(tmp_path: Path) -> None:
+    run, base = run_of(tmp_path, "run", SLOWER), run_of(tmp_path, "base", USUAL)
+    shown = profile(run, base)
+    assert [one.name for one in shown.charts] == ["self_time", "operators"]
+    changes = {row[0]: row[1] for row in shown.rows}
+    assert changes["aten::sort"] == "new"
+    assert changes["aten::_flash_attention_forward"] == "gone"
+
+
+def test_a_run_without_a_profile_says_how_to_get_one(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(json.dumps(example().model_dump(mode="json")))
+    with pytest.raises(InputError, match="has no profile"):
+        profile(tmp_path)
 
 
 def test_without_the_extra_the_table_remains() -> None:

@@ -1,0 +1,51 @@
+"""What a notebook shows of a ladder and of an advice, as their folders keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.errors import InputError, RecordError
+from canary.ladder.advise_view import advice_text
+from canary.ladder.labels import answer
+from canary.ladder.results import Advice, Ladder
+from canary.ladder.stored import load_result
+from canary.ladder.view import ladder_text
+from tests.unit.ladder.test_ladder_view import advice, ladder
+
+
+def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> None:
+    (tmp_path / "ladder.json").write_text(ladder_text(ladder(), "json"))
+    found = load_result(tmp_path)
+    assert isinstance(found, Ladder)
+    shown = found._repr_html_()
+    assert answer(ladder()).split(":")[0] in shown
+    assert all(f">{level.level}<" in shown for level in found.levels)
+    assert "UNSAFE" in shown
+    assert shown.count("<svg") == 1
+
+
+def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
+    (tmp_path / "advice.json").write_text(advice_text(advice(), "json"))
+    found = load_result(str(tmp_path))
+    assert isinstance(found, Advice)
+    shown = found._repr_html_()
+    assert all(one.switch in shown for one in found.candidates)
+    assert "advised" in shown
+    assert shown.count("<svg") == 1
+
+
+def test_without_the_extra_the_table_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.ladder.inline.can_draw", lambda: False)
+    shown = ladder()._repr_html_()
+    assert "UNSAFE" in shown
+    assert "<svg" not in shown
+
+
+def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no result of canary ladder"):
+        load_result(tmp_path)
+    (tmp_path / "ladder.json").write_text('{"schema_version": 1, "levels": 3}')
+    with pytest.raises(RecordError, match="is not the result of a ladder"):
+        load_result(tmp_path)
