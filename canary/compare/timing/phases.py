@@ -240,7 +240,7 @@ def _common_factor(now: Seconds, before: Seconds) -> float:
 def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
     """Return the ratio of generated tokens, by which generation may take longer."""
     tokens = [[completion_tokens_per_step(record) for record in side] for side in (now, before)]
-    if not all(count for side in tokens for count in side):
+    if not all(side and all(side) for side in tokens):
         return 1.0
     here, there = (statistics.fmean(count for count in side if count) for side in tokens)
     return here / there

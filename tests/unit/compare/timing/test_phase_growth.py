@@ -160,6 +160,11 @@ def test_longer_completions_are_not_a_slower_generation() -> None:
     assert grown(slower, before) == ["generation"]
 
 
+def test_a_run_that_generates_has_no_growth_without_a_baseline() -> None:
+    alone = altered(run(of={**STEP, "generation": 0.1}), "tokens", "completion_tokens", to=1000)
+    assert phase_growth(alone, []) is None
+
+
 def test_records_of_earlier_versions_hold_the_means_alone() -> None:
     old = run()
     old.launches[0] = Launch(index=1, kind="measured", status="completed", steps=100)
