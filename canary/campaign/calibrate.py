@@ -50,6 +50,12 @@ class Calibration:
     probed: bool
     """Whether the runs have exact signals."""
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from canary.campaign.calibration_page import inline_calibration
+
+        return inline_calibration(self)._repr_html_()
+
 
 @warm_starts()
 def calibrate(

@@ -51,3 +51,15 @@ def test_imported_runs_are_not_said_to_have_equal_exact_signals() -> None:
     text = calibration_text(calibration([imported(run) for run in equal_runs()]))
     assert "every exact signal was equal" not in text
     assert "no exact signals were recorded" in text
+
+
+def test_a_notebook_shows_the_table_and_how_small_a_change_is_found() -> None:
+    shown = calibration(equal_runs())._repr_html_()
+    assert "Noise of" in shown
+    assert "from 10 equal runs" in shown
+    assert "every exact signal was equal" in shown
+    rows = shown[shown.index("<tbody>") : shown.index("</tbody>")]
+    assert "CPU time per step" in rows
+    assert "40.00%" in rows
+    assert shown.count("<svg") == 2
+    assert len(shown) < 150_000

@@ -12,12 +12,17 @@ from typing import Any
 
 import pytest
 
+from canary.baseline.history import save
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.report.inline import charts, profile
 from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
 from tests.unit.comparing import example
+
+
+from canary.report.inline import charts, history
+from tests.unit.comparing import example, record
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
@@ -117,6 +122,23 @@ def test_a_run_without_a_profile_says_how_to_get_one(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(json.dumps(example().model_dump(mode="json")))
     with pytest.raises(InputError, match="has no profile"):
         profile(tmp_path)
+
+
+def test_a_history_is_charts_of_the_metrics_that_are_named(tmp_path: Path) -> None:
+    for place in range(7):
+        save(tmp_path, record(3600 * place, 0.1, memory_mb=600 if place < 4 else 660))
+    shown = history(tmp_path, "max_memory")
+    assert shown.line == "Peak memory got worse."
+    assert [one.name for one in shown.charts] == ["max_memory"]
+    assert "Peak memory +10.0%" in shown._repr_html_()
+    assert Tags(shown._repr_html_()).found.count("svg") == 1
+    unnamed = [one.name for one in history(tmp_path).charts]
+    assert unnamed[0] == "max_memory"
+    assert len(unnamed) == 2
+    with pytest.raises(InputError, match="no chart 'max_memor'"):
+        history(tmp_path, "max_memor")
+    with pytest.raises(InputError, match="holds no baseline history"):
+        history(tmp_path / "missing")
 
 
 def test_without_the_extra_the_table_remains() -> None:
