@@ -1,8 +1,5 @@
-"""Cells on this machine: each gets devices of a pool that several matrices share.
-
-A device is a byte of one lock file. The process that runs the try inherits the open file. So its
-devices are free at the moment it ends, however it does.
-"""
+"""Cells on this machine: each gets devices of the pool (`canary/machine/pool.py`). The process that
+runs the try inherits the pool's open file."""
 
 from __future__ import annotations
 
@@ -11,24 +8,19 @@ import fcntl
 import os
 import select
 import signal
-import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
+from canary.machine.pool import FIRST_CORE, lock_byte, opened, pool_file
 from canary.matrix.attempt import LOCK as LOCK_FILE
 from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
 from canary.matrix.commands import CPU
 from canary.matrix.launcher import News
 
-FIRST_CORE = 4096
-"""Byte of the first core; those before are GPUs."""
-FLOCK = "hhqqi4x"
-"""The C structure `flock` of 64-bit Linux: type, whence, start, length, process."""
 SLOTS, LOCK = 8, 9
 """Numbers of the inherited locks: a shell can name those with one digit."""
 LAST_S = 5.0
@@ -80,7 +72,7 @@ class LocalLauncher:
             raise MachineError(f"cannot start: {what}: {error.strerror or error}") from error
 
     def _started(self, attempt: Attempt) -> bool:
-        slots = os.open(self._locks, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        slots = opened(self._locks)
         try:
             gpus = self._taken(slots, self._gpus, attempt.gpus, 0)
             cores = None
@@ -132,7 +124,7 @@ class LocalLauncher:
         for number in numbers:
             if len(found) == count:
                 break
-            if _lock_byte(file, first + number):
+            if lock_byte(file, first + number):
                 found.append(number)
         return found if len(found) == count else None
 
@@ -252,25 +244,3 @@ def _why(one: _Started) -> str:
     if code:
         return "its folder cannot be written: is the disk full?"
     return "its process is gone, and left no exit code"
-
-
-def _lock_byte(file: int, byte: int) -> bool:
-    """Lock a byte for this open file and all who inherit it; return False if another has it."""
-    wanted = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def pool_file() -> Path:
-    """Return the lock file of this user's devices on this machine."""
-    folder = Path(tempfile.gettempdir()) / f"rlhf-canary-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise MachineError(f"cannot make {folder}: {error.strerror}", "set TMPDIR") from error
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise MachineError(f"{folder} belongs to somebody else", "remove it, or set TMPDIR")
-    return folder / "devices.lock"
