@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 from canary.inputs.embedded import data_file, reward_dir, tiny_dir
-from canary.inputs.embedded.tasks import write_data
 from tools.embedded.build_checkpoint import write_checkpoint
 from tools.embedded.build_reward import write_reward
 from tools.embedded.build_tokenizer import write_tokenizer
+from tools.embedded.tasks import write_data
 
 
 def differing_files() -> list[Path]:

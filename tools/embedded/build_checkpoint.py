@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canary.inputs.embedded.tasks import Task, make_tasks, score, task_stream
+from canary.inputs.embedded.scoring import score
 from tools.embedded.build_tokenizer import MAX_LENGTH
+from tools.embedded.tasks import Task, make_tasks, task_stream
 
 if TYPE_CHECKING:
     import torch

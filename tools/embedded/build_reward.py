@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.inputs.embedded import EMBEDDED_MODEL, data_file, tiny_dir
-from canary.inputs.embedded.tasks import Record, make_tasks, task_stream, view_records
+from tools.embedded.tasks import Record, make_tasks, task_stream, view_records
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.inputs.embedded.tasks import task_stream
+from tools.embedded.tasks import task_stream
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

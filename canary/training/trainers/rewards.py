@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from canary.errors import ConfigError, InputError, RunFailed
 from canary.inputs.embedded import EMBEDDED_DATA
-from canary.inputs.embedded.tasks import score
+from canary.inputs.embedded.scoring import score
 from canary.protocol.spec import WorkloadSpec
 from canary.training.plugins import NamedCall, call_async, load_callable
 

@@ -14,10 +14,10 @@ import torch
 
 from canary.config.load import load_values
 from canary.inputs.embedded import EMBEDDED_REWARD
-from canary.inputs.embedded.tasks import MAKERS, Task, view_records
 from canary.protocol.saved_model import leave_model
 from canary.training.trainers import WorkloadSpec, build_trainer
 from canary.training.trainers.ppo.reward_model import load_reward_model
+from tools.embedded.tasks import MAKERS, Task, view_records
 
 pytestmark = pytest.mark.train
 

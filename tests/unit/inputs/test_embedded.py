@@ -20,16 +20,8 @@ from transformers import (
 
 from canary.errors import InputError
 from canary.inputs.embedded import View, data_file, reward_dir, tiny_dir
+from canary.inputs.embedded.scoring import PARTIAL_CREDIT, score
 from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name
-from canary.inputs.embedded.tasks import (
-    MAKERS,
-    PARTIAL_CREDIT,
-    ROWS,
-    VIEWS,
-    make_tasks,
-    score,
-    task_stream,
-)
 from canary.training.models.model import random_llama
 from tools.embedded.__main__ import differing_files
 from tools.embedded.build_checkpoint import encode, sample_figures
@@ -40,6 +32,7 @@ from tools.embedded.build_reward import (
     training_pairs,
     written_figures,
 )
+from tools.embedded.tasks import MAKERS, ROWS, VIEWS, make_tasks, task_stream
 
 MAX_BYTES = 5_000_000
 NAMED_PARAMETERS = {"10m": 1e7, "30m": 3e7, "70m": 7e7, "160m": 1.6e8, "410m": 4.1e8, "1b": 1e9}
@@ -92,7 +85,7 @@ def test_shipped_files_stay_under_five_megabytes() -> None:
 
 def test_names_paths_tasks_and_sizes_need_no_torch() -> None:
     code = (
-        "import sys, canary.inputs.embedded.tasks, canary.inputs.embedded.sizes;"
+        "import sys, canary.inputs.embedded.scoring, canary.inputs.embedded.sizes;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

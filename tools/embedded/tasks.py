@@ -1,4 +1,4 @@
-"""Small tasks with checkable answers: generated from a seed, written as JSONL, scored."""
+"""Small tasks with checkable answers: generated from a seed, written as JSONL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ from canary.inputs.embedded import View
 
 DATA_SEED = 20240607
 ROWS = 2000
-
-# The highest score of a completion other than the answer.
-PARTIAL_CREDIT = 0.8
 
 _NOUNS = (
     "apple arrow bell bird boat book bread bridge brush candle castle chair clock cloud coat "
@@ -217,20 +213,3 @@ def write_data(folder: Path) -> list[Path]:
         path.write_bytes("".join(lines).encode("utf-8"))
         paths.append(path)
     return paths
-
-
-def score(completion_text: str, answer: str) -> float:
-    """Return how correct a completion is, in [0, 1]: 1 for the answer, outer spaces ignored.
-
-    Otherwise PARTIAL_CREDIT times the mean of two shares of the longer text: the characters in the
-    common prefix, and those that both texts contain in any order. So a completion that is too long
-    scores less, and completions of one prompt rarely tie.
-    """
-    given, right = completion_text.strip(), answer.strip()
-    if given == right:
-        return 1.0
-    longer = max(len(given), len(right))
-    pairs = zip(given, right, strict=False)
-    prefix = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    shared = (Counter(given) & Counter(right)).total()
-    return PARTIAL_CREDIT * (prefix + shared) / (2 * longer)
