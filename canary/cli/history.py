@@ -42,10 +42,11 @@ def history(
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, printed
     from canary.trends.history import require_history, trends_in
-    from canary.trends.standing import with_pairs
 
     check_format(form)
     require_history()
+    from canary.trends.standing import with_pairs  # needs what was just required
+
     paired = None if pairs is None else load_comparison(pairs)
     with history_at(folder, remote, branch) as (root, shown):
         found = trends_in(root, shown, canary)

@@ -1,0 +1,1 @@
+"""Makes the files of a release and checks them as a stranger would use them."""
