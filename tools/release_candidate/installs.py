@@ -16,7 +16,7 @@ from tools.release_candidate.trials import CORE, EXTRAS, LIGHT, REPORT, WITHOUT_
 
 TRAINS = ["train", "report"]
 """What the README installs."""
-TESTED = ("record", "config", "compare", "imports", "report", "golden", "trends", "github")
+TESTED = ("record", "config", "imports", "report", "golden", "trends")
 """Folders of tests/unit that run on the oldest packages."""
 TEST_TOOLS = (
     "pytest",

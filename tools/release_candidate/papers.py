@@ -37,7 +37,10 @@ def write_sbom(
     words = [tools, "-m", "cyclonedx_py", "environment", "--pyproject"]
     options = ["--sv", "1.6", "--of", "JSON", "--output-reproducible", "-o"]
     log = folder.parent / "logs" / "sbom.log"
-    project = source.root / "pyproject.toml"
+    project = folder.parent / "logs" / "pyproject.toml"  # it has no version of its own
+    text = (source.root / "pyproject.toml").read_text(encoding="utf-8")
+    version = f'version = "{source.version}"'
+    project.write_text(text.replace('dynamic = ["version"]', version), encoding="utf-8")
     run([*words, project, *options, file, environment.python], log)
     listed = json.loads(run([environment.python, "-m", "pip", "list", "--format", "json"], log))
     problems = sbom_problems(json.loads(file.read_text(encoding="utf-8")), listed, source.version)
