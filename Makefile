@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test test-all docs corpora stacks clean
+.PHONY: demo test test-all docs corpora stacks release-candidate clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -39,6 +40,16 @@ stacks: $(VENV)/.dev
 	$(BIN)/nox -s stacks -- 0.19.1 1.16.0 --quick
 	$(BIN)/nox -s trl_ppo
 	$(BIN)/nox -s wandb
+
+# The files of a release, made of HEAD and checked as a stranger would use them (docs/releases.md).
+release-candidate: $(RELEASE)/.tools
+	$(RELEASE)/bin/python -m tools.release_candidate $(CANDIDATE)
+
+$(RELEASE)/.tools: requirements/release.lock.txt
+	@echo "Installing what makes a release (build, twine, virtualenv, uv ...) into $(RELEASE): 0.2 GB"
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
+	@touch $@
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

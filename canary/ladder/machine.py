@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from canary.config.schema import CanaryConfig
-from canary.machine.environment import cpu_model
+from canary.machine.environment import cpu_model, usable_cores
 from canary.machine.gpu import list_devices, visible
 from canary.machine.packages import package_versions
 
@@ -47,7 +47,7 @@ def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) 
     gpus, why = _gpus(config, environ, str(packages.get("torch")))
     return Machine(
         cpu=cpu_model(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=len(usable_cores() or ()) or os.cpu_count() or 1,
         gpus=gpus,
         no_gpu=why,
         packages=packages,

@@ -61,6 +61,13 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def usable_cores() -> list[int] | None:
+    """Return the numbers of the cores that this process may use; None where only Linux says it."""
+    if sys.platform == "linux":
+        return sorted(os.sched_getaffinity(0))
+    return None
+
+
 def in_container() -> bool:
     """Return whether this looks like a container, by the marker files of docker or podman."""
     return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
@@ -76,7 +83,7 @@ def image_name(environ: Mapping[str, str]) -> str | None:
 
 def fingerprint() -> Environment:
     """Return the environment of a run. Memory in bytes."""
-    devices = list_devices()
+    devices, usable = list_devices(), usable_cores()
     return {
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
@@ -84,7 +91,7 @@ def fingerprint() -> Environment:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "cpu_count": os.cpu_count(),
-        "cpu_usable": len(psutil.Process().cpu_affinity()) if sys.platform == "linux" else None,
+        "cpu_usable": None if usable is None else len(usable),
         "ram_bytes": psutil.virtual_memory().total,
         "container": in_container(),
         "image": image_name(os.environ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from canary.config.output import OUTPUT_DIR
 from canary.errors import MachineError, UsageError, did_you_mean, nearest, printable
+from canary.machine.environment import usable_cores
 from canary.machine.gpu import list_devices
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell, cells_of
@@ -247,7 +247,9 @@ def _local(keys: Local) -> tuple[LocalLauncher, bool]:
         if missing:
             raise MachineError(f"this machine has no GPU {missing[0]}", "see canary env")
         found = keys.devices
-    cores = sorted(os.sched_getaffinity(0))
+    cores = usable_cores()
+    if cores is None:
+        raise MachineError("cells run on this machine only on Linux", "set launcher.kind")
     return LocalLauncher(cores, found, keys.at_once), bool(found)
 
 

@@ -1,7 +1,7 @@
 """Make the files of a release from HEAD and check them as a stranger would use them.
 
-    python -m tools.release_candidate
-    python -m tools.release_candidate --python python3.11 --python python3.13 --train 3.11
+    make release-candidate
+    make release-candidate CANDIDATE="--python python3.11 --python python3.13 --train 3.13"
 
 It leaves wheel, sdist, SBOMs, provenance and hashes in `build/release/files`, a log of each
 environment in `build/release/logs`, and the table of all checks in `build/release/checks.md`.
@@ -11,6 +11,7 @@ The exit code is 1 if a check fails. docs/releases.md explains the checks.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import platform
 import shutil
@@ -39,15 +40,20 @@ from tools.release_candidate.source import Source, export
 from tools.release_candidate.trials import EXTRAS
 
 ROOT = Path(__file__).parents[2]
-LOCK = Path("requirements", "release.lock.txt")
+TOOLS = ("build", "check_wheel_contents", "cyclonedx_py", "twine", "uv", "virtualenv")
 BUILDERS = ("build", "setuptools")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make and check a candidate; return 1 if a check failed."""
     given = _parser().parse_args(arguments)
+    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"{', '.join(missing)} not installed here: use make release-candidate")
+        return 2
     began, ledger = datetime.now(UTC), Ledger(lambda line: print(line, flush=True))
     output = given.output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
     for name in ("files", "logs", "environments"):
         shutil.rmtree(output / name, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="release-candidate-") as scratch:
@@ -67,7 +73,7 @@ def _candidate(
 ) -> None:
     logs = output / "logs"
     source = export(given.repository, scratch / "source")
-    tools = _tools(source, output / "tools", logs / "tools.log")
+    tools = Path(sys.executable)
     left = f"; {source.left_out} changed files are left out" if source.left_out else ""
     with ledger.check("build: sdist, and the wheel from it") as told:
         artifacts = build(tools, source, output / "files", logs / "build.log")
@@ -131,21 +137,6 @@ def _pythons(shop: Workshop, given: argparse.Namespace) -> list[Interpreter]:
         if minor not in here:
             shop.ledger.skip(f"Python {minor}", f"no python{minor} here: name it with --python")
     return sorted(found, key=lambda one: one.release)
-
-
-def _tools(source: Source, folder: Path, log: Path) -> Path:
-    """Return the Python of an environment with the locked tools."""
-    python = folder / "bin" / "python"
-    lock = source.root / LOCK
-    mark = folder / LOCK.name
-    if mark.exists() and mark.read_bytes() == lock.read_bytes():
-        return python
-    shutil.rmtree(folder, ignore_errors=True)
-    run([sys.executable, "-m", "venv", folder], log)
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    run([*pip, "--no-deps", "--require-hashes", "-r", lock], log)
-    shutil.copy(lock, mark)
-    return python
 
 
 def _papers(shop: Workshop, began: datetime) -> None:

@@ -48,20 +48,30 @@ def sections(text: str) -> list[Section]:
 def changelog_problems(text: str, version: str) -> list[str]:
     """Return why a changelog does not describe the release of a version."""
     found = sections(text)
+    problems = form_problems(text)
+    if problems:
+        return problems
+    unreleased, *released = found
+    if unreleased.entries:
+        problems.append(f"[{UNRELEASED}] is not empty: move its entries to [{version}]")
+    if not released or released[0].name != version:
+        newest = f"[{released[0].name}]" if released else "missing"
+        problems.append(f"canary/__init__.py says {version}, but the newest section is {newest}")
+    return problems
+
+
+def form_problems(text: str) -> list[str]:
+    """Return where a changelog does not have the form of Keep a Changelog."""
+    found = sections(text)
     if not found or found[0].name != UNRELEASED:
         return [f"its first section is not [{UNRELEASED}]"]
-    unreleased, *released = found
+    _, *released = found
     problems = [
         f"[{one.name}]: no group of Keep a Changelog is called {group}"
         for one in found
         for group in one.groups
         if group not in KINDS
     ]
-    if unreleased.entries:
-        problems.append(f"[{UNRELEASED}] is not empty: move its entries to [{version}]")
-    if not released or released[0].name != version:
-        newest = f"[{released[0].name}]" if released else "missing"
-        problems.append(f"canary/__init__.py says {version}, but the newest section is {newest}")
     for one in released:
         problems += _of_release(one)
     for newer, older in pairwise(released):

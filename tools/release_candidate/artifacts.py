@@ -60,7 +60,7 @@ def check_artifacts(
         run([tools.parent / "check-wheel-contents", *ignored, artifacts.wheel], log)
         outcome.details = f"without {SAME_TOKENIZER}: two models have one tokenizer"
     with ledger.check("wheel: built again, same bytes"):
-        again = build(tools, source, artifacts.folder.parent / "again", log)
+        again = build(tools, source, source.root.parent / "again", log)
         if sha256(again.wheel) != sha256(artifacts.wheel):
             raise CheckFailed("the second wheel differs")
 

@@ -79,7 +79,7 @@ def _foreign(package: Files, source: Source) -> list[str]:
         path.read_bytes(): path.relative_to(source.root).as_posix()
         for folder in NOT_SHIPPED
         for path in (source.root / folder).rglob("*.py")
-        if path.name != "__init__.py"
+        if path.stat().st_size
     }
     return [
         *_listed("it holds tests:", {name for name in package if TEST.search(name)}),
