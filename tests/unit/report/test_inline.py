@@ -16,12 +16,8 @@ from canary.baseline.history import save
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
-from canary.report.inline import charts, profile
+from canary.report.inline import charts, history, profile
 from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
-from tests.unit.comparing import example
-
-
-from canary.report.inline import charts, history
 from tests.unit.comparing import example, record
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
