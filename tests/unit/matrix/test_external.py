@@ -84,7 +84,7 @@ def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
 
 PARTS = {
     "ended": "it left no exit code",
-    "metrics.json": "it printed nothing",
+    "metrics.json": "it left no record",
     **{
         name: f"copied in part: {name} is missing" for name in ("asked", "began", "lock", "log.txt")
     },
