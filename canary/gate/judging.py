@@ -9,7 +9,7 @@ from pathlib import Path
 from canary.campaign.pairs import Plan
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.sequential import LOOKS
-from canary.errors import CanaryError
+from canary.errors import CanaryError, RecordError
 from canary.gate.enough import fewer_steps
 from canary.gate.grounds import (
     Grounds,
@@ -24,7 +24,7 @@ from canary.gate.grounds import (
     thresholds_of,
 )
 from canary.gate.manifest import Part
-from canary.gate.records import Records
+from canary.gate.records import REMEDY, Records
 from canary.gate.relations import answer_of, before_of, with_answer, without_answer
 from canary.gate.stored import (
     known_of,
@@ -109,9 +109,23 @@ def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
     ]
 
 
+def _runs(grounds: Grounds, records: Records, part: Part, role: str) -> list[RunRecord]:
+    """Return the runs of one role of a part, under the base branch's name.
+
+    Raises:
+        RecordError: a run does not carry the name of its cell; or as `Records.runs`.
+    """
+    found = records.runs(part, role)
+    for run in found:
+        if grounds.cell and run.name != grounds.cell:
+            message = f"run {run.run_id} of cell {grounds.cell} is of the canary {run.name!r}"
+            raise RecordError(message, REMEDY)
+    return [named(run, grounds.base) for run in found]
+
+
 def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     """Judge against the stored runs."""
-    current = [named(record, grounds.base) for record in records.runs(part, "current")]
+    current = _runs(grounds, records, part, "current")
     name = name_of(grounds, current)
     if not current:
         reason = f"the run left no record of {grounds.title}; read the training job's log"
@@ -120,7 +134,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     if problem:
         return error(name, problem)
     chosen, notes = selection(grounds, current[-1])
-    notes += tuple(_repeated(run) for run in records.runs(part, "failed"))
+    notes += tuple(_repeated(run) for run in _runs(grounds, records, part, "failed"))
     problem = (
         not_first(grounds, current[-1], chosen)
         or too_old(grounds, chosen)
@@ -151,8 +165,8 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
 
 def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     """Judge alternating runs of base and head, in pairs."""
-    base = [named(record, grounds.base) for record in records.runs(part, "base")]
-    head = [named(record, grounds.base) for record in records.runs(part, "head")]
+    base = _runs(grounds, records, part, "base")
+    head = _runs(grounds, records, part, "head")
     name = name_of(grounds, head)
     problem = fewer_steps(base, grounds.base) or fewer_steps(head, grounds.base)
     problem = problem or without_exact(head, base)

@@ -31,7 +31,8 @@ class Legs:
         """Return the records that hold a cell.
 
         Raises:
-            RecordError: there are none, they are refused, or the cell is in them twice.
+            RecordError: there are none, they are refused, the cell is in them twice, or it shares
+                its folder.
         """
         alone = cell in self.found
         found = self.found[cell] if alone else self.found.get(ALL)
@@ -45,6 +46,11 @@ class Legs:
             raise RecordError(f"the artifact of cell {cell} holds {others[0]}", REMEDY)
         if self._times(cell) > 1:
             raise RecordError(f"the records hold cell {cell} twice", REMEDY)
+        folders = [part.folder for part in found.manifest.parts]
+        if any(
+            part.cell == cell and folders.count(part.folder) > 1 for part in found.manifest.parts
+        ):
+            raise RecordError(f"cell {cell} shares its folder with another", REMEDY)
         if found.manifest.error and {*there} >= ({cell} if alone else {*self.cells}):
             raise RecordError(INCOMPLETE, "read the log of the training job")
         return found

@@ -7,6 +7,7 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -249,20 +250,20 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
     """Judge every canary separately; `scratch` keeps the files that are fetched."""
     settings = case.settings
     read = api_reader(case.repository, world.hub, case.base_sha)
-    found = [_added(case)] if case.added else []
+    added = [_added(case)] if case.added else []
     if not case.asked:
-        return found
+        return added
     get = records_of(case, world, scratch)
     history, ancestry = baseline_of(case, world, scratch)
     source, ahead = changed_files(case, world), _ahead(case, world)
+    judged: list[Judged] = []
     for canary in case.asked:
         try:
             base = base_of(read, settings.folder, canary)
             records = get(canary)
         except CanaryError as problem:
             prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-            judged = error(canary.stem, f"{prefix}{problem}")
-            found.append(_placed(case, canary, judged))
+            judged.append(error(canary.stem, f"{prefix}{problem}"))
             continue
         reason = accepted.reason if accepted else None
         recording = case.intent.kind is Kind.RECORD
@@ -285,8 +286,29 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
             cell=canary.cell,
             settings=canary.settings,
         )
-        found.append(_placed(case, canary, judge(grounds, records)))
-    return found
+        judged.append(judge(grounds, records))
+    placed = zip(case.asked, _one_cell_each(case.asked, judged), strict=True)
+    return [*added, *(_placed(case, canary, one) for canary, one in placed)]
+
+
+def _one_cell_each(asked: Sequence[Canary], judged: Sequence[Judged]) -> list[Judged]:
+    """Return the answers; those of cells that share a run are errors."""
+    cells: dict[str, list[str]] = defaultdict(list)
+    for canary, one in zip(asked, judged, strict=True):
+        for run_id in {run.run_id for run in one.records if canary.cell}:
+            cells[run_id].append(canary.cell)
+    twice = {run_id: ", ".join(of[:MOST_NAMED]) for run_id, of in cells.items() if len(of) > 1}
+    return [
+        next(
+            (
+                error(canary.stem, f"run {run.run_id} is in the records of the cells {of}")
+                for run in one.records
+                if (of := twice.get(run.run_id))
+            ),
+            one,
+        )
+        for canary, one in zip(asked, judged, strict=True)
+    ]
 
 
 def _added(case: Case) -> Judged:

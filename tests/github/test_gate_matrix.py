@@ -78,7 +78,7 @@ def leg(*trained: tuple[str, RunRecord | str], error: str = "", **more: str) -> 
         parts.append(Part(config=CONFIG, cell=cell, folder=folder, error=said))
         if isinstance(run, RunRecord):
             place = f"{folder}/current/{run.run_id}/metrics.json"
-            files[place] = jsonio.dumps(run.model_dump())
+            files[place] = jsonio.dumps(run.model_dump() | {"name": cell})
     files["gate.json"] = Manifest(error=error, parts=parts).model_dump_json()
     return zipped(files)
 
@@ -154,7 +154,7 @@ def trained(
         run = house.run(time)
         into = settings.records / folder / "current" / run.run_id
         into.mkdir(parents=True)
-        (into / "metrics.json").write_text(jsonio.dumps(run.model_dump()))
+        (into / "metrics.json").write_text(jsonio.dumps(run.model_dump() | {"name": cell}))
 
     monkeypatch.setattr(run_job, "_run_alone", alone)
     assert run_job.train(TrainSettings.read(environ), environ, lambda line: None) == 0
@@ -171,8 +171,7 @@ def test_what_the_training_jobs_leave_is_what_the_report_reads(
     artifacts |= trained(house, "slow", SLOW, monkeypatch)
     said, body = judged(house, house.pull(), artifacts)
     assert said.code == 4
-    results = {cell: row.split("&nbsp;")[1].split(" ")[0] for cell, row in rows(body).items()}
-    assert results == {"third": "error", "slow": "regression", "fine": "pass"}
+    assert results(body) == {"third": "error", "slow": "regression", "fine": "pass"}
 
 
 def test_all_good_cells_are_a_success(house: Gatehouse) -> None:
@@ -294,6 +293,46 @@ def test_a_cell_alone_and_in_the_artifact_of_all_is_an_error(house: Gatehouse) -
     assert said.code == 4
     assert "twice" in rows(body)["slow"]
     assert rows(body)["fine"].startswith("✅&nbsp;pass")
+
+
+def results(body: str) -> dict[str, str]:
+    """Cell -> its result."""
+    return {cell: row.split("&nbsp;")[1].split(" ")[0] for cell, row in rows(body).items()}
+
+
+def test_a_record_answers_only_for_the_cell_whose_name_it_carries(house: Gatehouse) -> None:
+    run = house.run()
+    place = f"00-slow/current/{run.run_id}/metrics.json"
+    files = {place: jsonio.dumps(run.model_dump() | {"name": "fine"})}
+    part = Part(config=CONFIG, cell="slow", folder="00-slow")
+    files["gate.json"] = Manifest(parts=[part]).model_dump_json()
+    artifacts = good(house, "fine", "third") | named(slow=zipped(files))
+    said, body = judged(house, house.pull(), artifacts)
+    assert said.code == 4
+    assert results(body) == {"slow": "error", "fine": "pass", "third": "pass"}
+    assert "is of the canary 'fine'" in rows(body)["slow"]
+
+
+def test_one_run_does_not_answer_for_two_cells(house: Gatehouse) -> None:
+    run = house.run()
+    artifacts = named(fine=leg(("fine", run)), slow=leg(("slow", run))) | good(house, "third")
+    said, body = judged(house, house.pull(), artifacts)
+    assert said.code == 4
+    assert results(body) == {"fine": "error", "slow": "error", "third": "pass"}
+    for cell in ("fine", "slow"):
+        assert f"run {run.run_id} is in the records of the cells fine, slow" in rows(body)[cell]
+
+
+def test_two_cells_do_not_share_a_folder(house: Gatehouse) -> None:
+    run = house.run()
+    place = f"00-fine/current/{run.run_id}/metrics.json"
+    files = {place: jsonio.dumps(run.model_dump() | {"name": "fine"})}
+    parts = [Part(config=CONFIG, cell=cell, folder="00-fine") for cell in CELLS]
+    files["gate.json"] = Manifest(parts=parts).model_dump_json()
+    said, body = judged(house, house.pull(), {"canary-records": zipped(files)})
+    assert said.code == 4
+    assert results(body) == dict.fromkeys(CELLS, "error")
+    assert "cell third shares its folder with another" in rows(body)["third"]
 
 
 def test_a_cell_that_could_not_train_says_why(house: Gatehouse) -> None:
