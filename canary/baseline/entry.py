@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +22,9 @@ from canary.relations.relation import RelationStatus
 
 LARGEST = 8 << 20
 """Bytes of one file; an entry has about 30 to 300 KB."""
+
+LATEST = timedelta(days=1)
+"""A start after now: clocks differ. A later one would stay the newest run for ever."""
 
 ENTRY_VERSION = 1
 COMMIT_DIGITS = 12
@@ -164,8 +167,8 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
     """Return the file name of a run's entry.
 
     Raises:
-        InputError: start and run id cannot name a file, or would be read back as another commit
-            or verdict.
+        InputError: the start lies in the future; start and run id cannot name a file, or would be
+            read back as another commit or verdict.
     """
     if not RUN_ID.fullmatch(record.run_id):
         raise InputError(
@@ -178,7 +181,12 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
         raise InputError(
             f"timestamp {record.timestamp!r} of run {record.run_id} is not an ISO 8601 time"
         ) from error
-    start = start.astimezone(UTC) if start.tzinfo else start
+    start = start.astimezone(UTC) if start.tzinfo else start.replace(tzinfo=UTC)
+    if start - datetime.now(UTC) > LATEST:
+        raise InputError(
+            f"run {record.run_id} starts more than a day from now, at {record.timestamp}",
+            "set the clock of the machine that ran it",
+        )
     commit = context.commit[:COMMIT_DIGITS] if context else ""
     red = context is not None and context.verdict in RED and not accepted
     marks = (f"+g{commit}" if commit else "") + "+red" * red + "+accepted" * accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,18 @@ def test_a_run_id_cannot_leave_its_folder(tmp_path: Path, run_id: str) -> None:
 def test_a_start_that_is_no_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="timestamp"):
         save(tmp_path, record(3).model_copy(update={"timestamp": "yesterday"}))
+
+
+@pytest.mark.parametrize(("hours", "stored"), [(23, True), (25, False)])
+def test_clocks_may_differ_by_a_day(tmp_path: Path, hours: int, stored: bool) -> None:
+    when = datetime.now(UTC) + timedelta(hours=hours)
+    for timestamp in (when.isoformat(), when.replace(tzinfo=None).isoformat()):
+        run = NOW.model_copy(update={"timestamp": timestamp, "run_id": f"r{len(timestamp)}"})
+        if stored:
+            assert save(tmp_path, run).exists()
+            continue
+        with pytest.raises(InputError, match="starts more than a day from now"):
+            save(tmp_path, run)
 
 
 def test_a_noise_model_beside_the_runs_is_used(tmp_path: Path) -> None:

@@ -67,6 +67,16 @@ def test_a_record_of_another_canary_is_no_answer_and_is_not_stored(
     assert not (tmp_path / "history").exists()
 
 
+def test_a_run_of_the_future_is_not_stored_and_that_is_said(tmp_path: Path) -> None:
+    """It would stay the newest run of the history for ever."""
+    history = tmp_path / "history"
+    found = collected(tmp_path, history=history, timestamp="9999-12-31T23:59:59+00:00")
+    assert found.verdict == "no-baseline"
+    assert "; not saved: run " in found.words
+    assert "more than a day from now" in found.words
+    assert not [*history.rglob("*.json")]
+
+
 @pytest.mark.parametrize("seconds", ["inf", "nan", -5.0, 1e12])
 def test_a_forged_duration_is_no_answer(tmp_path: Path, seconds: object) -> None:
     found = collected(tmp_path, history=tmp_path / "history", duration_seconds=seconds)
