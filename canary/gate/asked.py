@@ -16,6 +16,8 @@ from canary.matrix.document import matrix_of
 MOST_CELLS = 80
 """Cells of a matrix in the action. GitHub starts at most 256 jobs for one matrix, and the bootstrap
 workflow starts each cell three times."""
+OF_THE_REPORT = ("report", "report.html")
+"""What follows the artifact's name where `action.yml` uploads the report."""
 NOT_HERE = "remove that key, or run the cell with `canary matrix`"
 
 
@@ -69,6 +71,9 @@ def cells_at(read: Reader, matrix: str) -> tuple[Canary, ...] | None:
 
 
 def _canary(cell: Cell, matrix: str) -> Canary:
+    if cell.name.lower() in OF_THE_REPORT:
+        message = f"cell {cell.name} in {matrix} has a name that the action uses for its report"
+        raise ConfigError(message, "give it another `name`", key="name")
     refused = {
         f"verb: {cell.verb}": cell.verb != "run",
         "ref": cell.ref,

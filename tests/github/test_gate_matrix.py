@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ import yaml
 
 from canary.baseline.branch import Remote, push
 from canary.baseline.history import Context, save
+from canary.errors import ConfigError
 from canary.gate import gathering, run_job
+from canary.gate.asked import OF_THE_REPORT, cells_at
 from canary.gate.cells_job import list_cells
 from canary.gate.inputs import TrainSettings
 from canary.gate.manifest import Manifest, Part
@@ -461,6 +464,20 @@ def test_a_matrix_with_a_cell_that_cannot_run_here_is_an_error(house: Gatehouse)
     assert "cell a in matrix.yaml has verb: check, which the action cannot use" in body.replace(
         "\\", ""
     )
+
+
+@pytest.mark.parametrize("name", ["report", "report.html", "Report"])
+def test_a_cell_is_not_called_like_an_artifact_of_the_report(name: str) -> None:
+    """Its artifact would be `canary-records-report`, which the reporting job uploads too."""
+    with pytest.raises(ConfigError, match=f"cell {name} in m.yaml has a name that the action uses"):
+        cells_at(lambda path: matrix("fine", name).encode(), "m.yaml")
+    assert cells_at(lambda path: matrix("fine", f"{name}s").encode(), "m.yaml")
+
+
+def test_the_names_of_the_reports_are_those_of_the_action() -> None:
+    action = (Path(__file__).parents[2] / "action.yml").read_text()
+    found = re.findall(r"name: \$\{\{ inputs\.artifact-name \}\}-(\S+)", action)
+    assert sorted(found) == sorted(OF_THE_REPORT)
 
 
 def test_a_config_that_the_base_branch_lacks_is_an_error_of_its_cell(house: Gatehouse) -> None:
