@@ -46,8 +46,8 @@ release-candidate: $(RELEASE)/.tools
 	$(RELEASE)/bin/python -m tools.release_candidate $(CANDIDATE)
 
 $(RELEASE)/.tools: requirements/release.lock.txt
-	@echo "Installing what makes a release (build, twine, virtualenv, uv ...) into $(RELEASE): 0.2 GB"
 	$(PYTHON) -m venv $(RELEASE)
+	@echo "Installing what makes a release (build, twine, virtualenv, uv ...) into $(RELEASE): 0.2 GB"
 	$(RELEASE)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 

@@ -11,13 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("target", "installs"), [("demo", 2), ("test", 3)])
+@pytest.mark.parametrize(
+    ("target", "installs"), [("demo", 2), ("test", 3), ("release-candidate", 1)]
+)
 def test_every_installation_is_announced_with_its_size(
     target: str, installs: int, tmp_path: Path
 ) -> None:
-    place = f"VENV={tmp_path}/fresh"
+    places = [f"{name}={tmp_path}/fresh" for name in ("VENV", "RELEASE")]
     done = subprocess.run(
-        ["make", "--dry-run", target, place], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--dry-run", target, *places], cwd=ROOT, capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
     found = [number for number, line in enumerate(lines) if " -m pip " in line]

@@ -60,4 +60,5 @@ def run(
 
 
 def _short(words: Sequence[str]) -> str:
-    return " ".join([Path(words[0]).name, *words[1:4]])
+    shown = ["PROGRAM" if "\n" in word else word for word in words[1:4]]
+    return " ".join([Path(words[0]).name, *shown])

@@ -86,8 +86,7 @@ class Environment:
             said = run(words, self._log, cwd=self._work, code=trial.code, environ=self._environ)
             pattern = trial.says.replace("VERSION", re.escape(self._source.version))
             if not re.search(pattern, said, re.MULTILINE):
-                shown = " ".join(trial.words[:3])
-                raise CheckFailed(f"{shown!r} does not say {pattern!r} (see {self._log.name})")
+                raise CheckFailed(f"{trial.name!r} does not say {pattern!r} (see {self._log.name})")
 
     def remove(self) -> None:
         """Delete it with everything in it."""

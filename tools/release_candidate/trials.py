@@ -35,7 +35,7 @@ with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, t
         address = re.search(r"http://[\\w.:/?=&-]+", line)
     page = urllib.request.urlopen(address[0], timeout=60).read().decode()
     server.terminate()
-print("served", len(page) > 1000 and "canary" in page)
+print("served", "maxtext" in page)
 """
 
 
@@ -46,6 +46,11 @@ class Trial:
     words: tuple[str, ...]
     says: str
     code: int = 0
+
+    @property
+    def name(self) -> str:
+        """What to call it: a program is too long to show."""
+        return " ".join("PROGRAM" if "\n" in word else word for word in self.words[:3])
 
     def command(self, programs: Path, source: Path) -> list[str]:
         """Return the words for one environment."""
@@ -115,7 +120,12 @@ EXTRAS = {
         )
     ),
     "report": Extra((REPORT,)),
-    "serve": Extra((_python(SERVED, f"{BIN}/canary", RECORDED, says="served True"),)),
+    "serve": Extra(
+        (
+            _canary("import", f"{PRESETS}/maxtext/metrics.jsonl", "-o", "runs", says="named"),
+            _python(SERVED, f"{BIN}/canary", "runs", says="served True"),
+        )
+    ),
     "quantization": Extra(
         (_python("import bitsandbytes; print(bitsandbytes.__version__)", says=r"\d"),), torch=True
     ),
