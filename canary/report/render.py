@@ -137,6 +137,17 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
     return wrapped(tidy(text), width)
 
 
+def short(found: Comparison, after: Sequence[str], width: int | None = None) -> str:
+    """Return the verdict, its cause and the checks behind it as text, then the lines `after`.
+
+    The first line and `after` stay whole: a program shows the one, people copy the others.
+    """
+    view = on_lines(view_of(found))
+    template = environment().get_template("comparison_short.txt.jinja")
+    text = tidy(template.render(view=view, after=after))
+    return wrapped(text, width, (view.first_line, *after))
+
+
 def _counts(view: View, width: int) -> list[str]:
     """Return a line that counts the passed checks and one that counts the skipped ones."""
     passed = [row.name for row in view.rows if row.passed]
