@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from canary.errors import MachineError
+from canary.machine.environment import usable_cores
 from canary.machine.gpu import list_devices, visible
 
 FIRST_CORE = 4096
@@ -56,7 +57,7 @@ def usable_bytes() -> list[int]:
     gpus = visible(list_devices().found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if gpus:
         return sorted(device.index for device in gpus)
-    return [FIRST_CORE + core for core in sorted(os.sched_getaffinity(0))]
+    return [FIRST_CORE + core for core in usable_cores() or ()]
 
 
 @contextlib.contextmanager

@@ -126,7 +126,7 @@ def foreseen(loaded: Loaded) -> tuple[Planned, ...]:
     """Return the plan with what is known before it starts: cells that cannot run on this machine,
     and those that have run in the folder."""
     keys = loaded.document.launcher
-    here = _local(keys) if isinstance(keys, Local) else None
+    here = _local(keys) if isinstance(keys, Local) and usable_cores() else None
     return tuple(_foreseen(loaded, one, here) for one in loaded.plan)
 
 

@@ -14,6 +14,8 @@ NOT_SHIPPED = ("bench", "scripts", "tests", "tools")
 TEST = re.compile(r"(^|/)(tests?/|conftest\.py$|test_\w*\.py$|\w*_test\.py$)")
 BUILDER = re.compile(r"(^|/)build_\w*\.py$")
 IMPORTS = re.compile(rb"(?m)^\s*(?:from|import)\s+(bench|pytest|tests|tools)\b")
+PLUGIN = "canary/pytest_plugin/"
+"""Imports pytest, which loads it."""
 DIST_INFO = {
     *("METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"),
     "licenses/LICENSE",
@@ -73,6 +75,11 @@ def sdist_problems(files: Files, source: Source) -> list[str]:
     ]
 
 
+def _imports(name: str, text: bytes) -> bool:
+    found = {match[1] for match in IMPORTS.finditer(text)}
+    return bool(found - ({b"pytest"} if name.startswith(PLUGIN) else set()))
+
+
 def _foreign(package: Files, source: Source) -> list[str]:
     """Tests and builders in the package: by name, by what they import, and as copies."""
     elsewhere = {
@@ -86,7 +93,7 @@ def _foreign(package: Files, source: Source) -> list[str]:
         *_listed("it holds builders:", {name for name in package if BUILDER.search(name)}),
         *_listed(
             "these import what is not shipped:",
-            {name for name in package if name.endswith(".py") and IMPORTS.search(package[name])},
+            {name for name in package if name.endswith(".py") and _imports(name, package[name])},
         ),
         *_listed(
             "it holds copies:",

@@ -131,6 +131,7 @@ EXTRAS = {
     ),
     "gil": Extra((_python("import gilknocker; print('here')", says="here"),)),
     "liger": Extra(not_run="its kernels need Triton and a GPU"),
+    "pytest": Extra((Trial(("python", "-m", "pytest", "--fixtures", "-q"), r"(?m)^canary\b"),)),
     "ray": Extra(
         (
             _python(
@@ -142,6 +143,7 @@ EXTRAS = {
     "slurm": Extra(
         (_python("import submitit, canary.matrix.launchers.slurm; print('here')", says="here"),)
     ),
+    "docs": Extra(not_run="make docs installs it"),
     "dev": Extra(not_run="make test installs it"),
 }
 """Each extra of pyproject.toml."""
