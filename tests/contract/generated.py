@@ -28,6 +28,7 @@ from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.golden_examples import check_example, refresh_example, schemas_table
 from tests.contract.pages import DOCS, ROOT
+from tests.contract.pytest_example import failure_example
 
 CONFIG_SECTIONS = {
     "the canary": "name",
@@ -172,6 +173,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),
     "gates table": (DOCS / "metrics.md", gates_table),
+    "pytest failure": (DOCS / "pytest.md", failure_example),
     "verbs": (DOCS / "cli.md", verbs),
     "known faults": (DOCS / "advisories.md", known_faults),
     "check answer": (DOCS / "check.md", check_answer),

@@ -90,7 +90,7 @@ def bare(
 ) -> pytest.Pytester:
     """A project in which the plugin is installed, and that does not use it."""
     site = plugged(tmp_path_factory.mktemp("plugin") / "site")
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}", prepend=":")
     monkeypatch.setenv("COLUMNS", "80")
     # The devices of the machine may be held by others for long; these trainings need none.
     monkeypatch.setenv("TMPDIR", str(site))

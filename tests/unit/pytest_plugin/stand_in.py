@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import yaml
@@ -23,15 +24,22 @@ def note(**what: object) -> None:
 
 
 def main(words: list[str]) -> int:
-    named = words[words.index("--config") + 1] if words[0] == "exec" else words[1]
-    config = yaml.safe_load(Path(named).read_text())
+    config = yaml.safe_load(Path(words[1]).read_text()) if words[0] == "run" else {}
+    for option, value in pairwise(words):
+        if option == "--config":
+            config |= yaml.safe_load(Path(value).read_text())
+    record = Path(f"{config.get('name', 'train')}.json")
+    for option, value in pairwise(words):
+        if option == "--set" and value.startswith("name="):
+            config["name"] = value.removeprefix("name=")
     note(what="begins", words=words, at=time.time())
     time.sleep(float(os.environ.get(SECONDS, 0)))
     note(what="ends", words=words, at=time.time())
-    if config["name"] == "nothing":
+    if record.stem == "nothing":
         print("canary: a note\ncanary: failed: no such data", file=sys.stderr)
         return 2
-    return leave(words[0], json.loads(Path(f"{config['name']}.json").read_text()))
+    named = {"name": config["name"]} if config.get("name", record.stem) != record.stem else {}
+    return leave(words[0], json.loads(record.read_text()) | named)
 
 
 def leave(verb: str, record: dict[str, object]) -> int:

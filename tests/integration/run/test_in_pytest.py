@@ -1,0 +1,65 @@
+"""Canaries that train inside a session of pytest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.conftest import PATIENT, settings, write_config
+from tests.unit.pytest_plugin.conftest import OTHERS, ROOT, plugged, without
+
+pytest_plugins = ["pytester"]
+
+SCRIPT = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for rows in torch.utils.data.DataLoader(torch.randn(48, 4), batch_size=4):
+    optimizer.zero_grad()
+    model(rows).square().mean().backward()
+    optimizer.step()
+"""
+TESTS = """
+import sys
+from pathlib import Path
+
+def test_first(canary, canary_record):
+    found = canary.assert_no_regression("canary.yaml")
+    assert found.verdict == "no-baseline"
+    assert canary_record("canary.yaml").run_id == found.current.run_ids[0]
+
+def test_command(canary):
+    found = canary.assert_no_regression_of_command([sys.executable, "train.py"], max_steps=8)
+    assert found.current.name == "train"
+
+def test_planted(canary, canary_record):
+    baseline = Path("canary_output", canary_record("canary.yaml").run_id)
+    canary.assert_no_regression("canary.yaml", set="learning_rate=0.1", baseline=baseline)
+
+def test_last():
+    assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.train
+@pytest.mark.end_to_end
+def test_a_real_training_passes_and_a_planted_change_fails(
+    pytester: pytest.Pytester,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = plugged(tmp_path_factory.mktemp("plugin") / "site")
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}", prepend=":")
+    write_config(pytester.path, settings("sft", thresholds=PATIENT, max_steps=12))
+    (pytester.path / "train.py").write_text(SCRIPT)
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_team=TESTS)
+    shown = pytester.runpytest_subprocess(*without(OTHERS), timeout=500)
+    shown.assert_outcomes(passed=3, failed=1, warnings=2)
+    shown.stdout.fnmatch_lines(
+        [
+            "Changed, needs acceptance: first_update differs: learning rate *",
+            "Record: canary_output/*",
+        ]
+    )
