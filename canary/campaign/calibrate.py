@@ -50,6 +50,9 @@ class Calibration:
     probed: bool
     """Whether the runs have exact signals."""
 
+    def __repr__(self) -> str:
+        return f"Calibration({title_of(self)!r})"
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         from canary.campaign.calibration_page import inline_calibration

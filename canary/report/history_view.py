@@ -16,10 +16,10 @@ from canary.report.sparkline import sparkline, thinned
 from canary.report.trend_hint import Count, change_hint
 from canary.report.trend_words import (
     LARGEST_PERCENT,
-    SHOWN_DIGITS,
     change_words,
     drift_words,
     in_one_commit,
+    place_words,
     point_words,
     sentence,
 )
@@ -190,18 +190,13 @@ def _since(series: Series) -> str:
     if newest.standing == "waiting":
         return f"{_size(series, newest)}? ({newest.runs_after} of 3 runs)"
     found = (_open(series) or [newest])[-1]
-    return f"{_size(series, found)} since {_where(series, found)}"
+    return f"{_size(series, found)} since {place_words(series, found)}"
 
 
 def _size(series: Series, change: ChangePoint) -> str:
     if abs(change.percent) < LARGEST_PERCENT:
         return signed(change.percent)
     return "up" if change.percent > 0 else "down"
-
-
-def _where(series: Series, change: ChangePoint) -> str:
-    point = series.points[change.place]
-    return point.commit[:SHOWN_DIGITS] if point.commit else f"run {change.place + 1}"
 
 
 def _findings(drawer: HistoryTrends, series: Series, count: Count) -> list[Finding]:

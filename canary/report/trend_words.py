@@ -59,6 +59,12 @@ def point_words(point: StoredPoint) -> str:
     return f"commit {point.commit[:SHOWN_DIGITS]}" if point.commit else f"run {point.run_id}"
 
 
+def place_words(series: Series, change: ChangePoint) -> str:
+    """Return the first commit of a new level; without one, the number of its first run."""
+    point = series.points[change.place]
+    return point.commit[:SHOWN_DIGITS] if point.commit else f"run {change.place + 1}"
+
+
 def percent_words(percent: float, interval: tuple[float, float]) -> str:
     """Return `+6.1% [4.0, 8.2]`."""
     low, high = (signed(end).removesuffix("%").removeprefix("+") for end in interval)

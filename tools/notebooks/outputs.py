@@ -18,6 +18,8 @@ DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 TEXT = ("text/plain", "text/html", "text/markdown")
 KEPT = (*TEXT, "image/svg+xml")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ENDS = re.compile(r"\r+\n")
+"""Ends of lines, as a terminal writes them."""
 
 
 def cleaner(folder: Path) -> Callable[[str], str]:
@@ -28,16 +30,17 @@ def cleaner(folder: Path) -> Callable[[str], str]:
     names |= {str(root): "CLONE"}
     ordered = sorted(names.items(), key=lambda one: -len(one[0]))
     who = [re.escape(one) for one in (platform.node(), getpass.getuser()) if len(one) > 2]
-    machine = re.compile(rf"\b({'|'.join(who)})\b") if who else None
+    # Attributes of charts hold words such as `root`, which are no names.
+    machine = re.compile(rf"(<[a-zA-Z/][^<>]*>)|\b(?:{'|'.join(who)})\b") if who else None
 
     def clean(text: str) -> str:
         for path, name in ordered:
             text = text.replace(path, name)
-        text = CONTROL.sub("", text)
+        text = ENDS.sub("\n", CONTROL.sub("", text))
         text = RUN.sub("DATE-TIME-", text)
         text = STAMP.sub("DATE", text)
         text = DAY.sub("DATE", text)
-        return machine.sub("MACHINE", text) if machine else text
+        return machine.sub(lambda found: found[1] or "MACHINE", text) if machine else text
 
     return clean
 

@@ -23,7 +23,7 @@ from canary.report.charts.chart import (
 from canary.report.charts.theme import LIGHT
 from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed
-from canary.report.trend_words import SHOWN_DIGITS, series_sentence
+from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence
 from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint
 
 PAPER = LIGHT["paper"]
@@ -266,8 +266,7 @@ def _labels(series: Series, runs: int) -> Iterator[dict[str, float | str]]:
 
 
 def _label(series: Series, change: ChangePoint) -> str:
-    run = series.points[change.place]
-    words = [signed(change.percent), (run.commit or run.run_id)[:SHOWN_DIGITS]]
+    words = [signed(change.percent), place_words(series, change)]
     facts = [fact.name[:LONGEST_FACT] for fact in change.machine[:1]]
     more = " ..." if len(change.machine) > 1 else ""
     sure = [] if change.standing == "confirmed" else [change.standing]

@@ -54,7 +54,9 @@ def test_imported_runs_are_not_said_to_have_equal_exact_signals() -> None:
 
 
 def test_a_notebook_shows_the_table_and_how_small_a_change_is_found() -> None:
-    shown = calibration(equal_runs())._repr_html_()
+    made = calibration(equal_runs())
+    assert len(repr(made)) < 150
+    shown = made._repr_html_()
     assert "Noise of" in shown
     assert "from 10 equal runs" in shown
     assert "every exact signal was equal" in shown

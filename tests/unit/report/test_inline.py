@@ -127,6 +127,7 @@ def test_a_history_is_charts_of_the_metrics_that_are_named(tmp_path: Path) -> No
     assert shown.line == "Peak memory got worse."
     assert [one.name for one in shown.charts] == ["max_memory"]
     assert "Peak memory +10.0%" in shown._repr_html_()
+    assert "+10.0% run 5" in shown._repr_html_(), "the label in the chart, without a commit"
     assert Tags(shown._repr_html_()).found.count("svg") == 1
     unnamed = [one.name for one in history(tmp_path).charts]
     assert unnamed[0] == "max_memory"
