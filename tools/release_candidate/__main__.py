@@ -30,6 +30,7 @@ from tools.release_candidate.installs import (
     Workshop,
     on_first_python,
     on_oldest_packages,
+    on_oldest_training,
     on_other_python,
     on_training_python,
 )
@@ -123,6 +124,7 @@ def _installs(shop: Workshop, given: argparse.Namespace) -> None:
         else:
             named = f"name it with --train {one.minor}"
             shop.ledger.skip(f"Python {one.words}: wheel[train,report]", named)
+    on_oldest_training(shop, first)
     for name, extra in EXTRAS.items():
         if extra.not_run:
             shop.ledger.skip(f"wheel[{name}]", extra.not_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from tools.release_candidate.trials import CORE, EXTRAS, LIGHT, REPORT, WITHOUT_
 
 TRAINS = ["train", "report"]
 """What the README installs."""
+OLDEST = [name for name in LIGHT if name != "ray"]
+"""Extras of the oldest packages; Ray's own requirements are newer than some of ours."""
+TORCH = re.compile(r"(?m)^torch==(\S+)$")
+PLUGIN = "tools.release_candidate.without_torch"
 TESTED = ("record", "config", "imports", "report", "golden", "trends")
 """Folders of tests/unit that run on the oldest packages."""
 TEST_TOOLS = (
@@ -26,7 +31,6 @@ TEST_TOOLS = (
     "openapi-schema-validator",
     "httpx2",
 )
-NEEDS_TORCH = ("import torch", "import transformers", "import playwright")
 
 
 @dataclass(frozen=True)
@@ -71,27 +75,32 @@ def on_other_python(shop: Workshop, python: Interpreter) -> None:
     """Install the wheel without extras, then all extras that need no torch together."""
     name, folder = f"Python {python.words}", f"python{python.minor}"
     _install(shop, python, f"{name}: wheel", folder, [], (*CORE, *WITHOUT_TORCH))
-    trials = [trial for extra in LIGHT for trial in EXTRAS[extra].trials]
-    check = f"{name}: wheel[{','.join(LIGHT)}]"
-    _install(shop, python, check, f"{folder}-extras", LIGHT, (*CORE, *trials))
+    known = {extra: EXTRAS[extra].missing_from(python.release) for extra in LIGHT}
+    for extra, why in known.items():
+        if why:
+            shop.ledger.skip(f"{name}: wheel[{extra}]", why)
+    extras = [extra for extra, why in known.items() if not why]
+    trials = [trial for extra in extras for trial in EXTRAS[extra].trials]
+    check = f"{name}: wheel[{','.join(extras)}]"
+    _install(shop, python, check, f"{folder}-extras", extras, (*CORE, *trials))
 
 
 def on_oldest_packages(shop: Workshop, python: Interpreter) -> None:
     """Install the oldest packages that pyproject.toml allows; run tests that need no torch."""
     oldest = shop.output / "oldest.txt"
     with shop.ledger.check(f"Python {python.words}: oldest packages, wheel"):
-        _write_oldest(shop, python, oldest)
+        _write_oldest(shop, python, oldest, OLDEST)
         environment = shop.environment("oldest")
         environment.create(shop.tools, python)
-        environment.install(oldest, f"{shop.artifacts.wheel}[{','.join(LIGHT)}]")
-        environment.try_all(CORE)
+        environment.install(oldest, f"{shop.artifacts.wheel}[{','.join(OLDEST)}]")
+        trials = [trial for name in OLDEST for trial in EXTRAS[name].trials]
+        environment.try_all((*CORE, *trials))
     with shop.ledger.check(f"Python {python.words}: oldest packages, unit tests") as told:
         environment.install(oldest, *TEST_TOOLS)
         folders = [f"tests/unit/{name}" for name in TESTED]
-        left_out = [f"--ignore={path}" for path in _with_torch(shop.source.root, folders)]
-        words = [environment.python, "-m", "pytest", "-m", "not (train or slow)", "--no-header"]
+        words = [environment.python, "-m", "pytest", "-m", "not (train or slow)", "-p", PLUGIN]
         log = shop.output / "logs" / "oldest-tests.log"
-        said = run([*words, *left_out, *folders], log, cwd=shop.source.root)
+        said = run([*words, *folders], log, cwd=shop.source.root)
         told.details = said.strip().splitlines()[-1].strip("= ")
     environment.remove()
 
@@ -109,6 +118,23 @@ def on_training_python(shop: Workshop, python: Interpreter) -> None:
         told.details = "a healthy change passes, a masked EOS fails"
     if told.status == "ok":
         _beside_torch(shop, name, environment)
+    environment.remove()
+
+
+def on_oldest_training(shop: Workshop, python: Interpreter) -> None:
+    """Run the demo on the oldest packages that train, with the torch of the tested set."""
+    environment = shop.environment("oldest-train")
+    with shop.ledger.check(
+        f"Python {python.words}: oldest packages that train, canary demo"
+    ) as told:
+        (torch,) = TORCH.findall(shop.newest.read_text(encoding="utf-8"))
+        oldest = shop.output / "oldest-train.txt"
+        _write_oldest(shop, python, oldest, ["train"], torch)
+        environment.create(shop.tools, python)
+        environment.install(oldest, "torch")
+        environment.install(oldest, f"{shop.artifacts.wheel}[train]")
+        environment.try_all((*CORE, *EXTRAS["train"].trials))
+        told.details = f"beside torch {torch}"
     environment.remove()
 
 
@@ -141,20 +167,17 @@ def _install(
     environment.remove()
 
 
-def _write_oldest(shop: Workshop, python: Interpreter, file: Path) -> None:
-    extras = [word for name in LIGHT for word in ("--extra", name)]
-    words = ["-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+def _write_oldest(
+    shop: Workshop, python: Interpreter, file: Path, extras: Sequence[str], torch: str = ""
+) -> None:
+    """Write the oldest versions of direct requirements; `torch`: its version in place of those."""
+    words = [word for name in extras for word in ("--extra", name)]
+    if torch:
+        overrides = file.with_suffix(".overrides.txt")
+        overrides.write_text(f"torch=={torch}\n", encoding="utf-8")
+        words += ["--override", str(overrides)]
+    uv = ["-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     resolution = ["--resolution", "lowest-direct", "--python-version", python.minor]
     project = shop.source.root / "pyproject.toml"
     log = shop.output / "logs" / "oldest.log"
-    run([shop.tools, *words, *resolution, *extras, "-o", file, project], log)
-
-
-def _with_torch(root: Path, folders: Sequence[str]) -> list[Path]:
-    """Test modules that import the training stack at their top."""
-    files = [path for folder in folders for path in sorted((root / folder).rglob("test_*.py"))]
-    return [
-        path
-        for path in files
-        if any(line in path.read_text(encoding="utf-8") for line in NEEDS_TORCH)
-    ]
+    run([shop.tools, *uv, *resolution, *words, "-o", file, project], log)

@@ -70,6 +70,14 @@ class Extra:
     """Whether it is only of use beside torch; then it is tried in the environment that trains."""
     not_run: str = ""
     """Why it is not tried; empty if it is."""
+    ruptures: bool = False
+    """Whether it needs ruptures."""
+
+    def missing_from(self, python: tuple[int, ...]) -> str:
+        """Return why a Python cannot have its tested packages; empty if it can."""
+        if self.ruptures and python >= (3, 14):
+            return "ruptures 1.1.10 is not for Python 3.14; pip compiles 1.1.9 instead"
+        return ""
 
 
 def _canary(*words: str, says: str, code: int = 0) -> Trial:
@@ -117,14 +125,16 @@ EXTRAS = {
             _canary("save-baseline", EQUAL[0], "history", says="saved"),
             _canary("save-baseline", EQUAL[1], "history", says="saved"),
             _canary("history", "history", says="Too few runs to judge"),
-        )
+        ),
+        ruptures=True,
     ),
-    "report": Extra((REPORT,)),
+    "report": Extra((REPORT,), ruptures=True),
     "serve": Extra(
         (
             _canary("import", f"{PRESETS}/maxtext/metrics.jsonl", "-o", "runs", says="named"),
             _python(SERVED, f"{BIN}/canary", "runs", says="served True"),
-        )
+        ),
+        ruptures=True,
     ),
     "quantization": Extra(
         (_python("import bitsandbytes; print(bitsandbytes.__version__)", says=r"\d"),), torch=True
