@@ -29,6 +29,7 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "canary")
 NAMED = sorted(
     {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", page.read_text())}
 )
+SIDES = ("current", "baseline")
 CACHES = shutil.ignore_patterns("__pycache__")
 OTHERS = {"configs/small.yaml"}
 """Of a user's own repository."""
@@ -149,6 +150,29 @@ def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(
         installed, tmp_path, "run", "--set", "model_name=./tiny", "--set", "dataset_name=./none"
     )
     assert "dataset './none' does not exist" in done.stderr
+
+
+def test_pytest_finds_the_plugin_of_the_package(installed: Path, tmp_path: Path) -> None:
+    sides = [ROOT / "baselines" / "examples" / "own_script" / f"{side}.json" for side in SIDES]
+    current, baseline = map(str, sides)
+    (tmp_path / "test_team.py").write_text(
+        "import canary.compare.report as ours\n"
+        f"def test_place(): assert ours.__file__.startswith({str(installed)!r})\n"
+        "def test_run(canary):\n"
+        f"    canary.assert_no_regression_of_run({current!r}, baseline={baseline!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-rA", "-p", "no:hypothesispytest"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert re.search(r"^plugins: .*\brlhf-canary-", done.stdout, re.M), done.stdout
+    assert "PASSED test_team.py::test_place" in done.stdout
+    assert "FAILED test_team.py::test_run - Failed: Regression: 0 EOS" in done.stdout
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

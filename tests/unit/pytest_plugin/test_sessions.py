@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
+from canary.machine.pool import all_devices
+from canary.pytest_plugin.trainings import WAITS
 from tests.unit.comparing import record
 from tests.unit.pytest_plugin.conftest import OTHERS, Team, without
 from tests.unit.pytest_plugin.stand_in import SECONDS
@@ -21,25 +25,43 @@ pytest_plugins = ["pytester"]
 SHARED = """
 import pytest
 
-@pytest.mark.parametrize("again", range(3))
-@pytest.mark.parametrize("config", ["healthy", "slow"])
-def test_a(canary, canary_record, config, again):
-    found = canary.assert_no_regression(f"{config}.yaml")
-    assert found.current.run_ids == (canary_record(f"{config}.yaml").run_id,)
+@pytest.mark.parametrize("config", {configs})
+def test_a(canary, canary_record, config):
+    found = canary.assert_no_regression(f"{{config}}.yaml")
+    assert found.current.run_ids == (canary_record(f"{{config}}.yaml").run_id,)
     assert found.verdict == "pass"
 """
 
 
+# The first worker begins with the first two, the second worker with the others.
+@pytest.mark.parametrize(
+    "configs", [["healthy"] * 4, ["healthy", "healthy", "again", "again"]], ids=["same", "others"]
+)
 def test_workers_share_trainings_and_never_train_at_once(
-    team: Team, monkeypatch: pytest.MonkeyPatch
+    team: Team, monkeypatch: pytest.MonkeyPatch, configs: list[str]
 ) -> None:
-    team.config("slow", record(100))
-    monkeypatch.setenv(SECONDS, "1.5")
-    team.pytester.makepyfile(SHARED)
-    team.run("-n2").assert_outcomes(passed=6)
-    noted = team.trainings()
-    assert [one["what"] for one in noted] == ["begins", "ends"] * 2
-    assert len({one["words"][1] for one in noted}) == 2  # type: ignore[index]
+    team.config("again", record(100))
+    monkeypatch.setenv(SECONDS, "2")
+    team.pytester.makepyfile(SHARED.format(configs=configs))
+    team.run("-n2").assert_outcomes(passed=4)
+    different = len(set(configs))
+    assert [one["what"] for one in team.trainings()] == ["begins", "ends"] * different
+
+
+def test_a_training_waits_for_devices_that_others_use_and_says_so(team: Team) -> None:
+    team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("healthy.yaml")')
+    pool = Path(os.environ["TMPDIR"]) / f"rlhf-canary-{os.getuid()}" / "devices.lock"
+    pool.parent.mkdir(mode=0o700)
+    words = [sys.executable, "-m", "pytest", *without(OTHERS)]
+    with all_devices(lambda: None, pool):
+        session = subprocess.Popen(words, cwd=team.path, stdout=subprocess.PIPE, text=True)
+        assert session.stdout is not None
+        late = threading.Timer(120, session.kill)
+        late.start()
+        assert f"{WAITS}\n" in iter(session.stdout.readline, "")
+        assert not team.trainings()
+    assert "1 passed" in session.communicate()[0]
+    late.cancel()
 
 
 def test_another_value_or_variable_is_another_training(team: Team) -> None:
