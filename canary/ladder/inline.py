@@ -21,7 +21,7 @@ def of_ladder(ladder: Ladder) -> Inline:
     view = view_of_ladder(ladder)
     places = [HEADINGS.index(name) for name in OF_LADDER]
     switched = "; ".join(
-        f"{one.level} switches on {', '.join(one.switched)}"
+        f"{one.level.capitalize()} switches on {', '.join(one.switched)}"
         for one in ladder.levels
         if one.switched
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from canary.ladder import advise_view as advised
-from canary.ladder.labels import answer, settings_words
+from canary.ladder.labels import answer, value_words
 from canary.ladder.results import Advice, Ladder, LevelFound
 from canary.ladder.stored import damaged, read_result
 from canary.ladder.view import HEADINGS, view_of_ladder
@@ -81,9 +82,11 @@ def _levels(ladder: Ladder) -> Iterator[Speed]:
 
 
 def _switches(advice: Advice) -> Iterator[Speed]:
+    choices = Counter(one.switch for one in advice.candidates)
     for one in advice.candidates:
         if one.gain is not None:
-            name = f"{one.switch} ({settings_words(one.settings)})"
+            values = map(value_words, one.settings.values()) if choices[one.switch] > 1 else ()
+            name = " ".join((one.switch, *values))
             guard: Guard = "holds" if one.guard is not None and one.guard.holds else "UNSAFE"
             guard = "not run" if one.guard is None else guard
             yield Speed(name, one.gain.ratio, one.gain.low, one.gain.high, guard)

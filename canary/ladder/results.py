@@ -167,6 +167,11 @@ class Ladder:
 
         return of_ladder(self)._repr_html_()
 
+    def __repr__(self) -> str:
+        from canary.ladder.labels import answer
+
+        return f"Ladder({self.headline!r}, {answer(self)!r})"
+
     @property
     def top(self) -> LevelFound | None:
         """The level in the report's first line, see `top_of`."""
@@ -226,6 +231,11 @@ class Advice:
         from canary.ladder.inline import of_advice
 
         return of_advice(self)._repr_html_()
+
+    def __repr__(self) -> str:
+        from canary.ladder.advise_view import answer
+
+        return f"Advice({self.headline!r}, {answer(self)!r})"
 
     @property
     def passed(self) -> bool:

@@ -24,6 +24,7 @@ def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> Non
     assert all(f">{level.level}<" in shown for level in found.levels)
     assert "UNSAFE" in shown
     assert shown.count("<svg") == 1
+    assert repr(found) == f"Ladder({found.headline!r}, {answer(found)!r})"
 
 
 def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
@@ -33,6 +34,7 @@ def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
     shown = found._repr_html_()
     assert all(one.switch in shown for one in found.candidates)
     assert "advised" in shown
+    assert len(repr(found)) < 300
     assert shown.count("<svg") == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from canary.ladder.labels import answer
 from canary.ladder.page import advice_page, ladder_page
+from canary.report.charts.speedups import Speed, speed_up_charts
 from canary.report.pages import leave_page
 from tests.unit.ladder.test_ladder_view import advice, ladder
 from tests.unit.pages.making import Read, numbers
@@ -36,6 +37,23 @@ def test_an_advice_shows_every_switch_alone() -> None:
     timed = [one for one in found.candidates if one.gain is not None]
     assert len(rows) == len(timed) > 3
     assert {row[4] for row in rows} <= {"holds", "UNSAFE", "not run"}
+    names = [row[0] for row in rows]
+    assert len(set(names)) == len(names), "each choice of a switch has a name of its own"
+    assert any(name.startswith("micro-batch 2") for name in names)
+
+
+def test_a_wide_interval_does_not_hide_the_others() -> None:
+    switches = (
+        "static cache, compiled decoding static",
+        "static cache, compiled decoding compiled",
+    )
+    speeds = [Speed(name, 2.0, 0.01, 9000.0, "holds") for name in switches]
+    (chart,) = speed_up_charts("Gain", "No sure gain.", speeds)
+    drawn = [point for layer in chart.layers for point in layer.points if "high" in point]
+    assert {point["high"] for point in drawn} == {6.0}
+    assert len({point["name"] for point in drawn}) == 2
+    assert [row[3] for row in chart.rows] == [9000.0, 9000.0]
+    assert ">UNSAFE<" not in chart.svg()
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(
