@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
 
@@ -11,6 +11,8 @@ from canary.compare.report import Check, Comparison
 from canary.report.charts.chart import BAD, FAINT, GOOD, OTHERS, Chart, Layer
 
 MOST = 12
+FARTHEST_PCT = 100.0
+"""Larger changes are drawn at the edge, where they hide no other."""
 STATES = {"fail": "fails", "changed": "fails", "inconclusive": "undecided", "warn": "warns"}
 """Words by status; the others are ok."""
 WORDS = ("fails", "undecided", "warns", "ok")
@@ -25,7 +27,7 @@ def change_charts(found: Comparison) -> Iterator[Chart]:
         return
     points = [_point(one) for one in checks[:MOST]]
     y = alt.Y("check:N", title=None, sort=[one.name for one in checks[:MOST]])
-    x = alt.X("change:Q", title="change in percent of the baseline")
+    x = alt.X("change:Q", title="change in percent of the baseline", scale=_scale(points))
     colour = alt.Color("state:N", scale=COLOURS)
     dots = alt.Chart().mark_point(filled=True, size=80, opacity=1)
     rule = alt.Chart().mark_rule(strokeWidth=3, opacity=0.5)
@@ -42,10 +44,21 @@ def change_charts(found: Comparison) -> Iterator[Chart]:
     )
     more = len(checks) - len(points)
     finding = "Change of each check; a bar is its interval, a red tick its limit."
+    if any(abs(one.delta_pct or 0) > FARTHEST_PCT for one in checks[:MOST]):
+        finding += f" Changes beyond {FARTHEST_PCT:.0f}% stand at the edge."
     finding += f" {more} more checks are not drawn." if more else ""
     columns = ("check", "change", "interval from", "interval to", "limit", "status")
     rows = tuple(tuple(point.values()) for point in points)
     yield Chart("changes", "Changes", finding, columns, rows, layers)
+
+
+def _scale(points: Sequence[Mapping[str, str | float | None]]) -> alt.Scale:
+    """Return a scale that ends at the farthest change, interval or limit, or earlier."""
+    drawn = (point[key] for point in points for key in ("change", "low", "high", "limit"))
+    known = [value for value in drawn if isinstance(value, float | int)]
+    low, high = max(min(0.0, *known), -FARTHEST_PCT), min(max(0.0, *known), FARTHEST_PCT)
+    room = 0.04 * (high - low) or 1.0
+    return alt.Scale(domain=[low - room, high + room], nice=False, clamp=True)
 
 
 def _word(check: Check) -> str:

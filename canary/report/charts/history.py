@@ -168,16 +168,20 @@ def _layers(
 
 
 def _scale(series: Series, points: Sequence[_Point], rows: int) -> alt.Scale:
-    """Return a scale around runs and levels, with room for the labels above them."""
+    """Return a scale around runs and levels, with room for the labels above them. An interval of a
+    level that is far wider than all runs ends at the edge."""
     values = [point.value for point in points]
+    least, most = min(values), max(values)
+    reach = max(most - least, LEAST_SPAN * abs(most + least) / 2)
     for level in series.levels:
-        values += [end for end in level.interval if math.isfinite(end)]
+        ends = (min(max(end, least - reach), most + reach) for end in level.interval)
+        values += [end for end in ends if math.isfinite(end)]
     low, high = min(values), max(values)
     middle = (low + high) / 2
     span = max(high - low, LEAST_SPAN * abs(middle)) or 1.0
     low, high = min(low, middle - span / 2), max(high, middle + span / 2)
     domain = [low - 0.05 * span, high + (0.05 + ROOM * rows) * span]
-    return alt.Scale(domain=domain, nice=False, zero=False)
+    return alt.Scale(domain=domain, nice=False, zero=False, clamp=True)
 
 
 def _levels(series: Series, y: alt.Y, scale: alt.Scale) -> Iterator[Layer]:

@@ -24,6 +24,8 @@ RUN = alt.X(
     axis=alt.Axis(tickMinStep=1, grid=False),
     scale=alt.Scale(zero=False, padding=14),
 )
+LARGEST_PCT = 1000.0
+"""A change from which on nothing is found."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 
 
@@ -57,7 +59,11 @@ def _detectable(gated: Sequence[Measured]) -> Chart:
         for metric in gated
         for pairs, change in metric.detectable_pct.items()
     )
-    points = [{"metric": name, "pairs": pairs, "change": change} for name, pairs, change in rows]
+    points = [
+        {"metric": name, "pairs": pairs, "change": change}
+        for name, pairs, change in rows
+        if change < LARGEST_PCT
+    ]
     names = [metric.words for metric in gated]
     colours = alt.Scale(domain=names, range=[CURRENT, *OTHERS][: len(names)])
     shapes = alt.Scale(domain=names, range=list(SHAPES[: len(names)]))
@@ -85,12 +91,15 @@ def _detectable(gated: Sequence[Measured]) -> Chart:
     first = gated[0]
     fewest, most = min(first.detectable_pct), max(first.detectable_pct)
     finding = (
-        f"{first.words}: {_pairs(fewest)} finds a change of "
-        f"{first.detectable_pct[fewest]:,.1f}% in 4 of 5 comparisons, {_pairs(most)} find one of "
-        f"{first.detectable_pct[most]:,.1f}%."
+        f"{first.words}: {_pairs(fewest)} finds {_change(first.detectable_pct[fewest])} in 4 of 5 "
+        f"comparisons, {_pairs(most)} find {_change(first.detectable_pct[most])}."
     )
     columns = ("metric", "pairs", "smallest change, %")
     return Chart("detectable", "Smallest change found", finding, columns, rows, layers)
+
+
+def _change(percent: float) -> str:
+    return f"a change of {percent:,.1f}%" if percent < LARGEST_PCT else "none below 1,000%"
 
 
 def _pairs(count: int) -> str:

@@ -64,4 +64,5 @@ def test_a_notebook_shows_the_table_and_how_small_a_change_is_found() -> None:
     assert "CPU time per step" in rows
     assert "40.00%" in rows
     assert shown.count("<svg") == 2
+    assert "1 pair finds none below 1,000%" in shown
     assert len(shown) < 150_000

@@ -16,6 +16,7 @@ from canary.baseline.history import save
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
+from canary.report.charts.changes import change_charts
 from canary.report.inline import charts, history, profile
 from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
 from tests.unit.comparing import example, record
@@ -55,6 +56,15 @@ def test_a_comparison_says_its_answer_what_failed_and_by_how_much() -> None:
     assert rows.index("FAIL") < rows.index("ok")
     assert "more checks" in shown
     assert Tags(shown).found.count("svg") == 1
+
+
+def test_a_huge_change_hides_no_other() -> None:
+    found = compare_to_baseline(record(1, 9.0), record(0, 0.1))
+    (chart,) = change_charts(found)
+    axes = [layer["encoding"]["x"] for layer in chart.spec()["layer"]]
+    (scale,) = (axis["scale"] for axis in axes if axis.get("field") == "change")
+    assert 100 < scale["domain"][1] < 130
+    assert "at the edge" in chart.finding
 
 
 def test_the_text_beside_it_is_one_line() -> None:
