@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from canary.baseline.branch import BRANCH, Remote
 from canary.baseline.entry import Accepted, Context, Judgement
 from canary.baseline.git import CREDENTIALS, TIMEOUT_S
-from canary.config.token import Token
+from canary.config.token import USER, USER_VARIABLE, Token
 from canary.errors import UsageError
 from canary.machine.git import run_git
 from canary.record.types import RunRecord
@@ -81,9 +81,13 @@ def _named(here: Surroundings, name: str) -> str:
 
 
 def token_for(url: str, environ: Mapping[str, str]) -> Token | None:
-    """Return CANARY_TOKEN, or GITHUB_TOKEN if the URL is on the job's GitHub server."""
+    """Return CANARY_TOKEN, or GITHUB_TOKEN if the URL is on the job's GitHub server.
+
+    Raises:
+        UsageError: CANARY_TOKEN_USER is not a user name.
+    """
     if environ.get("CANARY_TOKEN"):
-        return Token(environ["CANARY_TOKEN"])
+        return Token(environ["CANARY_TOKEN"], environ.get(USER_VARIABLE) or USER)
     server, asked = urlsplit(environ.get("GITHUB_SERVER_URL") or GITHUB), urlsplit(url)
     same = (asked.scheme, asked.netloc) == (server.scheme, server.netloc)
     if environ.get("GITHUB_TOKEN") and same:

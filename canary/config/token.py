@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import MutableMapping
 from typing import NoReturn
 from urllib.parse import quote, quote_plus
@@ -16,15 +17,30 @@ PIPE = "CANARY_TOKEN_FD"
 SHOWN = "***"
 USER = "x-access-token"
 """The user name that GitHub expects with a token in HTTP basic authorization."""
+USER_VARIABLE = "CANARY_TOKEN_USER"
+"""Another user name: GitLab takes the token of a job only from `gitlab-ci-token`."""
+USER_NAME = re.compile(r"[\w.@+-]{1,255}", re.ASCII)
 
 
 class Token:
-    """A token; an empty token means that there is no token, and is false."""
+    """A token; an empty token means that there is no token, and is false.
 
-    __slots__ = ("_value",)
+    `user`: the user name that the server expects with it.
 
-    def __init__(self, value: str = "") -> None:
+    Raises:
+        UsageError: the user name has characters that no user name has.
+    """
+
+    __slots__ = ("_user", "_value")
+
+    def __init__(self, value: str = "", user: str = USER) -> None:
+        if not USER_NAME.fullmatch(user):
+            raise UsageError(
+                f"{USER_VARIABLE} is {user!r}, which is not a user name",
+                "use letters, digits, and the signs . _ @ + -",
+            )
         self._value = value.strip()
+        self._user = user
 
     def __repr__(self) -> str:
         return SHOWN
@@ -36,10 +52,12 @@ class Token:
         return bool(self._value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Token) and other._value == self._value
+        if not isinstance(other, Token):
+            return False
+        return (other._user, other._value) == (self._user, self._value)
 
     def __hash__(self) -> int:
-        return hash(self._value)
+        return hash((self._user, self._value))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a token cannot be pickled or copied")
@@ -49,7 +67,7 @@ class Token:
         return self._value
 
     def basic(self) -> str:
-        return base64.b64encode(f"{USER}:{self._value}".encode()).decode()
+        return base64.b64encode(f"{self._user}:{self._value}".encode()).decode()
 
     def scrub(self, text: str) -> str:
         """Replace the token in a text by `***`: as plain text, in base64 and in a URL."""

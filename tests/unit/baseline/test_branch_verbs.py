@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -23,7 +24,7 @@ from canary.campaign import bootstrap as bootstrapping
 from canary.campaign.bootstrap import Bootstrap, bootstrap
 from canary.cli import app
 from canary.config.load import load_config
-from canary.config.token import Token
+from canary.config.token import SHOWN, Token
 from canary.errors import CanaryError, InputError, RecordError, RunFailed, UsageError
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Quiet
@@ -203,6 +204,23 @@ def test_githubs_token_goes_to_githubs_server_alone() -> None:
     given = own | {"CANARY_TOKEN": "mine"}
     assert token_for("https://elsewhere.example/o/r", given) == Token("mine")
     assert token_for("https://github.com/o/r", {}) is None
+
+
+def test_a_token_goes_with_the_user_name_that_its_server_expects() -> None:
+    environ = {"CANARY_TOKEN": "mine", "CANARY_TOKEN_USER": "gitlab-ci-token"}
+    found = token_for("https://gitlab.example/o/r", environ)
+    assert found is not None
+    assert found == Token("mine", "gitlab-ci-token")
+    assert found != Token("mine")
+    assert base64.b64decode(found.basic()) == b"gitlab-ci-token:mine"
+    assert "mine" not in found.scrub(f"Authorization: basic {found.basic()}")
+    assert SHOWN in found.scrub(found.basic())
+
+
+@pytest.mark.parametrize("user", ["a:b", "a\nb", " ", "a/b"])
+def test_a_user_name_cannot_change_the_request(user: str) -> None:
+    with pytest.raises(UsageError, match="CANARY_TOKEN_USER"):
+        token_for("https://gitlab.example/o/r", {"CANARY_TOKEN": "x", "CANARY_TOKEN_USER": user})
 
 
 def test_the_commit_of_a_job_is_githubs_and_that_of_a_person_the_records(tmp_path: Path) -> None:
