@@ -28,6 +28,8 @@ class GitServer:
     """Asked for by HTTP's basic authorization, user `x-access-token`; empty: nobody is asked."""
     read_only: bool = False
     """The token may read and not write: 403, with GitHub's words."""
+    readers: dict[str, str] = field(default_factory=dict)
+    """Further users and their passwords, which may only read."""
     broken_before: list[int] = field(default_factory=list)
     """Statuses given to the next writes instead of doing them."""
     broken_after: list[int] = field(default_factory=list)
@@ -117,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, b"", {"WWW-Authenticate": 'Basic realm="GitHub"'})
         elif server.pages:
             self._answer(200, server.pages.pop(0), {"Content-Type": "text/html"})
-        elif writing and server.read_only:
+        elif writing and (server.read_only or self._reader()):
             self._answer(403, b"remote: Write access to repository not granted.\n")
         elif writing and self.command == "POST" and server.broken_before:
             self._answer(server.broken_before.pop(0), b"")
@@ -128,7 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, out, headers)
 
     def _known(self) -> bool:
-        wanted = base64.b64encode(f"x-access-token:{self.served.token}".encode()).decode()
+        return self._is("x-access-token", self.served.token) or self._reader()
+
+    def _reader(self) -> bool:
+        return any(self._is(user, password) for user, password in self.served.readers.items())
+
+    def _is(self, user: str, password: str) -> bool:
+        wanted = base64.b64encode(f"{user}:{password}".encode()).decode()
         return self.headers.get("Authorization", "").lower() == f"basic {wanted}".lower()
 
     def _body(self) -> bytes:
