@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import jinja2
@@ -104,6 +105,8 @@ def test_every_block_of_code_can_be_parsed() -> None:
             list(yaml.compose_all(text))
         elif language == "json":
             json.loads(text)
+        elif language == "toml":
+            tomllib.loads(text)
         elif language == "jinja":
             jinja2.Environment(autoescape=True).parse(text)
         elif language == "bash":
