@@ -127,7 +127,7 @@ def wanted(
         if other == one:
             found.append(Wanted(one, one))
         elif other is None or in_pairs:
-            what = "removes this cell" if other is None else "changes this cell"
+            what = "removes this cell" if other is None else "has other settings for this cell"
             note = f"the change {what} in {matrix}; that counts once merged"
             found.append(Wanted(one, one, (note,)))
         else:

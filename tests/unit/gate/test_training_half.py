@@ -347,7 +347,7 @@ def test_pairs_are_trained_with_the_cell_of_the_base(
     run(cells, CANARY_CELL="half", CANARY_COMPARE="ab")
     assert "dtype=bfloat16" in calls[0]
     assert parts_of(cells)["half"].notes == [
-        "the change alters this cell in matrix.yaml; that counts once merged"
+        "the change has other settings for this cell in matrix.yaml; that counts once merged"
     ]
 
 
@@ -369,7 +369,7 @@ def test_a_cell_that_the_action_cannot_run_is_refused_in_one_line(key: str, said
         cells_at(lambda path: text.encode(), "matrix.yaml")
     assert str(caught.value) == (
         f"cell a in matrix.yaml has {said}, which the action cannot use "
-        "(leave it out here, or run this cell with `canary matrix`)"
+        "(remove that key, or run the cell with `canary matrix`)"
     )
 
 
