@@ -377,7 +377,7 @@ def test_a_cell_that_the_action_cannot_run_is_refused_in_one_line(key: str, said
     ("text", "said"),
     [
         ("env: {A: b}\ncells: [{config: a.yaml}]", "has `env`"),
-        ("matrix: {config: [a.yaml], seed: [" + "1," * 80 + "]}", "has the name of another"),
+        ("matrix: {config: [a.yaml], seed: [" + "1," * 80 + "]}", "has the same name as another"),
         (f"matrix: {{config: [a.yaml], seed: {[*range(81)]}}}", "has 81 cells"),
         ("cells: []", "has no cells"),
         ("\x00", "not YAML"),
