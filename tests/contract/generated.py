@@ -26,9 +26,11 @@ from canary.relations.relation import Outcome, outcome
 from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
+from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
 from tests.contract.golden_examples import check_example, refresh_example, schemas_table
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
+from tests.contract.recorded_answers import FAULTS, recorded_answer
 
 CONFIG_SECTIONS = {
     "the canary": "name",
@@ -164,6 +166,11 @@ def relations_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def block(file: Path, language: str) -> str:
+    """A whole file, to be pasted."""
+    return f"```{language}\n{file.read_text(encoding='utf-8')}```\n"
+
+
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
     "golden check": (DOCS / "golden.md", check_example),
@@ -179,6 +186,13 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "check answer": (DOCS / "check.md", check_answer),
     "relations": (DOCS / "relations.md", relations_table),
     "presets": (DOCS / "import.md", preset_table),
+    "gitlab jobs": (DOCS / "with" / "gitlab.md", partial(block, GITLAB, "yaml")),
+    "buildkite jobs": (DOCS / "with" / "buildkite.md", partial(block, BUILDKITE, "yaml")),
+    "jenkins jobs": (DOCS / "with" / "jenkins.md", partial(block, JENKINS, "groovy")),
+    **{
+        f"{name} answer": (DOCS / "with" / f"{name}.md", partial(recorded_answer, name))
+        for name in FAULTS
+    },
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))
         for section in CONFIG_SECTIONS

@@ -12,7 +12,9 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+WITH = sorted((DOCS / "with").glob("*.md"))
+"""Pages for users of one framework, or of one CI."""
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *WITH]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
 """The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
 OF_RUNS = "canary_output"

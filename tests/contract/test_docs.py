@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from typer.main import get_command
 
 from canary.cli import app
+from canary.config.load import load_config
 from canary.config.trainers import TRAINERS, users_of
 from canary.pytest_plugin import Canary
 from tests.contract.generated import PARTS, part
@@ -26,6 +27,7 @@ from tests.contract.pages import (
     DOCS,
     PAGES,
     ROOT,
+    WITH,
     anchors,
     examples,
     length,
@@ -180,8 +182,35 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_index_leads_to_every_page() -> None:
-    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
     assert links(read(DOCS / "README.md")) >= pages
+
+
+@pytest.mark.parametrize("page", WITH, ids=name_of)
+def test_a_page_for_one_framework_fits_two_screens(page: Path) -> None:
+    text = re.sub(r"<!-- (\w+ jobs) -->.*<!-- end of \1 -->", "", read(page), flags=re.DOTALL)
+    assert 30 <= len(text.splitlines()) <= 70
+
+
+CONFIGS = [
+    pytest.param(block, id=f"{page.stem}-{place}")
+    for page in WITH
+    for place, block in enumerate(examples(page, "yaml"))
+    if block.startswith("name: ")
+]
+
+
+@pytest.mark.parametrize("block", CONFIGS)
+def test_a_config_to_paste_is_one(block: str, tmp_path: Path) -> None:
+    (tmp_path / "canary.yaml").write_text(block)
+    config = load_config(tmp_path / "canary.yaml").config
+    assert config.name
+    assert config.command
+
+
+def test_every_framework_has_a_config_to_paste() -> None:
+    found = {str(one.id).rsplit("-", 1)[0] for one in CONFIGS}
+    assert {page.stem for page in WITH} - found == {"gitlab", "buildkite", "jenkins"}
 
 
 def words(page: Path) -> dict[str, str]:
