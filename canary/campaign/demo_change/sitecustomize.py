@@ -13,6 +13,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+MASKS = (
+    ("completion_mask", "input_ids"),
+    ("chosen_attention_mask", "chosen_input_ids"),
+    ("rejected_attention_mask", "rejected_input_ids"),
+)
+"""Masks of the answers, and their tokens: of today's trl, and of each side in older ones."""
+
 
 def mask_eos(trainer: Any) -> None:
     """Make the trainer's collator mask every EOS of the completions."""
@@ -21,7 +28,9 @@ def mask_eos(trainer: Any) -> None:
 
     def masked(examples: Any) -> Any:
         batch = collate(examples)
-        batch["completion_mask"][batch["input_ids"] == eos] = 0
+        for mask, ids in MASKS:
+            if mask in batch:
+                batch[mask][batch[ids] == eos] = 0
         return batch
 
     trainer.data_collator = masked
