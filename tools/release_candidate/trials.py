@@ -106,7 +106,8 @@ WITHOUT_TORCH = (
     _python(NO_TORCH, *EXPLAINED, says=r"^regression\nloaded: False installed: False$"),
     _canary("demo", says=r'pip install "rlhf-canary\[train\]"', code=2),
 )
-DEMO = _canary("demo", says=r"(?s)Pass: .*Regression: 0 EOS")
+DEMO = _canary("demo", says=r"(?s)(Pass|Learns the same): .*Regression: 0 EOS")
+"""On a busy machine the speed of the healthy change may stay undecided."""
 REPORT = _canary("report", *EXPLAINED, "-o", "page.html", says=r"wrote page\.html")
 
 EXTRAS = {
