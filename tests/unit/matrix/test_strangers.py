@@ -72,7 +72,7 @@ def test_a_run_of_the_future_is_not_stored_and_that_is_said(tmp_path: Path) -> N
     history = tmp_path / "history"
     found = collected(tmp_path, history=history, timestamp="9999-12-31T23:59:59+00:00")
     assert found.verdict == "no-baseline"
-    assert "; not saved: run " in found.words
+    assert "Not saved: run " in found.words
     assert "more than a day from now" in found.words
     assert not [*history.rglob("*.json")]
 
