@@ -167,7 +167,7 @@ def seconds_of_children() -> float:
 def test_comparing_two_files_costs_little_more_than_its_packages(tmp_path: Path) -> None:
     """Of a processor, as above: it waits for nothing. The first run leaves compiled modules to the
     others, as it does for every user, whatever this environment says. A machine that is slow today
-    takes as much longer to import the packages that it needs; torch alone would double the time."""
+    takes as much longer to import the packages that it needs; torch alone would triple the time."""
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     command = [sys.executable, "-m", "canary", "compare", str(now), str(before)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
