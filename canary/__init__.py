@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from canary.relations.reported import sampled as sampled
     from canary.training.recorder import Recorder as Recorder
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def __getattr__(name: str) -> Any:
