@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from tools.notebooks.run import every, executed, read
 
 BY_NAME = {path.stem: path for path in every()}
 MOST_CELLS, LONGEST_S = 15, 180
+LONGEST_REPR = 1_000
+"""Beside a table or a chart."""
 INSTALL = "# Installs the canary where it is missing, as in Colab."
 TRY = re.compile(r"(?:^|\n)## Three things to try\n\n1\. .*\n2\. .*\n3\. ", re.DOTALL)
 
@@ -22,11 +25,12 @@ TRY = re.compile(r"(?:^|\n)## Three things to try\n\n1\. .*\n2\. .*\n3\. ", re.D
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_notebook_runs_to_its_end(name: str, tmp_path: Path) -> None:
-    """Its cells assert what its text claims."""
-    began = time.process_time()
+    """Its cells assert what its text claims. Other work on the machine stretches its minutes."""
+    began = time.monotonic()
     notebook = executed(BY_NAME[name], tmp_path)
     assert any("assert " in cell.source for cell in notebook.cells if cell.cell_type == "code")
-    assert time.process_time() - began < LONGEST_S
+    busy = max(os.getloadavg()[:2]) / (os.cpu_count() or 1)
+    assert time.monotonic() - began < LONGEST_S * max(1.0, busy)
     clean_notebook(notebook, tmp_path)
     assert str(tmp_path) not in nbformat.writes(notebook)
 
@@ -52,6 +56,8 @@ def test_what_is_stored_is_whole_and_clean(name: str) -> None:
     outputs = [output for cell in code for output in cell.outputs]
     assert all(output.output_type != "error" for output in outputs)
     assert len("".join(map(str, outputs))) < LARGEST
+    plain = [output.get("data", {}).get("text/plain", "") for output in outputs]
+    assert max(map(len, plain)) < LONGEST_REPR, "it shows the whole object"
     text = nbformat.writes(notebook)
     for wrong in (r"/tmp/", r"/root\b", r"/home/\w", r"site-packages", r"\d{8}-\d{6}-[a-z]"):
         assert not re.search(wrong, text), wrong
