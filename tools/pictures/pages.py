@@ -38,13 +38,23 @@ pre {{ margin: 0; font: 14px/1.35 "DejaVu Sans Mono", "Liberation Mono", monospa
 {body}</pre>"""
 
 
-def comment_page(printed: str) -> str:
-    """Return the comment in a box like GitHub's; `printed` is what a dry run of it prints."""
+def comment_text(printed: str) -> str:
+    """Return what a reader sees of the comment, in Markdown.
+
+    Raises:
+        DrawError: the dry run printed no comment.
+    """
     _, mark, text = printed.partition(COMMENT_BEGINS)
     if not mark:
         raise DrawError(f"the dry run printed no comment:\n{printed[:2000]}")
     text = text.split("\n<sub>")[0]  # a comment made by hand names no commit
-    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    lines = [line for line in text.splitlines() if not line.startswith("<!-- ")]
+    return "\n".join(lines).strip() + "\n"
+
+
+def comment_page(printed: str) -> str:
+    """Return the comment in a box like GitHub's; `printed` is what a dry run of it prints."""
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comment_text(printed))
     return COMMENT.format(body=body)
 
 
