@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WITH = sorted((DOCS / "with").glob("*.md"))
 """Pages for users of one framework, or of one CI."""
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *WITH]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
 """The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
 OF_RUNS = "canary_output"
@@ -75,7 +75,8 @@ def paths(page: str) -> set[str]:
 
 def modules(page: str) -> set[str]:
     """Dotted names of this repository's packages, and what `python -m` and pytest are given."""
-    named = re.findall(r"\b(?:canary|bench|tools|tests)(?:\.[a-zA-Z_]\w*)+", page)
+    shown = page.replace(r"\_", "_")
+    named = re.findall(r"\b(?:canary|bench|tools|tests)(?:\.[a-zA-Z_]\w*)+", shown)
     return {name for name in named if not re.search(r"\.(?:ya?ml|json|md|py)$", name)}
 
 
