@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import platform
 import re
 import time
 from pathlib import Path
@@ -74,3 +76,11 @@ def test_paths_dates_and_names_are_cleaned(tmp_path: Path) -> None:
     assert clean(said) == "./a/DATE-TIME-sft-ab12 at DATE bold"
     assert clean(str(Path.home() / "x")) == "~/x"
     assert clean("12.5 ms per step, 1,024 tokens") == "12.5 ms per step, 1,024 tokens"
+
+
+def test_a_user_who_is_root_leaves_the_words_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "root")
+    monkeypatch.setattr(platform, "node", lambda: "box-17")
+    assert cleaner(tmp_path)("root mean square on box-17") == "root mean square on MACHINE"

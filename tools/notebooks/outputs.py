@@ -18,6 +18,8 @@ DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 TEXT = ("text/plain", "text/html", "text/markdown")
 KEPT = (*TEXT, "image/svg+xml")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ROOT = "root"
+"""A user name that is also a word, as in `root mean square`, and names nobody."""
 ENDS = re.compile(r"\r+\n")
 """Ends of lines, as a terminal writes them."""
 
@@ -29,8 +31,9 @@ def cleaner(folder: Path) -> Callable[[str], str]:
     root = Path(__file__).parents[2]
     names |= {str(root): "CLONE"}
     ordered = sorted(names.items(), key=lambda one: -len(one[0]))
-    who = [re.escape(one) for one in (platform.node(), getpass.getuser()) if len(one) > 2]
-    # Attributes of charts hold words such as `root`, which are no names.
+    given = {platform.node(), getpass.getuser()} - {ROOT}
+    who = [re.escape(one) for one in sorted(given) if len(one) > 2]
+    # Attributes of charts hold words that may be somebody's name.
     machine = re.compile(rf"(<[a-zA-Z/][^<>]*>)|\b(?:{'|'.join(who)})\b") if who else None
 
     def clean(text: str) -> str:
