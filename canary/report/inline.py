@@ -153,7 +153,7 @@ def charts(current: Path | str, baseline: Path | str | None = None, *names: str)
     drawn = _named(charts_of(sides_of(compared)), names)
     newest = compared.current[-1]
     line = compared.found.first_line if before else newest.status
-    return Inline(f"charts of {newest.name or 'a run'}", cut(line, 600), charts=drawn)
+    return Inline(f"charts of {newest.name or 'a run'}", cut(line, LONGEST_LINE), charts=drawn)
 
 
 def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:

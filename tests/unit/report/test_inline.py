@@ -44,6 +44,10 @@ def test_a_record_is_a_table_and_two_charts() -> None:
     assert len(shown) < 200_000
 
 
+def test_a_wide_table_scrolls_inside_its_frame() -> None:
+    assert 'overflow-x: auto"><table class="canary-figures"' in example()._repr_html_()
+
+
 def test_a_comparison_says_its_answer_what_failed_and_by_how_much() -> None:
     record = example()
     stability = record.stability.model_copy(update={"nan_steps": 3})
