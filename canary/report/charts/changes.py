@@ -45,7 +45,7 @@ def change_charts(found: Comparison) -> Iterator[Chart]:
     more = len(checks) - len(points)
     finding = "Change of each check; a bar is its interval, a red tick its limit."
     if any(abs(one.delta_pct or 0) > FARTHEST_PCT for one in checks[:MOST]):
-        finding += f" Changes beyond {FARTHEST_PCT:.0f}% stand at the edge."
+        finding += f" Changes beyond {FARTHEST_PCT:.0f}% are drawn at the edge."
     finding += f" {more} more checks are not drawn." if more else ""
     columns = ("check", "change", "interval from", "interval to", "limit", "status")
     rows = tuple(tuple(point.values()) for point in points)

@@ -123,6 +123,7 @@ def _config() -> dict[str, Any]:
             tickColor=LINE,
             labelLimit=190,
             labelOverlap=True,
+            labelSeparation=4,
             labelFlush=False,
         ),
         legend=alt.LegendConfig(
