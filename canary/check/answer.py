@@ -75,8 +75,9 @@ def first_line(checked: Checked) -> str:
     more = f", {is_open}" if undecided else ""
     if broken:
         names = ", ".join(relation.id for relation, _ in broken)
-        others = f"{held or 'No'} other relation{'s hold' if held > 1 else ' holds'}"
-        return f"Broken: {names}. {others}{more}."
+        holding = f"{held} other relation{'s hold' if held > 1 else ' holds'}"
+        others = f"{holding}{more}" if held else is_open if undecided else ""
+        return f"Broken: {names}. {others}." if others else f"Broken: {names}."
     if not held:
         kinds: tuple[RelationStatus, ...] = ("not applicable", "undecided", "not asked")
         counts = [f"{count} {status}" for status in kinds if (count := len(checked.of(status)))]

@@ -35,6 +35,8 @@ def test_what_is_broken_comes_first_with_its_likely_cause() -> None:
     assert RELATIONS["padding"].source in text
     assert "3 launches in 61 s" in text
     assert made.exit_code == 1
+    assert first_line(checked(BROKEN)) == "Broken: padding."
+    assert first_line(checked(BROKEN, OPEN)) == "Broken: padding. 1 is undecided."
 
 
 def test_nothing_broken_is_said_so() -> None:
