@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--canary-history",
         metavar="DIR",
-        help=f"Folder of the history [ini key {HISTORY}, else {HISTORY}].",
+        help=f"Folder of the history (ini key and default: {HISTORY}).",
     )
     group.addoption(
         "--canary-save",
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--canary-strict",
         action="store_true",
-        help="Fail if inconclusive [ini key canary_strict].",
+        help="Fail if inconclusive (ini key: canary_strict).",
     )
     parser.addini(HISTORY, "Folder of the canary's history.", default=HISTORY)
     parser.addini("canary_strict", "Fail if inconclusive.", type="bool", default=False)
