@@ -123,9 +123,9 @@ def _config() -> dict[str, Any]:
             tickColor=LINE,
             labelLimit=190,
             labelOverlap=True,
-            labelSeparation=4,
             labelFlush=False,
         ),
+        axisX=alt.AxisConfig(labelSeparation=4),
         legend=alt.LegendConfig(
             orient="top",
             title=None,

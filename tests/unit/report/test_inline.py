@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,7 @@ from canary.baseline.history import save
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
-from canary.report.charts.changes import change_charts
+from canary.report.charts.changes import MOST, change_charts
 from canary.report.inline import charts, history, profile
 from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
 from tests.unit.comparing import example, record
@@ -69,6 +70,14 @@ def test_a_huge_change_hides_no_other() -> None:
     (scale,) = (axis["scale"] for axis in axes if axis.get("field") == "change")
     assert 100 < scale["domain"][1] < 130
     assert "at the edge" in chart.finding
+
+
+def test_every_check_that_is_drawn_is_named() -> None:
+    (chart,) = change_charts(compare_to_baseline(record(1, 9.0), record(0, 0.1)))
+    names = re.findall(r"<text([^>]*)>([a-z_]+)</text>", chart.svg())
+    seen = {name for attributes, name in names if 'opacity="0"' not in attributes}
+    assert len(chart.rows) == MOST
+    assert seen >= {row[0] for row in chart.rows}
 
 
 def test_the_text_beside_it_is_one_line() -> None:
