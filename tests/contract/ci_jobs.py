@@ -85,13 +85,16 @@ def buildkite_jobs() -> list[Job]:
 
 
 def jenkins_jobs() -> list[Job]:
-    """The `sh` steps. In a Groovy text, a backslash at the end of a line joins it to the next."""
-    text = JENKINS.read_text(encoding="utf-8")
-    found = re.findall(r"stage\('([^']+)'\)(?:(?!stage\().)*?sh '''\n(.*?)'''", text, re.DOTALL)
-    return [
-        Job("jenkins", name.replace(" ", "-"), textwrap.dedent(script.replace("\\\n", "")))
-        for name, script in found
-    ]
+    """The `sh` steps; `STAGE-clean` is what runs before the stash is there. In a Groovy text, a
+    backslash at the end of a line joins it to the next."""
+    found = []
+    for stage in JENKINS.read_text(encoding="utf-8").split("stage('")[1:]:
+        name = stage.partition("'")[0].replace(" ", "-")
+        scripts = re.findall(r"sh '''\n(.*?)'''", stage, re.DOTALL)
+        for ending, script in zip(("", "-clean"), reversed(scripts), strict=False):
+            shell = textwrap.dedent(script.replace("\\\n", ""))
+            found.append(Job("jenkins", f"{name}{ending}", shell))
+    return found
 
 
 def all_jobs() -> list[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
@@ -164,7 +165,7 @@ def test_every_job_is_found() -> None:
     assert {named(one) for one in all_jobs()} == {
         *(f"gitlab-canary{name}" for name in ("", "-report", "-note", "-store")),
         *(f"buildkite-canary{name}" for name in ("", "-report")),
-        *(f"jenkins-canary{name}" for name in ("", "-report", "-store")),
+        *(f"jenkins-canary{name}" for name in ("", "-report", "-report-clean", "-store")),
     }
 
 
@@ -268,6 +269,71 @@ def test_gitlab_stores_a_run_with_its_verdict(
     tree = git(server.root / "project.git", "ls-tree", "-r", "--name-only", "canary-baselines")
     names = [line for line in tree.splitlines() if f"run-0000{STORED + 1}" in line]
     assert [("+red" in name) for name in names] == [red]
+
+
+def as_runner_leaves_it(name: str, checkout: Path) -> None:
+    """What GitLab's runner does with files of an earlier job in the same folder, which may be of a
+    merge request. `none` keeps them (gitlab-org/gitlab#17103), `empty` removes all."""
+    strategy = gitlab()[name].get("variables", {}).get("GIT_STRATEGY", "fetch")
+    if strategy == "fetch":
+        git(checkout, "clean", "-ffdx", "--quiet")
+    if strategy == "empty":
+        shutil.rmtree(checkout)
+        checkout.mkdir()
+
+
+def test_gitlab_stores_no_run_that_another_job_left(checkout: Path, server: GitServer) -> None:
+    foreign = record(STORED + 2).model_copy(update={"run_id": "run-of-a-merge-request"})
+    write([foreign], checkout)
+    as_runner_leaves_it("canary-store", checkout)
+    write(left("pass"), checkout)
+    environ = of_gitlab(server, "canary-store", CANARY_TOKEN=WRITE_TOKEN)
+    done = started(job("gitlab", "canary-store"), checkout, **environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tree = git(server.root / "project.git", "ls-tree", "-r", "--name-only", "canary-baselines")
+    assert f"run-0000{STORED + 1}" in tree
+    assert "run-of-a-merge-request" not in tree
+
+
+def test_gitlab_posts_no_answer_that_another_job_left(checkout: Path, server: GitServer) -> None:
+    (checkout / "canary_report").mkdir()
+    (checkout / "canary_report" / "comment.md").write_text("Pass: of another merge request")
+    as_runner_leaves_it("canary-note", checkout)
+    environ = of_gitlab(server, "canary-note", CANARY_NOTE_TOKEN="note-token-3")
+    done = started(job("gitlab", "canary-note"), checkout, **environ)
+    assert done.returncode != 0
+    assert not (checkout / "glab_arguments").exists()
+
+
+def commit_a_run(checkout: Path) -> None:
+    """Commit the folder of a run that passed, and an answer."""
+    write(left("pass"), checkout)
+    (checkout / "canary_report").mkdir()
+    (checkout / "canary_report" / "comment.md").write_text("Pass: committed")
+    git(checkout, "add", "--force", "canary_output", "canary_report")
+    git(checkout, "commit", "--quiet", "--message", "a run")
+
+
+@pytest.mark.parametrize("ci", ["gitlab", "jenkins"])
+def test_a_committed_run_is_no_answer_of_a_training_that_left_none(
+    ci: str, checkout: Path, stored: Path, server: GitServer
+) -> None:
+    commit_a_run(checkout)
+    if ci == "jenkins":
+        assert started(job(ci, "canary-report-clean"), checkout).returncode == 0
+    gitlab_gives = of_gitlab(server, "canary-report")
+    environ = gitlab_gives if ci == "gitlab" else {"CANARY_HISTORY": str(stored)}
+    done = started(job(ci, "canary-report"), checkout, **environ)
+    assert done.returncode == CODES["nothing"], done.stdout + done.stderr
+    assert not (checkout / "canary_report" / "comment.md").exists()
+
+
+@pytest.mark.parametrize("ci", CIS)
+def test_a_training_job_leaves_no_committed_run(ci: str, checkout: Path, server: GitServer) -> None:
+    commit_a_run(checkout)
+    done = started(job(ci, "canary"), checkout, **of_gitlab(server, "canary"))
+    assert done.returncode == 2, "there is no canary.yaml"
+    assert not list(checkout.glob("canary_output/*/metrics.json"))
 
 
 @pytest.mark.slow
