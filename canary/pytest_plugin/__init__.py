@@ -78,9 +78,11 @@ def _canary_trainings(
     from canary.pytest_plugin.trainings import Trainings
 
     root, base = _root(pytestconfig), tmp_path_factory.getbasetemp()
-    if hasattr(pytestconfig, "workerinput"):
-        # Each worker of xdist has a folder in that of the session, and no terminal.
-        return Trainings(root, base.parent / SHARED)
+    worker = getattr(pytestconfig, "workerinput", None)
+    if worker is not None:
+        # A worker of xdist has a folder in that of the session, and no terminal. On another machine
+        # all sessions share the folder above it.
+        return Trainings(root, base.parent / f"{SHARED}-{worker['testrunuid']}")
     follow = pytestconfig.getoption("capture") == "no"
     return Trainings(root, base / SHARED, partial(_tell, pytestconfig), follow)
 

@@ -29,6 +29,8 @@ from canary.runner.exec.entry import ExecRequest, load_request
 PROGRAM = (sys.executable, "-m", "canary.cli")
 OF_PYTEST = ("PYTEST_", "COV_CORE_", "COVERAGE_")
 """Variables for the processes of pytest begin so. Under coverage, a training would be slower."""
+PROBLEM = "canary: "
+"""The canary's own errors begin so."""
 RECORD = "record: "
 """`canary exec` ends its standard error with this and the run's folder."""
 WAITS = "canary: waits for another training on this machine"
@@ -146,12 +148,23 @@ class Trainings:
 
 
 def _ended(verb: str, code: int, out: Sequence[str], err: Sequence[str]) -> Ended:
-    said = err[-1].removeprefix("canary: ").removeprefix("failed: ") if err else ""
+    said = err[-1].removeprefix(PROBLEM).removeprefix("failed: ") if err else ""
     if verb == "run":
         return Ended(code, out[-1] if out else "", said)
-    named = [line.removeprefix(RECORD) for line in err if line.startswith(RECORD)]
+    named = "" if code < 0 else _record_named(err)
     # With a record, the code is that of the command.
-    return Ended(0 if named else code, named[-1] if named else "", said)
+    return Ended(0 if named else code, named, said)
+
+
+def _record_named(err: Sequence[str]) -> str:
+    """Return the run that `canary exec` names at its end. A line of the command may look the same:
+    where the canary failed or was killed (a code below 0), no line is its own."""
+    for line in reversed(err):
+        if line.startswith(RECORD):
+            return line.removeprefix(RECORD)
+        if line.startswith(PROBLEM):
+            return ""
+    return ""
 
 
 def _set(settings: Sequence[str]) -> list[str]:

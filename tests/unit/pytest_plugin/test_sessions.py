@@ -16,7 +16,7 @@ import pytest
 
 from canary.machine.pool import all_devices
 from canary.pytest_plugin.trainings import WAITS
-from tests.unit.comparing import record
+from tests.unit.comparing import crashed, record
 from tests.unit.pytest_plugin.conftest import OTHERS, Team, without
 from tests.unit.pytest_plugin.stand_in import SECONDS
 
@@ -46,6 +46,24 @@ def test_workers_share_trainings_and_never_train_at_once(
     team.run("-n2").assert_outcomes(passed=4)
     different = len(set(configs))
     assert [one["what"] for one in team.trainings()] == ["begins", "ends"] * different
+
+
+AS_WORKER = """
+def pytest_configure(config):
+    session = config.option.basetemp.rpartition("/")[2]
+    config.workerinput = {"workerid": "gw0", "testrunuid": session}
+"""
+
+
+def test_a_worker_takes_no_answer_of_an_earlier_session(team: Team) -> None:
+    """On another machine (`--tx socket=...`), all sessions' workers share one folder."""
+    team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("healthy.yaml")')
+    team.pytester.makepyfile(as_worker=AS_WORKER)
+    for session, outcome in (("one", "passed"), ("two", "failed")):
+        shared = team.path / "pytest-of-somebody" / session
+        shared.parent.mkdir(exist_ok=True)
+        team.run("-p", "as_worker", f"--basetemp={shared}").assert_outcomes(**{outcome: 1})
+        team.config("healthy", crashed(record(100)))
 
 
 def test_a_training_waits_for_devices_that_others_use_and_says_so(team: Team) -> None:

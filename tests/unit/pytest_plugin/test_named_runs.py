@@ -1,0 +1,56 @@
+"""Which run a training leaves: its own, not one that its output names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import canary.pytest_plugin.trainings as of_plugin
+from canary.errors import MachineError
+from canary.machine.pool import all_devices
+from canary.pytest_plugin.trainings import Trainings
+from canary.runner.exec.entry import ExecRequest
+from tests.unit.comparing import record, write
+
+KILLED = "os.kill(os.getpid(), 9)"
+REFUSED = "say('canary: cannot write canary_output: No space left on device'); sys.exit(4)"
+CRASHED = "say('canary: KeyError (run again with -v and report it)'); sys.exit(4)"
+LEFT = "say('record: own'); sys.exit(3)"
+"""What `canary exec` does after the command's output; 3 is the command's code."""
+
+
+@pytest.fixture
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """The run of a command that prints the line of an old run, where the canary ends so."""
+    (tmp_path / "shared").mkdir()
+    for name in ("old", "own"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "metrics.json", record(100))
+
+    locks = tmp_path / "devices.lock"
+
+    def run(ending: str) -> Path:
+        says = "import os, sys\nsay = lambda line: print(line, file=sys.stderr, flush=True)\n"
+        script = f"{says}say('record: old')\n{ending}"
+        monkeypatch.setattr(of_plugin, "PROGRAM", (sys.executable, "-c", script))
+        monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
+        monkeypatch.chdir(tmp_path)
+        trainings = Trainings(tmp_path, tmp_path / "shared")
+        return trainings.of_command(ExecRequest(("python", "train.py")))
+
+    return run
+
+
+@pytest.mark.parametrize("ending", [KILLED, REFUSED, CRASHED], ids=["killed", "refused", "crashed"])
+def test_a_line_of_the_command_names_no_run(ending: str, ends: Callable[[str], Path]) -> None:
+    with pytest.raises(MachineError, match="left no record"):
+        ends(ending)
+
+
+def test_the_last_line_names_the_run_though_the_command_failed(
+    ends: Callable[[str], Path],
+) -> None:
+    assert ends(LEFT) == Path("own")
