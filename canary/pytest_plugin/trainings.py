@@ -26,7 +26,8 @@ from canary.record import jsonio
 from canary.runner.display.progress import Event
 from canary.runner.exec.entry import ExecRequest, load_request
 
-PROGRAM = (sys.executable, "-m", "canary.cli")
+PROGRAM = (sys.executable, "-P", "-m", "canary.cli")
+"""With -P, as by its command: a file `queue.py` of the project hides no module from it."""
 OF_PYTEST = ("PYTEST_", "COV_CORE_", "COVERAGE_")
 """Variables for the processes of pytest begin so. Under coverage, a training would be slower."""
 PROBLEM = "canary: "

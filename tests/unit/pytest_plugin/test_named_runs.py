@@ -12,8 +12,10 @@ import canary.pytest_plugin.trainings as of_plugin
 from canary.errors import MachineError
 from canary.machine.pool import all_devices
 from canary.pytest_plugin.trainings import Trainings
+from canary.record.folder import load_record
 from canary.runner.exec.entry import ExecRequest
 from tests.unit.comparing import record, write
+from tests.unit.pytest_plugin.conftest import ROOT
 
 KILLED = "os.kill(os.getpid(), 9)"
 REFUSED = "say('canary: cannot write canary_output: No space left on device'); sys.exit(4)"
@@ -54,3 +56,20 @@ def test_the_last_line_names_the_run_though_the_command_failed(
     ends: Callable[[str], Path],
 ) -> None:
     assert ends(LEFT) == Path("own")
+
+
+def test_a_file_of_the_project_hides_no_module_of_the_canary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "typer.py").write_text("raise SystemExit('record: old')\n")
+    (tmp_path / "old").mkdir()
+    write(tmp_path / "old" / "metrics.json", record(100))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    locks = tmp_path / "devices.lock"
+    monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
+    request = ExecRequest((sys.executable, "-c", "print(1)"), settings=("probe_steps=0",))
+    run = Trainings(tmp_path, tmp_path / "shared").of_command(request)
+    assert run.name != "old"
+    assert load_record(run).status == "failed", "it trained nothing"
