@@ -106,6 +106,13 @@ def test_a_strangers_record_adds_no_element() -> None:
     assert len(found._repr_html_()) < 200_000
 
 
+def test_no_text_is_typeset_as_a_formula() -> None:
+    """MathJax of a notebook would read `$...$`, and a formula can cover the verdict above it."""
+    formula = r"$\smash{\raise30px{\rlap{\colorbox{white}{pass}}}}$"
+    hostile = example().model_copy(update={"status": "failed", "reason": formula})
+    assert re.match(r'<div class="tex2jax_ignore mathjax_ignore" ', hostile._repr_html_())
+
+
 def test_charts_are_chosen_by_name(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
