@@ -28,13 +28,16 @@ def cleaner(folder: Path) -> Callable[[str], str]:
     """Return what cleans a text of a notebook that ran in a folder."""
     names = {str(folder.resolve()): ".", str(folder): "."}
     names |= {sys.prefix: "PYTHON", sys.base_prefix: "PYTHON", str(Path.home()): "~"}
+    # Packages may be shared with another environment.
+    names |= {one: "PYTHON" for one in sys.path if "site-packages" in one}
     root = Path(__file__).parents[2]
     names |= {str(root): "CLONE"}
     ordered = sorted(names.items(), key=lambda one: -len(one[0]))
-    given = {platform.node(), getpass.getuser()} - {ROOT}
-    who = [re.escape(one) for one in sorted(given) if len(one) > 2]
-    # Attributes of charts hold words that may be somebody's name.
-    machine = re.compile(rf"(<[a-zA-Z/][^<>]*>)|\b(?:{'|'.join(who)})\b") if who else None
+    host = platform.node()
+    given = {host, host.partition(".")[0], getpass.getuser()} - {ROOT}
+    who = [re.escape(one) for one in sorted(given, key=len, reverse=True) if len(one) > 2]
+    # Classes of charts hold words that may be somebody's name.
+    machine = re.compile(rf'(<[a-zA-Z][^<>]*? class="[^"]*")|\b(?:{"|".join(who)})\b')
 
     def clean(text: str) -> str:
         for path, name in ordered:
@@ -43,7 +46,7 @@ def cleaner(folder: Path) -> Callable[[str], str]:
         text = RUN.sub("DATE-TIME-", text)
         text = STAMP.sub("DATE", text)
         text = DAY.sub("DATE", text)
-        return machine.sub(lambda found: found[1] or "MACHINE", text) if machine else text
+        return machine.sub(lambda found: found[1] or "MACHINE", text) if who else text
 
     return clean
 
@@ -68,6 +71,9 @@ def _output(output: Any, clean: Callable[[str], str]) -> Any:
     elif output.output_type in ("execute_result", "display_data"):
         output.metadata = {}
         output.data = {kind: clean(output.data[kind]) for kind in KEPT if kind in output.data}
+    elif output.output_type == "error":
+        output.evalue = clean(output.evalue)
+        output.traceback = [clean(line) for line in output.traceback]
     return output
 
 
