@@ -85,11 +85,11 @@ def test_versions_of_the_site_are_kept_apart(tmp_path: Path) -> None:
     git(work, "commit", "-qm", "first")
     git(work, "remote", "add", "origin", str(bare))
 
-    def publish(version: str) -> subprocess.CompletedProcess[str]:
+    def publish(*words: str) -> subprocess.CompletedProcess[str]:
         roles, keys = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL")
         who = {f"GIT_{role}_{key}": "t@t" for role in roles for key in keys}
         return subprocess.run(
-            ["bash", "scripts/publish_docs.sh", version],
+            ["bash", "scripts/publish_docs.sh", *words],
             cwd=work,
             env={**os.environ, **who},
             capture_output=True,
@@ -102,4 +102,23 @@ def test_versions_of_the_site_are_kept_apart(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     there = set(git(bare, "ls-tree", "--name-only", "gh-pages").splitlines())
     assert {"dev", "1.2", "latest", "versions.json", "index.html"} <= there
+    done = publish("--commit", "1.3.0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1.3" not in git(bare, "ls-tree", "--name-only", "gh-pages").splitlines()
+    shutil.rmtree(work / "docs")
+    (work / ".venv" / "bin").unlink()
+    assert publish("--push", "1.3.0").returncode == 0, "it needs no package"
+    assert "1.3" in git(bare, "ls-tree", "--name-only", "gh-pages").splitlines()
     assert publish("1.2.3; rm -rf x").returncode == 1
+
+
+def test_the_job_that_may_write_runs_no_package() -> None:
+    """mkdocs and its plugins are others' code: they must not see a token that can push to main."""
+    file = ROOT / ".github" / "workflows" / "docs.yml"
+    jobs = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
+    for job in jobs.values():
+        shell = "\n".join(step.get("run", "") for step in job["steps"])
+        runs_packages = bool(re.search(r"\b(make|pip|python|mike|mkdocs|--commit)\b", shell))
+        writes = "write" in job["permissions"].values()
+        assert runs_packages != writes
+        assert writes or "GH_TOKEN" not in yaml.safe_dump(job)
