@@ -131,7 +131,7 @@ class Canary:
         strict: bool | None,
     ) -> Comparison:
         __tracebackhide__ = True
-        from canary.errors import CanaryError
+        from canary.errors import CanaryError, printable
         from canary.pytest_plugin.answers import Against, judged
 
         problem = None
@@ -139,18 +139,21 @@ class Canary:
             against = Against.of(self._trainings.root, self._policy, history, baseline, tier)
             answer = judged(train(), against, self._policy, self._trainings, strict)
         except CanaryError as error:
-            problem = f"canary: {error}"
+            problem = printable(f"canary: {error}")
         if problem is not None:
             pytest.fail(problem, pytrace=False)
         return self._told(answer)
 
     def _told(self, answer: Answer) -> Comparison:
-        """Fail, warn or pass, and leave the answer in the report of the test."""
+        """Fail, warn or pass, and leave the answer in the report of the test. A worker of xdist
+        sends all texts; it cannot send half a character of a stranger's record."""
         __tracebackhide__ = True
+        from canary.errors import printable
+
         found = answer.compared.found
         self._item.user_properties += [
-            ("canary", f"{found.verdict}: {found.first_line}"),
-            ("canary_run", str(answer.run)),
+            ("canary", printable(f"{found.verdict}: {found.first_line}")),
+            ("canary_run", printable(str(answer.run))),
         ]
         if answer.log:
             self._item.add_report_section("call", "canary log", answer.log)
@@ -158,7 +161,7 @@ class Canary:
             pytest.fail(answer.text, pytrace=False)
         self._item.add_report_section("call", "canary", answer.text)
         if answer.warning:
-            warnings.warn(CanaryWarning(answer.warning), stacklevel=4)
+            warnings.warn(CanaryWarning(printable(answer.warning)), stacklevel=4)
         return found
 
 
@@ -172,14 +175,14 @@ def record_of(trainings: Trainings) -> Callable[..., RunRecord]:
     def canary_record(config: Place, *, set: str | Sequence[str] = ()) -> RunRecord:
         """Return the record of a run of the config; fail if the run did not complete."""
         __tracebackhide__ = True
-        from canary.errors import CanaryError
+        from canary.errors import CanaryError, printable
         from canary.pytest_plugin.answers import completed
 
         problem = None
         try:
             return completed(trainings.of_config(os.fspath(config), _settings(set)))
         except CanaryError as error:
-            problem = f"canary: {error}"
+            problem = printable(f"canary: {error}")
         pytest.fail(problem, pytrace=False)
 
     return canary_record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -197,3 +198,23 @@ def test_paths_are_those_of_the_config_file_wherever_pytest_starts(
     shown.assert_outcomes(passed=1, failed=1)
     shown.stdout.fnmatch_lines([f"Explain: canary explain * {team.path}/elsewhere"])
     team.run("--canary-history=../elsewhere", "test_a.py").assert_outcomes(passed=1)
+
+
+def test_a_strangers_words_end_no_worker_and_control_no_terminal(team: Team) -> None:
+    """Half a character of a record cannot be sent to the session."""
+    words = {"status": "failed", "reason": "\ud800 \x1b[2J"}
+    whole = json.dumps(record(100).model_dump(mode="json") | words)
+    (team.path / "strange.json").write_text(whole)
+    team.pytester.makepyfile(
+        "def test_a(canary):\n"
+        '    canary.assert_no_regression_of_run("strange.json")\n'
+        "def test_b(canary_record, monkeypatch):\n"
+        "    import canary.pytest_plugin.trainings as of_plugin\n"
+        "    from pathlib import Path\n"
+        '    left = lambda *words: Path("strange.json")\n'
+        '    monkeypatch.setattr(of_plugin.Trainings, "of_config", left)\n'
+        '    canary_record("healthy.yaml")\n'
+    )
+    shown = team.run("-n1")
+    shown.assert_outcomes(failed=2)
+    assert "\x1b[2J" not in shown.stdout.str()
