@@ -109,11 +109,13 @@ def on_training_python(shop: Workshop, python: Interpreter) -> None:
     """Install what trains, torch first as the Makefile does, and run the README's demo."""
     name = f"Python {python.words}"
     environment = shop.environment(f"python{python.minor}-train")
-    with shop.ledger.check(f"{name}: wheel[{','.join(TRAINS)}], canary demo") as told:
+    extras = [extra for extra in TRAINS if not EXTRAS[extra].missing_from(python.release)]
+    with shop.ledger.check(f"{name}: wheel[{','.join(extras)}], canary demo") as told:
         environment.create(shop.tools, python)
         environment.install(shop.newest, "torch")
-        environment.install(shop.newest, f"{shop.artifacts.wheel}[{','.join(TRAINS)}]")
-        environment.try_all((*CORE, REPORT, *EXTRAS["train"].trials))
+        environment.install(shop.newest, f"{shop.artifacts.wheel}[{','.join(extras)}]")
+        report = (REPORT,) if "report" in extras else ()
+        environment.try_all((*CORE, *report, *EXTRAS["train"].trials))
         write_sbom(shop.tools, shop.source, environment, shop.artifacts.folder, "train")
         told.details = "a healthy change passes, a masked EOS fails"
     if told.status == "ok":

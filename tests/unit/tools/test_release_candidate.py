@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from tools.release_candidate import __main__ as command
+from tools.release_candidate import installs
 from tools.release_candidate.agreement import action_problems, changelog_problems, tag_problems
+from tools.release_candidate.artifacts import Artifacts
 from tools.release_candidate.commands import run
 from tools.release_candidate.contents import sdist_files, sdist_problems, wheel_problems
-from tools.release_candidate.environments import Environment, interpreter
+from tools.release_candidate.environments import Environment, Interpreter, interpreter
 from tools.release_candidate.outcomes import CheckFailed, Ledger
 from tools.release_candidate.papers import sbom_problems, write_hashes, write_provenance
 from tools.release_candidate.source import Source
@@ -227,6 +230,25 @@ def test_a_command_that_does_not_say_what_it_must_fails_the_check(
     with pytest.raises(CheckFailed, match=r"ended with exit code 3: rlhf-canary 1\.2\.3"):
         environment.try_all([Trial(("canary", "3"), "rlhf")])
     assert "[exit code 3]" in (tmp_path / "log").read_text()
+
+
+def test_a_training_leaves_out_an_extra_that_its_python_cannot_have(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("create", "try_all", "remove"):
+        monkeypatch.setattr(Environment, name, lambda *_: None)
+    monkeypatch.setattr(Environment, "install", lambda *words: asked.extend(map(str, words[2:])))
+    monkeypatch.setattr(installs, "write_sbom", lambda *_: None)
+    ledger = Ledger(lambda line: None)
+    artifacts = Artifacts(tmp_path, tmp_path / "w.whl", tmp_path / "s.tar.gz")
+    shop = installs.Workshop(source, artifacts, Path(sys.executable), tmp_path, ledger)
+    for release in ((3, 13, 0), (3, 14, 8)):
+        installs.on_training_python(shop, Interpreter("python", release))
+    assert [word.partition("[")[2] for word in asked if "[train" in word] == [
+        "train,report]",
+        "train]",
+    ]
 
 
 def test_a_strangers_command_has_no_variable_of_this_project(
