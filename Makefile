@@ -28,7 +28,7 @@ test-all: test
 docs: $(VENV)/.docs
 	$(BIN)/python -m tools.site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "open build/site/index.html, or serve it: $(BIN)/python -m http.server -d build/site"
+	@echo "open build/site/index.html; its search needs a server: $(BIN)/python -m http.server -d build/site"
 
 # The planted commits and packages that judge `canary bisect`: an hour of small trainings.
 corpora: $(VENV)/.dev

@@ -63,6 +63,13 @@ def test_the_reference_has_every_name_of_the_api_page() -> None:
     assert "::: canary.Recorder\n" in reference()
 
 
+def test_a_page_asks_no_other_server_for_anything() -> None:
+    """With `repo_url`, the theme's script asks GitHub for stars; `font` loads from Google."""
+    read = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert not re.search(r"(?m)^(repo_url|extra_css|extra_javascript):|analytics|polyfills", read)
+    assert "font: false" in read
+
+
 def test_a_notebook_is_a_page_with_its_outputs() -> None:
     page = as_page(NOTEBOOKS[0])
     assert page.startswith("# 1. ")

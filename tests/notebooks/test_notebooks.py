@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import importlib.util
 import os
 import platform
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -63,6 +65,26 @@ def test_what_is_stored_is_whole_and_clean(name: str) -> None:
     text = nbformat.writes(notebook)
     for wrong in (r"/tmp/", r"/root\b", r"/home/\w", r"site-packages", r"\d{8}-\d{6}-[a-z]"):
         assert not re.search(wrong, text), wrong
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_first_cell_installs_from_the_clone_or_from_git(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = next(cell for cell in read(BY_NAME[name]).cells if cell.cell_type == "code")
+    asked: list[str] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(subprocess, "run", lambda words, check: asked.append(words[-1]))
+    clone = tmp_path / "clone"
+    (clone / "canary").mkdir(parents=True)
+    (clone / "canary" / "__init__.py").touch()
+    (clone / "notebooks").mkdir()
+    for place in (clone / "notebooks", tmp_path):
+        monkeypatch.chdir(place)
+        exec(install.source, {})
+        assert Path.cwd().parent == place.resolve()
+    git = "git+https://github.com/rlhf-canary/rlhf-canary"
+    assert asked == [f"{clone}[train,report]", f"rlhf-canary[train,report] @ {git}"]
 
 
 def test_charts_are_inline() -> None:

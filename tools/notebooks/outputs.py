@@ -18,6 +18,8 @@ DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 TEXT = ("text/plain", "text/html", "text/markdown")
 KEPT = (*TEXT, "image/svg+xml")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+WORK = r"canary-[a-z0-9_]{8}"
+"""The folder that the first cell makes with `tempfile`, and works in."""
 ROOT = "root"
 """A user name that is also a word, as in `root mean square`, and names nobody."""
 ENDS = re.compile(r"\r+\n")
@@ -39,7 +41,10 @@ def cleaner(folder: Path) -> Callable[[str], str]:
     # Classes of charts hold words that may be somebody's name.
     machine = re.compile(rf'(<[a-zA-Z][^<>]*? class="[^"]*")|\b(?:{"|".join(who)})\b')
 
+    work = re.compile(rf"(?:{re.escape(str(folder.resolve()))}|{re.escape(str(folder))})/{WORK}\b")
+
     def clean(text: str) -> str:
+        text = work.sub(".", text)
         for path, name in ordered:
             text = text.replace(path, name)
         text = ENDS.sub("\n", CONTROL.sub("", text))

@@ -63,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except CheckFailed as problem:  # what all checks need
             ledger.find("candidate", [str(problem)])
     head = f"{began:%Y-%m-%d}, {platform.system()} {platform.machine()}"
-    counted = f"{len(ledger.outcomes)} checks, {len(ledger.failed)} failed"
+    counted = (
+        f"{len(ledger.outcomes)} checks, {len(ledger.failed)} failed, {len(ledger.skipped)} not run"
+    )
     (output / "checks.md").write_text(f"{head}: {counted}\n\n{ledger.table()}", encoding="utf-8")
     print(f"{counted}; the table is in {given.output / 'checks.md'}")
     return 1 if ledger.failed else 0

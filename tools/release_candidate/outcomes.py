@@ -58,6 +58,11 @@ class Ledger:
         """The checks that found a fault."""
         return [one for one in self.outcomes if one.status == "failed"]
 
+    @property
+    def skipped(self) -> list[Outcome]:
+        """The checks that could not run."""
+        return [one for one in self.outcomes if one.status == "not run"]
+
     def table(self) -> str:
         """Return all outcomes as a Markdown table."""
         rows = ["| check | result | seconds | details |", "|---|---|---|---|"]

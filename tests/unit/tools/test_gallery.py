@@ -24,7 +24,7 @@ GALLERY = command.GALLERY
 STORIES = read_stories()
 HEADINGS = [
     "What happened",
-    "What the pull request got",
+    "The comment",
     "What the charts show",
     "Cause",
     "Fix",

@@ -24,6 +24,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], st
 
 def test_names_folders_and_days_are_left_out(clean: Callable[[str], str], tmp_path: Path) -> None:
     assert clean(f"{tmp_path}/after/20260102-030405-sft-ab12") == "./after/DATE-TIME-sft-ab12"
+    assert clean(f"wrote {tmp_path}/canary-a1_b2c3d/page.html") == "wrote ./page.html"
     assert (
         clean("5 runs on 2026-01-02, by mira on build7") == "5 runs on DATE, by MACHINE on MACHINE"
     )

@@ -290,7 +290,7 @@ def test_a_candidate_that_cannot_be_made_fails_and_leaves_the_table(
     given = ["--repository", str(tmp_path / "empty"), "-o", str(tmp_path / "out")]
     assert command.main(given) == 1
     assert "| candidate | failed |" in (tmp_path / "out" / "checks.md").read_text()
-    assert "1 checks, 1 failed" in capsys.readouterr().out
+    assert "1 checks, 1 failed, 0 not run" in capsys.readouterr().out
 
 
 def test_without_its_tools_it_names_the_command_that_brings_them(
