@@ -19,6 +19,7 @@ from canary.baseline.comparability import usable
 from canary.campaign.pairs import Role, RunSide, duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
+from canary.machine.program import program
 from canary.protocol.job import EVENTS, Listener
 from canary.record import jsonio
 from canary.record.folder import load_record
@@ -52,7 +53,7 @@ class Side:
 
     def command(self, settings: Sequence[str]) -> list[str]:
         """Return the command of one run; `settings` override the side's settings."""
-        words = [str(self.python), "-m", "canary.cli", "run", str(self.config)]
+        words = [*program(self.python), "run", str(self.config)]
         words += ["--quiet", "--output-dir", str(self.output_dir)]
         for setting in (*self.settings, *settings):
             words += ["--set", setting]

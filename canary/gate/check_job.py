@@ -15,6 +15,7 @@ from canary.errors import EXIT_ERROR, EXIT_USAGE, CanaryError
 from canary.gate.asked import Canary
 from canary.gate.inputs import TrainSettings
 from canary.gate.workspace import Place, Say
+from canary.machine.program import program
 from canary.record import jsonio
 
 NO_TIME = "no minutes were left for canary check (raise timeout-minutes)"
@@ -59,7 +60,7 @@ def _asked(
     here, python, environment = _head(settings, place)
     config = str(here / canary.config)
     output = place.output / f"check-{folder}"
-    words = [str(python), "-m", "canary.cli", "check", config, "--quiet"]
+    words = [*program(python), "check", config, "--quiet"]
     words += ["--output-dir", str(output)]
     for setting in overrides:
         words += ["--set", setting]

@@ -33,6 +33,7 @@ from canary.gate.inputs import TrainSettings
 from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.preflight import gpu_problem
 from canary.gate.workspace import Place, Say, prepare
+from canary.machine.program import program
 from canary.record.folder import load_record
 
 KEPT = (
@@ -245,7 +246,7 @@ def _run_alone(
 ) -> None:
     """Run once, and again if it fails: a regression fails twice, an accident does not."""
     config = str(place.folder / canary.config)
-    words = [str(place.python), "-m", "canary.cli", "run", config, "--quiet"]
+    words = [*program(place.python), "run", config, "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
         words += ["--set", setting]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from canary.machine.program import program
 from canary.matrix.attempt import LEFT
 from canary.matrix.cells import Cell
 
@@ -26,8 +27,7 @@ class Place:
 
 def command_of(cell: Cell, place: Place, folder: Path) -> tuple[str, ...]:
     """Return the words that run a cell. `folder`: of the try."""
-    words = [str(place.python), "-m", "canary.cli", cell.verb]
-    return (*words, *_arguments(cell, folder), *_what(cell))
+    return (*program(place.python), cell.verb, *_arguments(cell, folder), *_what(cell))
 
 
 def _what(cell: Cell) -> Sequence[str]:

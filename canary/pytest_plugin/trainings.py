@@ -21,12 +21,13 @@ from canary.campaign.side import events_to, finish_child, folder_left, start_chi
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import MachineError
 from canary.machine.pool import all_devices
+from canary.machine.program import program
 from canary.protocol.job import EVENTS
 from canary.record import jsonio
 from canary.runner.display.progress import Event
 from canary.runner.exec.entry import ExecRequest, load_request
 
-PROGRAM = (sys.executable, "-P", "-m", "canary.cli")
+PROGRAM = program(sys.executable)
 """With -P, as by its command: a file `queue.py` of the project hides no module from it."""
 OF_PYTEST = ("PYTEST_", "COV_CORE_", "COVERAGE_")
 """Variables for the processes of pytest begin so. Under coverage, a training would be slower."""

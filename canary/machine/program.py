@@ -1,0 +1,13 @@
+"""How one process of the canary starts another."""
+
+from __future__ import annotations
+
+import os
+
+
+def program(python: str | os.PathLike[str]) -> list[str]:
+    """Return the words that start the command line with a Python.
+
+    No module is taken from the working folder: it is the user's, and may hold a `typer.py`.
+    """
+    return [os.fspath(python), "-P", "-m", "canary.cli"]
