@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.contract.workflow_files import (
     load,
     workflows,
 )
+from tools.release_candidate.papers import write_hashes
 
 
 def named(value: object) -> str:
@@ -304,3 +306,18 @@ def test_what_a_forks_author_can_do_is_said_wherever_forks_are_spoken_of(place: 
     )
     text = " ".join(path.read_text(encoding="utf-8").replace("# ", " ").split())
     assert re.search(r"any command,? on your GPU runner, outside any container", text)
+
+
+@pytest.mark.parametrize("other", ["", "planted.whl"])
+def test_a_release_publishes_no_file_without_a_hash(tmp_path: Path, other: str) -> None:
+    job = load(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["tag"]
+    (script,) = [step["run"] for step in job["steps"] if "SHA256SUMS" in step.get("run", "")]
+    for name in ("b.whl", "B.tar.gz"):
+        (tmp_path / name).write_text(name)
+    write_hashes(tmp_path)
+    if other:
+        (tmp_path / other).touch()
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == bool(other), done.stderr
+    assert other in done.stdout
