@@ -19,10 +19,11 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(PYTEST) -m "end_to_end or not (train or slow)"
 
-# The rest: the README's pictures, and every training of tests/faults and tests/integration.
+# The rest: the README's pictures, all notebooks with their times, and every other training of tests/.
 test-all: test
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
-	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --durations=100 --durations-min=5
+	$(PYTEST) --dist load -m train tests/notebooks --durations=0 --durations-min=5
+	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --ignore tests/notebooks --durations=100 --durations-min=5
 
 # The documentation site, in build/site. It needs no torch.
 docs: $(VENV)/.docs
