@@ -22,7 +22,7 @@ test: $(VENV)/.dev
 # The rest: the README's pictures, all notebooks with their times, and every other training of tests/.
 test-all: test
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
-	$(PYTEST) --dist load -m train tests/notebooks --durations=0 --durations-min=5
+	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
 	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --ignore tests/notebooks --durations=100 --durations-min=5
 
 # The documentation site, in build/site. It needs no torch.
