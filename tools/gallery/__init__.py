@@ -1,1 +1,0 @@
-"""The gallery of incidents in docs/gallery, made from real runs: `python -m tools.gallery`."""
