@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from canary import __version__
 from canary.cli.advisories import advisories
@@ -35,9 +36,34 @@ from canary.cli.train import exec_, run
 from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
 
+BEGIN = "Begin"
+TRAIN = "Train and record"
+COMPARE = "Compare and understand"
+BASELINE = "Keep a baseline, know the noise"
+SEARCH = "Search, and many at once"
+
+
+class _Verbs(typer.core.TyperGroup):
+    """Verbs in `--help` under their `rich_help_panel`; hidden ones have none."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per group, in the order in which the groups are first used."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        shown = [(name, verb) for name, verb in self.commands.items() if not verb.hidden]
+        limit = formatter.width - 6 - max(len(name) for name, _ in shown)
+        for name, verb in shown:
+            row = (name, verb.get_short_help_str(limit))
+            groups.setdefault(getattr(verb, "rich_help_panel", ""), []).append(row)
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=20)
+
+
 app = typer.Typer(
     name="canary",
+    cls=_Verbs,
     help="A short training run on every change, compared with the runs before it.",
+    epilog="More: list, clean, config and env, each with --help.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -46,11 +72,6 @@ app = typer.Typer(
 config_app = typer.Typer(
     help="Show a resolved config, or the schema of configs.", no_args_is_help=True
 )
-app.add_typer(config_app, name="config")
-app.add_typer(gate_app, name="gate")
-app.add_typer(baseline_app, name="baseline")
-app.add_typer(golden_app, name="golden")
-
 IN_JOBS = ("gate", "publish")
 """Verbs that run in a job, which may hold a token: they must print no workflow commands."""
 TYPER_INTERRUPTED = 130
@@ -73,24 +94,6 @@ def _root(
     pass
 
 
-app.command()(run)
-app.command(
-    "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
-)(exec_)
-app.command()(check)
-app.command()(advisories)
-app.command("import")(import_)
-app.command()(compare)
-app.command()(explain)
-app.command()(ab)
-app.command()(bisect)
-app.command()(calibrate)
-app.command()(ladder)
-app.command()(matrix)
-app.command()(demo)
-
-
-@app.command("save-baseline")
 def save_baseline(
     source: Annotated[
         Path,
@@ -110,7 +113,6 @@ def save_baseline(
     typer.echo(save_baseline(source, destination, accept))
 
 
-@app.command()
 def env() -> None:
     """Show this machine: its hardware, packages and variables."""
     from canary.advisories.advisory import advisories as known_faults
@@ -131,7 +133,6 @@ def env() -> None:
         typer.echo(f"{'known faults':<18} {words}")
 
 
-@app.command("init-config")
 def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
@@ -165,14 +166,40 @@ def config_schema() -> None:
     typer.echo(json_schema().rstrip("\n"))
 
 
-app.command()(profile)
-app.command()(report)
-app.command()(history)
-app.command()(serve)
-app.command("list")(list_)
-app.command()(clean)
-app.command("publish")(publish_comparison)
-app.command()(init)
+app.command(rich_help_panel=BEGIN)(demo)
+app.command("init-config", rich_help_panel=BEGIN)(init_config)
+app.command(rich_help_panel=BEGIN)(init)
+app.command(rich_help_panel=TRAIN)(run)
+app.command(
+    "exec",
+    rich_help_panel=TRAIN,
+    options_metavar="[OPTIONS] --",
+    context_settings={"allow_interspersed_args": False},
+)(exec_)
+app.command(rich_help_panel=TRAIN)(check)
+app.command("import", rich_help_panel=TRAIN)(import_)
+app.command(rich_help_panel=TRAIN)(serve)
+app.command(rich_help_panel=COMPARE)(ab)
+app.command(rich_help_panel=COMPARE)(compare)
+app.command(rich_help_panel=COMPARE)(explain)
+app.command(rich_help_panel=COMPARE)(report)
+app.command(rich_help_panel=COMPARE)(profile)
+app.command(rich_help_panel=COMPARE)(history)
+app.command("save-baseline", rich_help_panel=BASELINE)(save_baseline)
+app.add_typer(baseline_app, name="baseline", rich_help_panel=BASELINE)
+app.command(rich_help_panel=BASELINE)(calibrate)
+app.command(rich_help_panel=SEARCH)(bisect)
+app.command(rich_help_panel=SEARCH)(ladder)
+app.command(rich_help_panel=SEARCH)(matrix)
+app.command("list", hidden=True)(list_)
+app.command(hidden=True)(clean)
+app.command(hidden=True)(env)
+app.add_typer(config_app, name="config", hidden=True)
+app.add_typer(gate_app, name="gate", hidden=True)
+# Removed by the branches that are merged next.
+app.command(hidden=True)(advisories)
+app.command("publish", hidden=True)(publish_comparison)
+app.add_typer(golden_app, name="golden", hidden=True)
 
 
 def main(arguments: list[str] | None = None) -> Any:
