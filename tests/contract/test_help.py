@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -24,10 +25,8 @@ def test_help_shows_at_most_twenty_verbs_and_no_plumbing() -> None:
 
 
 def test_every_verb_of_the_readme_is_in_the_help() -> None:
-    used = {
-        line.split()[1]
-        for line in README.read_text(encoding="utf-8").splitlines()
-        if line.startswith("canary ")
-    }
+    text = README.read_text(encoding="utf-8")
+    commands = "\n".join(re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL))
+    used = set(re.findall(r"^canary (\S+)", commands, flags=re.MULTILINE))
     assert used
     assert used <= shown()

@@ -59,7 +59,7 @@ def test_what_linux_alone_has_is_missing_in_these_tests(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--help"], "Commands:"),
+        (["--help"], "Train and record:"),
         (["env"], "python "),
         (["config", "schema"], "max_steps"),
         (["advisories", EQUAL[0]], "fault"),
