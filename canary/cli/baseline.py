@@ -92,15 +92,6 @@ def baseline_history(
         typer.echo(wrapped(show_text(root, canary, shown), terminal_width(sys.stdout)))
 
 
-@baseline_app.command("show")
-def baseline_show(folder: Folder, canary: Canary = None) -> None:
-    """Print the `history` of a folder."""
-    from canary.baseline.verbs import show_text
-    from canary.report.lines import terminal_width, wrapped
-
-    typer.echo(wrapped(show_text(folder, canary), terminal_width(sys.stdout)))
-
-
 @baseline_app.command("prune")
 def baseline_prune(
     folder: History = None,
