@@ -14,7 +14,6 @@ from canary.cli.options import (
     BRANCH,
     Branch,
     Config,
-    Folder,
     NoProgress,
     RemoteName,
     Set,

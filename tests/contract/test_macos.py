@@ -70,7 +70,7 @@ def test_what_linux_alone_has_is_missing_in_these_tests(
         (["import", str(LOGGED / "maxtext"), "-o", "imported"], "named"),
         (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),
         (["list", "."], "holds no runs"),
-        (["baseline", "show", "."], ""),
+        (["baseline", "list", "."], ""),
         (["golden", "--help"], "refresh"),
         (["matrix", "matrix.yaml", "--dry-run"], "sft_smoke"),
     ],
