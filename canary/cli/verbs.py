@@ -16,7 +16,6 @@ from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
-from canary.cli.golden import golden_app
 from canary.cli.history import history
 from canary.cli.imports import import_
 from canary.cli.init import init
@@ -49,7 +48,6 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
 app.add_typer(baseline_app, name="baseline")
-app.add_typer(golden_app, name="golden")
 
 IN_JOBS = ("gate", "publish")
 """Verbs that run in a job, which may hold a token: they must print no workflow commands."""

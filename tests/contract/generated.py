@@ -27,7 +27,6 @@ from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
-from tests.contract.golden_examples import check_example, refresh_example, schemas_table
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
@@ -173,9 +172,6 @@ def block(file: Path, language: str) -> str:
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
-    "golden check": (DOCS / "golden.md", check_example),
-    "golden formats": (DOCS / "golden.md", schemas_table),
-    "golden refresh": (DOCS / "golden.md", refresh_example),
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),

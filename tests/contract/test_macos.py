@@ -71,7 +71,6 @@ def test_what_linux_alone_has_is_missing_in_these_tests(
         (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),
         (["list", "."], "holds no runs"),
         (["baseline", "show", "."], ""),
-        (["golden", "--help"], "refresh"),
         (["matrix", "matrix.yaml", "--dry-run"], "sft_smoke"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
