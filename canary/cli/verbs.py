@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
-from canary.cli.advisories import advisories
 from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
@@ -76,7 +75,6 @@ app.command(
     "exec", options_metavar="[OPTIONS] --", context_settings={"allow_interspersed_args": False}
 )(exec_)
 app.command()(check)
-app.command()(advisories)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(explain)
@@ -111,22 +109,10 @@ def save_baseline(
 @app.command()
 def env() -> None:
     """Show this machine: its hardware, packages and variables."""
-    from canary.advisories.advisory import advisories as known_faults
-    from canary.advisories.condition import Known
-    from canary.advisories.matching import matches
     from canary.machine.environment import environment_lines, fingerprint
 
-    found = fingerprint()
-    for name, value in environment_lines(found):
+    for name, value in environment_lines(fingerprint()):
         typer.echo(f"{name:<18} {value}")
-    faults = matches(known_faults(), Known(found["packages"]))
-    for match in faults:
-        if not match.unknown:
-            typer.echo(f"{'known fault':<18} {match.advisory.id}, {match.advisory.link}")
-    if conditional := sum(bool(match.unknown) for match in faults):
-        sure = (len(faults) - conditional) or "none"
-        words = f"{sure} for sure, {conditional} under a condition; canary advisories lists them"
-        typer.echo(f"{'known faults':<18} {words}")
 
 
 @app.command("init-config")

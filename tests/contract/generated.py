@@ -14,7 +14,6 @@ from pathlib import Path
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from canary.advisories.advisory import advisories
 from canary.check.answer import check_text
 from canary.check.run import Checked
 from canary.cli import app
@@ -23,7 +22,6 @@ from canary.config.render import gates_table, markdown_table, trainers_table
 from canary.imports.view import preset_table
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, outcome
-from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
@@ -110,11 +108,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def known_faults() -> str:
-    """Every advisory that ships."""
-    return advisories_table(advisories())
-
-
 # Of a loop with a mean per micro-batch: `bench/check_corpus/scripts/accum_mean_of_means.py`.
 UNEVEN = outcome(
     "accumulation",
@@ -178,7 +171,6 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "gates table": (DOCS / "metrics.md", gates_table),
     "pytest failure": (DOCS / "pytest.md", failure_example),
     "verbs": (DOCS / "cli.md", verbs),
-    "known faults": (DOCS / "advisories.md", known_faults),
     "check answer": (DOCS / "check.md", check_answer),
     "relations": (DOCS / "relations.md", relations_table),
     "presets": (DOCS / "import.md", preset_table),

@@ -62,7 +62,6 @@ def test_what_linux_alone_has_is_missing_in_these_tests(
         (["--help"], "Commands:"),
         (["env"], "python "),
         (["config", "schema"], "max_steps"),
-        (["advisories", EQUAL[0]], "fault"),
         (["compare", *EQUAL], "Learns the same"),
         (["compare", *EQUAL, "--format", "json"], '"verdict"'),
         (["explain", *EXPLAINED], "Likely cause: kernel"),
