@@ -3,8 +3,7 @@
 Each stack is a version of trl with exact partners: `requirements/stacks/<trl>.txt`, and for the
 newest the tested set of `constraints.txt`; where the Python that runs nox has that set, it serves.
 The outcomes must be those of docs/stacks.json; `nox -s stacks -- --write` writes that file and the
-table in docs/stacks.md anew. `--quick` leaves out the trainers that CI tests elsewhere. A known
-fault (`canary/advisories`) must show in the affected versions, and in no other.
+table in docs/stacks.md anew. `--quick` leaves out the trainers that CI tests elsewhere.
 
 `nox -s trl_ppo` holds an update of the canary's PPO against one of the last trl that has PPO.
 `nox -s wandb` imports W&B's offline runs with wandb, which the tested set leaves out.
@@ -53,8 +52,6 @@ def stacks(session: nox.Session, trl: str) -> None:
     session.run(*command, external=python != "python", success_codes=codes)
     table = (python, "-m", "bench.stacks_table", *(["--write"] if write else []), str(result))
     session.run(*table, external=python != "python")
-    if trl != NEWEST:  # `make test-all` tries them on the newest
-        session.run(python, "-m", "bench.stacks_advisories")
 
 
 @nox.session

@@ -13,7 +13,6 @@ from canary.check.schema import FILE, LONGEST, VERSION
 from canary.record.jsonio import shown
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, Relation, RelationStatus
-from canary.report.advisories import AdvisoryRow, match_document, match_row
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import wrapped
@@ -57,12 +56,6 @@ class View:
     holds: tuple[Row, ...]
     not_applicable: tuple[Row, ...]
     not_asked: tuple[Row, ...]
-    faults: tuple[AdvisoryRow, ...]
-    """Known faults that apply for sure."""
-    conditional: tuple[AdvisoryRow, ...]
-    """Those that only apply under a condition that nobody could read."""
-    run: str
-    """The folder of the first launch; empty without one."""
     cost: str
     folder: str
 
@@ -105,7 +98,6 @@ def view_of_check(checked: Checked) -> View:
         status: tuple(_row(*pair) for pair in checked.of(status))
         for status in get_args(RelationStatus)
     }
-    run = first_run(checked.folder)
     launches = f"{checked.launches} launch{'' if checked.launches == 1 else 'es'}"
     return View(
         first_line(checked),
@@ -114,9 +106,6 @@ def view_of_check(checked: Checked) -> View:
         rows["holds"],
         rows["not applicable"],
         rows["not asked"],
-        tuple(match_row(one) for one in checked.faults if not one.unknown),
-        tuple(match_row(one) for one in checked.faults if one.unknown),
-        "" if run is None else _here(run),
         f"{launches} in {duration(checked.seconds)}",
         _here(checked.folder),
     )
@@ -175,12 +164,6 @@ def check_of(folder: Path) -> Path | None:
     return file if file.is_file() else None
 
 
-def first_run(folder: Path) -> Path | None:
-    """Return the folder of the first launch of a check; None if it is not there."""
-    # The names of runs sort by time.
-    return min((file.parent for file in folder.glob("*/metrics.json")), default=None)
-
-
 def check_document(checked: Checked) -> dict[str, Any]:
     """Return the answer as plain data."""
     return {
@@ -204,7 +187,6 @@ def check_document(checked: Checked) -> dict[str, Any]:
         "seconds": checked.seconds,
         "record": str(checked.folder),
         "notes": list(checked.notes),
-        "known_faults": list(map(match_document, checked.faults)),
     }
 
 

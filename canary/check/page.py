@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from canary.check.answer import Row, view_of_check
 from canary.check.run import Checked
-from canary.report.advisories import AdvisoryRow
 from canary.report.links import short_link
 from canary.report.page import Page, Table, TableRow, page_text
 
@@ -25,7 +24,6 @@ HELD = ("relation", "what", "message", "allowed")
 """Columns of relations that hold."""
 REASONS = {"relation": "relation", "message": "reason"}
 """Columns of relations without an answer."""
-FAULTS = ("fault", "what goes wrong", "what to do", "only if")
 
 
 def check_page(checked: Checked) -> str:
@@ -50,7 +48,7 @@ def page_of_check(checked: Checked) -> Page:
         subtitle=f"canary {checked.name} · {view.cost}",
         verdict=verdict,
         mark=MARKS[verdict],
-        tables=(*_tables(statuses), *_faults((*view.faults, *view.conditional))),
+        tables=tuple(_tables(statuses)),
         notes=checked.notes,
     )
 
@@ -83,23 +81,6 @@ def _columns(title: str) -> dict[str, str]:
 
 def _source(row: Row) -> str:
     return short_link(row.link) if row.link else row.source
-
-
-def _faults(rows: tuple[AdvisoryRow, ...]) -> Iterator[Table]:
-    """Yield the table of known faults; its links are those of this program."""
-    if not rows:
-        return
-    sure = not any(row.only_if for row in rows)
-    cells = [(row.id, row.wrong, row.remedy, *(() if sure else (row.only_if,))) for row in rows]
-    yield Table(
-        "Known faults of the packages that trained",
-        "faults",
-        FAULTS[:3] if sure else FAULTS,
-        tuple(
-            TableRow(cell, short_link(row.link), row.link)
-            for cell, row in zip(cells, rows, strict=True)
-        ),
-    )
 
 
 def _cell(row: Row, name: str) -> str:

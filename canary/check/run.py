@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.advisories.advisory import advisories
-from canary.advisories.facts import known_of
-from canary.advisories.matching import Match, matches
 from canary.campaign.side import claimed
 from canary.check.launches import Launches
 from canary.check.mismatch import judged
@@ -101,8 +98,6 @@ class Checked:
     notes: tuple[str, ...] = ()
     described: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
     """The relations by id."""
-    faults: tuple[Match, ...] = ()
-    """Known faults of the packages that trained. They do not change the exit code."""
 
     def pairs(self) -> list[tuple[Relation, Outcome]]:
         """Return the relations and what they showed, in their order."""
@@ -161,10 +156,8 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         left_out = (needed[name] > 0 and name not in varied) or name not in asked
         found.append(_worst(relation, answers, left_out))
     seconds = time.monotonic() - began
-    notes, faults = tuple(record.notes), matches(advisories(), known_of(record))
-    return Checked(
-        record.name, tuple(found), folder, launches.count, seconds, notes, described, faults
-    )
+    notes = tuple(record.notes)
+    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, described)
 
 
 def _of_first(

@@ -15,7 +15,6 @@ FILE = "check.json"
 VERSION = 1
 LARGEST = 1 << 20
 """Bytes of the file; ours have some 20,000."""
-MOST_FAULTS, MOST_CONDITIONS = 500, 16
 LONGEST = 2_000
 """Characters of one text; longer ones are cut when they are written."""
 
@@ -50,14 +49,6 @@ class StoredRelation(_Strict):
         return Relation(self.relation, self.group, self.holds_if, self.likely, self.source)
 
 
-class StoredFault(_Strict):
-    """A known fault that applied: its id, and what its file cannot know."""
-
-    id: Text
-    installed: Text = ""
-    only_if: list[Text] = Field([], max_length=MOST_CONDITIONS)
-
-
 class StoredCheck(_Strict):
     """The whole answer."""
 
@@ -67,4 +58,3 @@ class StoredCheck(_Strict):
     launches: int = Field(0, ge=0, le=1_000_000)
     seconds: Number = Field(0.0, ge=0, le=1e9)
     notes: list[Text] = Field([], max_length=1_000)
-    known_faults: list[StoredFault] = Field([], max_length=MOST_FAULTS)

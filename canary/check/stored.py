@@ -7,8 +7,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from canary.advisories.advisory import advisories
-from canary.advisories.matching import Match
 from canary.check.run import Checked
 from canary.check.schema import LARGEST, StoredCheck
 from canary.errors import InputError, RecordError
@@ -65,15 +63,4 @@ def parsed_check(document: Any, file: Path) -> Checked:
         found.seconds,
         tuple(found.notes),
         {one.relation: one.described() for one in found.relations},
-        _faults(found),
-    )
-
-
-def _faults(found: StoredCheck) -> tuple[Match, ...]:
-    """Return the known faults that this program knows too: it says what each is, not the file."""
-    known = {one.id: one for one in advisories()}
-    return tuple(
-        Match(known[one.id], one.installed, tuple(one.only_if))
-        for one in found.known_faults
-        if one.id in known
     )

@@ -40,7 +40,6 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if inconclusive.")]
-Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
 Tier = Annotated[
     str | None, typer.Option("--threshold-tier", help="Limits: default, smoke, perf or nightly.")
 ]

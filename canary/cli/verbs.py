@@ -11,13 +11,11 @@ import typer
 import typer.core
 
 from canary import __version__
-from canary.cli.advisories import advisories
 from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
-from canary.cli.golden import golden_app
 from canary.cli.history import history
 from canary.cli.imports import import_
 from canary.cli.init import init
@@ -115,22 +113,10 @@ def save_baseline(
 
 def env() -> None:
     """Show this machine: its hardware, packages and variables."""
-    from canary.advisories.advisory import advisories as known_faults
-    from canary.advisories.condition import Known
-    from canary.advisories.matching import matches
     from canary.machine.environment import environment_lines, fingerprint
 
-    found = fingerprint()
-    for name, value in environment_lines(found):
+    for name, value in environment_lines(fingerprint()):
         typer.echo(f"{name:<18} {value}")
-    faults = matches(known_faults(), Known(found["packages"]))
-    for match in faults:
-        if not match.unknown:
-            typer.echo(f"{'known fault':<18} {match.advisory.id}, {match.advisory.link}")
-    if conditional := sum(bool(match.unknown) for match in faults):
-        sure = (len(faults) - conditional) or "none"
-        words = f"{sure} for sure, {conditional} under a condition; canary advisories lists them"
-        typer.echo(f"{'known faults':<18} {words}")
 
 
 def init_config(
@@ -196,10 +182,7 @@ app.command(hidden=True)(clean)
 app.command(hidden=True)(env)
 app.add_typer(config_app, name="config", hidden=True)
 app.add_typer(gate_app, name="gate", hidden=True)
-# Removed by the branches that are merged next.
-app.command(hidden=True)(advisories)
 app.command("publish", hidden=True)(publish_comparison)
-app.add_typer(golden_app, name="golden", hidden=True)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
@@ -36,20 +36,6 @@ SAMPLES = "_RLHF_CANARY_SAMPLES"
 Kind = Literal["probe", "measured"]
 
 
-class Twice(TypedDict):
-    """A step that ran twice on the same state."""
-
-    step: int
-    differs: list[str]
-    """`loss`, `gradients`, `update`; empty if both are equal bit for bit."""
-    losses: list[float]
-    """Of both, summed over the micro-batches."""
-    tensors: int
-    """Gradients that differ, out of `of`; `named`: some of their names."""
-    of: int
-    named: list[str]
-
-
 @dataclass(frozen=True)
 class Job:
     """One training process: what it trains and where it writes. Sent as JSON."""
@@ -77,9 +63,6 @@ class Job:
     """Folder for the trained model."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
     """Scalars of the probe before this launch, for trackers (see `canary.record.tracked`)."""
-    twice: Sequence[int] | None = None
-    """First and last step to run twice on the same state, in a probe with the user's own kernels
-    (see `canary.golden.replay`)."""
     relations: Sequence[str] = ()
     """Relations that a probe asks beside its first update (see `canary.relations`)."""
     relation_files: Mapping[str, str] = field(default_factory=dict)
@@ -127,10 +110,6 @@ class Result:
     """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
     """Exit code of the user's command, if there was one."""
-    twice: list[Twice] = field(default_factory=list)
-    """The steps that ran twice, if the job asked for some."""
-    not_twice: str | None = None
-    """Why they could not."""
     relations: list[Outcome] = field(default_factory=list)
     """What the relations of the job showed."""
     own_relations: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -58,7 +58,6 @@ def run_canary(
     *,
     echo: bool = False,
     rendezvous: Rendezvous | None = None,
-    twice: tuple[int, int] | None = None,
     relations: Sequence[str] = (),
     relation_files: Mapping[str, str] | None = None,
     variation: Variation | None = None,
@@ -66,10 +65,10 @@ def run_canary(
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
-    `rendezvous`: where this machine's ranks meet the ranks of other machines. `twice`: first and
-    last step that the probe runs twice on the same state. `relations`: what the probe asks
-    beside its first update; `relation_files`: the user's own of them, by id. `variation`: what it
-    does in another way. `copied`: a copy of the working folder, in which a user's command runs.
+    `rendezvous`: where this machine's ranks meet the ranks of other machines. `relations`: what
+    the probe asks beside its first update; `relation_files`: the user's own of them, by id.
+    `variation`: what it does in another way. `copied`: a copy of the working folder, in which a
+    user's command runs.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
@@ -98,7 +97,6 @@ def run_canary(
         listener,
         echo=echo,
         rendezvous=rendezvous,
-        twice=twice,
         relations=relations,
         relation_files=relation_files,
         variation=variation,
@@ -359,7 +357,6 @@ def _job(
         if saves and config.save_model
         else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
-        twice=session.twice if kind == "probe" else None,
         relations=list(session.relations) if kind == "probe" else [],
         relation_files=dict(session.relation_files) if kind == "probe" else {},
         variation=session.variation if kind == "probe" else None,

@@ -44,7 +44,6 @@ class Session(RecordWriter):
         *,
         echo: bool = False,
         rendezvous: Rendezvous | None = None,
-        twice: tuple[int, int] | None = None,
         relations: Sequence[str] = (),
         relation_files: Mapping[str, str] | None = None,
         variation: Variation | None = None,
@@ -57,8 +56,6 @@ class Session(RecordWriter):
         self.echo = echo
         """Whether a user's command gets this process's standard streams."""
         self.rendezvous = rendezvous or Rendezvous()
-        self.twice = twice
-        """First and last step that the probe runs twice."""
         self.variation = variation
         """What the probe does in another way."""
         self.copied = copied

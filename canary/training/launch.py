@@ -46,7 +46,6 @@ from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
 if TYPE_CHECKING:
-    from canary.training.loops.step_twice import StepTwice
     from canary.training.loops.trainer import TrainerCollector
     from canary.training.relations.inspector import Inspector
 
@@ -58,11 +57,10 @@ KILLED = (
 
 
 def set_up_torch(job: Job) -> None:
-    """Set the number of threads, and in the probe deterministic kernels. A probe that runs steps
-    twice keeps the user's kernels, because it asks whether they are deterministic."""
+    """Set the number of threads, and in the probe deterministic kernels."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    if job.kind == "probe" and job.twice is None:
+    if job.kind == "probe":
         # Only warn about kernels without a deterministic form: the comparison finds out which
         # signals repeat.
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -143,10 +141,8 @@ class TrainingLaunch:
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
-        self._twice: StepTwice | None = None
         self._inspector: Inspector | None = None
         self._not_varied = not_by_loops(job.variation)
-        self._not_twice: str | None = None
 
     def lap(self, name: str) -> None:
         """Store the time since the last lap as this part of the start-up."""
@@ -164,8 +160,6 @@ class TrainingLaunch:
 
             ANOTHER_WAY.begin(job.variation, trainer=True)
             self._not_varied = vary(trainer, job.variation, Path(job.rows_file).parent)
-        if job.twice is not None:
-            self._run_twice(trainer, *job.twice)
         self._collector = TrainerCollector(
             trainer,
             self.keep,
@@ -175,20 +169,8 @@ class TrainingLaunch:
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
             watch=self.watch,
-            is_repeating=self._is_repeating,
         )
         return self._collector
-
-    def _run_twice(self, trainer: Any, first: int, last: int) -> None:
-        """Prepare to run these steps twice, before the collector wraps the trainer's methods."""
-        from canary.training.loops.step_twice import StepTwice, why_not
-
-        self._not_twice = why_not(trainer)
-        if self._not_twice is None:
-            self._twice = StepTwice(trainer, first, last)
-
-    def _is_repeating(self) -> bool:
-        return self._twice is not None and self._twice.repeating
 
     def profiler(self, device: torch.device) -> StepProfiler | None:
         """Return the profiler of a window of steps, if the job asks for one; only on rank 0."""
@@ -345,8 +327,6 @@ class TrainingLaunch:
             unmeasured=self._host.unmeasured,
             wall_seconds=time.perf_counter() - self._started,
             host=host,
-            twice=[] if self._twice is None else self._twice.found,
-            not_twice=self._not_twice,
             relations=[] if self._inspector is None else self._inspector.end(),
             own_relations={} if self._inspector is None else self._inspector.own.told,
             not_varied=self._not_varied or ANOTHER_WAY.why_not(),

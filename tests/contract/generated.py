@@ -14,7 +14,6 @@ from pathlib import Path
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from canary.advisories.advisory import advisories
 from canary.check.answer import check_text
 from canary.check.run import Checked
 from canary.cli import app
@@ -23,11 +22,9 @@ from canary.config.render import gates_table, markdown_table, trainers_table
 from canary.imports.view import preset_table
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, outcome
-from canary.report.advisories import advisories_table
 from canary.report.render import render
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
-from tests.contract.golden_examples import check_example, refresh_example, schemas_table
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
@@ -111,11 +108,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def known_faults() -> str:
-    """Every advisory that ships."""
-    return advisories_table(advisories())
-
-
 # Of a loop with a mean per micro-batch: `bench/check_corpus/scripts/accum_mean_of_means.py`.
 UNEVEN = outcome(
     "accumulation",
@@ -173,16 +165,12 @@ def block(file: Path, language: str) -> str:
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
-    "golden check": (DOCS / "golden.md", check_example),
-    "golden formats": (DOCS / "golden.md", schemas_table),
-    "golden refresh": (DOCS / "golden.md", refresh_example),
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),
     "gates table": (DOCS / "metrics.md", gates_table),
     "pytest failure": (DOCS / "pytest.md", failure_example),
     "verbs": (DOCS / "cli.md", verbs),
-    "known faults": (DOCS / "advisories.md", known_faults),
     "check answer": (DOCS / "check.md", check_answer),
     "relations": (DOCS / "relations.md", relations_table),
     "presets": (DOCS / "import.md", preset_table),

@@ -39,8 +39,6 @@ assert not loaded, loaded
         ["config", "show"],
         ["config", "schema"],
         ["env"],
-        ["advisories"],
-        ["advisories", CURRENT],
         ["ab", "--help"],
         ["ladder", "--help"],
         ["history", "--help"],

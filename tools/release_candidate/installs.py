@@ -21,7 +21,7 @@ OLDEST = [name for name in LIGHT if name != "ray"]
 """Extras of the oldest packages; Ray's own requirements are newer than some of ours."""
 TORCH = re.compile(r"(?m)^torch==(\S+)$")
 PLUGIN = "tools.release_candidate.without_torch"
-TESTED = ("record", "config", "imports", "report", "golden", "trends")
+TESTED = ("record", "config", "imports", "report", "trends")
 """Folders of tests/unit that run on the oldest packages."""
 TEST_TOOLS = (
     "pytest",

@@ -99,7 +99,6 @@ CORE = (
     _canary("explain", *EXPLAINED, says=r"Likely cause: kernel"),
     _canary("init-config", "canary.yaml", "--type", "sft", says=r"wrote canary\.yaml"),
     _canary("config", "show", "canary.yaml", says=r"training_type: sft"),
-    _canary("advisories", EQUAL[0], says=r"\w"),
     _canary("env", says=r"^python +\d"),
 )
 WITHOUT_TORCH = (

@@ -1,51 +1,109 @@
-"""Known faults that a change of a package brought in or ended. Pure."""
+"""Known faults of training packages, and which of them a change of a package brought in or ended.
+
+`known_faults.yaml` is the table. Its rows ask for no setting: versions alone decide.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
-from canary.advisories.advisory import advisories
-from canary.advisories.condition import Known
-from canary.advisories.facts import known_of
-from canary.advisories.matching import Match, matches
+import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import Evidence
 
+TABLE = Path(__file__).with_suffix(".yaml")
 MOST = 4
 """Faults that a suspect names."""
+LONGEST_VERSION = 100
+"""Characters of a version; a stranger may have written it."""
+
+
+def _range(text: str) -> SpecifierSet:
+    found = SpecifierSet(text)
+    if not len(found):
+        raise ValueError("an empty range")
+    return found
+
+
+class KnownFault(BaseModel):
+    """A row of the table."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
+
+    package: str
+    """As a record names it (see `canary.machine.packages`)."""
+    versions: Annotated[SpecifierSet, BeforeValidator(_range)]
+    """From the first affected version to the one that ended the fault, as PEP 440 writes it."""
+    when: str | None = None
+    """What no record tells, as the end of "if ..."."""
+    wrong: str
+    """What goes wrong, in one or two sentences."""
+    remedy: str
+    """What to do, in one sentence."""
+    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    """Where the fault is described."""
+
+    def affects(self, version: str) -> bool | None:
+        """Return whether a version has the fault; None for a text that is no version. Local parts
+        such as `+cpu` do not count."""
+        if len(version) > LONGEST_VERSION:
+            return None
+        try:
+            return self.versions.contains(Version(version), prereleases=True)
+        except InvalidVersion:
+            return None
+
+
+def faults_of(document: Any) -> Mapping[str, KnownFault]:
+    """Return the rows of a parsed table by their names.
+
+    Raises:
+        ValueError: a row is wrong; names its key.
+    """
+    return TypeAdapter(dict[str, KnownFault]).validate_python(document)
+
+
+@cache
+def table() -> Mapping[str, KnownFault]:
+    """Return the table that ships."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return faults_of(yaml.load(TABLE.read_text(encoding="utf-8"), loader))
 
 
 def known_faults(facts: Facts) -> tuple[Evidence, ...]:
-    """Return the faults of the current packages that the baseline's had not, and the reverse.
-
-    The training's settings are the current ones on both sides: a fault that a setting makes
-    effective is the setting's evidence.
-    """
+    """Return the faults of the current packages that the baseline's had not, then the reverse."""
     if not any(c.key.startswith("packages.") for c in facts.report.environment_changes):
         return ()
-    now, before = known_of(facts.now), facts.before.env.get("packages", {})
-    return tuple(_evidence(now, before))[:MOST]
+    before, now = (side.env.get("packages", {}) for side in (facts.before, facts.now))
+    began = _evidence(before, now, ended=False)
+    return (*began, *_evidence(before, now, ended=True))[:MOST]
 
 
-def _evidence(now: Known, before: Mapping[str, str | None]) -> Iterator[Evidence]:
-    listed = advisories()
-    was = {one.advisory.id: one for one in matches(listed, Known(before, now.facts))}
-    has = {one.advisory.id: one for one in matches(listed, now)}
-    for match in has.values():
-        if match.advisory.id not in was and before.get(match.advisory.package) is not None:
-            yield _of(match, before, now.packages, "has a known fault")
-    for match in was.values():
-        if match.advisory.id not in has and now.packages.get(match.advisory.package) is not None:
-            yield _of(match, before, now.packages, "ended a known fault, which changes results")
+def _evidence(
+    before: Mapping[str, str | None], now: Mapping[str, str | None], *, ended: bool
+) -> Iterator[Evidence]:
+    for name, fault in table().items():
+        was, has = before.get(fault.package), now.get(fault.package)
+        if was is None or has is None:
+            continue
+        if (fault.affects(was), fault.affects(has)) == (ended, not ended):
+            yield Evidence("environment", _words(name, fault, was, has, ended), was, has)
 
 
-def _of(
-    match: Match, before: Mapping[str, str | None], after: Mapping[str, str | None], what: str
-) -> Evidence:
-    one = match.advisory
-    was, now = before.get(one.package), after.get(one.package)
-    moved = f"{one.package} {was} -> {now}" if was != now else f"{one.package} {now}"
-    only_if = f", if {match.only_if}" if match.only_if else ""
-    source = one.link if now == match.version else one.fix or one.link
-    words = f"{moved} {what} ({one.id}){only_if}: {one.wrong} {source}"
-    return Evidence("environment", words, was, now)
+def _words(name: str, fault: KnownFault, was: str, now: str, ended: bool) -> str:
+    what = "ended a known fault, which changes results" if ended else "has a known fault"
+    only_if = f", if {fault.when}" if fault.when else ""
+    remedy = "" if ended else f" {fault.remedy}"
+    return (
+        f"{fault.package} {was} -> {now} {what} ({name}){only_if}: "
+        f"{fault.wrong}{remedy} {fault.source}"
+    )

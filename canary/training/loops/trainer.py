@@ -69,11 +69,8 @@ class TrainerCollector(TrainerCallback):
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
         watch: StepListener | None = None,
-        is_repeating: Callable[[], bool] = lambda: False,
     ) -> None:
         self._trainer = trainer
-        self._is_repeating = is_repeating
-        """Whether the step now runs a second time, which is no part of the training."""
         self._launch = launch
         self._stop_after = stop_after
         self._exact = exact
@@ -181,8 +178,6 @@ class TrainerCollector(TrainerCallback):
         self._losses.append(loss.detach())
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._is_repeating():
-            return original(*args, **kwargs)
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         training = self._trainer.model.training
         if training:

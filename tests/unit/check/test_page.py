@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from canary.advisories.advisory import advisories
-from canary.advisories.matching import Match
 from canary.check.answer import check_document, check_text, left_behind, write_check
 from canary.check.page import check_page
 from canary.check.run import Checked
@@ -80,41 +78,6 @@ def test_what_is_allowed_is_said_once(tmp_path: Path) -> None:
     assert ">allowed</th>" not in text
 
 
-FAULT = advisories()[0]
-
-
-def with_faults(folder: Path) -> Checked:
-    faults = (Match(FAULT, "1.0"), Match(advisories()[1], "2.0", ("it rains",)))
-    return replace(checked(folder), faults=faults)
-
-
-def test_known_faults_are_on_the_page_and_read_back(tmp_path: Path) -> None:
-    made = with_faults(tmp_path)
-    text = check_page(made)
-    assert "<h2>Known faults of the packages that trained (2)</h2>" in text
-    for cell in (FAULT.id, FAULT.wrong, FAULT.remedy, "it rains"):
-        assert html.escape(cell) in text
-    assert f'<a href="{FAULT.link}"' in text
-    left_behind(made)
-    found = read_check(tmp_path / "check.json")
-    assert found.faults == made.faults
-    assert check_page(found) == text
-    assert f"]({FAULT.link})" in check_text(found, "markdown")
-
-
-def test_a_file_cannot_say_what_a_known_fault_is(tmp_path: Path) -> None:
-    document = check_document(with_faults(tmp_path))
-    document["known_faults"][0] |= {"wrong": "nothing at all", "issue": "https://evil.example"}
-    document["known_faults"].append({"id": "<b>", "issue": "https://evil.example"})
-    document["known_faults"][1]["only_if"] = [" ".join(PAYLOADS)]
-    (tmp_path / "check.json").write_text(json.dumps(document))
-    found = read_check(tmp_path / "check.json")
-    assert [one.advisory for one in found.faults] == list(advisories()[:2])
-    assert "evil.example" not in check_page(replace(found, faults=found.faults[:1]))
-    assert "<img" not in check_page(found)
-    assert "<img" not in check_text(found, "markdown")
-
-
 def test_report_draws_the_page_of_a_folder(tmp_path: Path) -> None:
     left_behind(checked(tmp_path))
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
@@ -159,9 +122,6 @@ WRONG: dict[str, Any] = {
     "twice": {"relations": [{"relation": "order", "status": "holds"}] * 2},
     "version": {"schema_version": 2, "relations": []},
     "seconds": {"relations": [], "seconds": "inf"},
-    "faults": {"relations": [], "known_faults": [{"id": "x"}] * 501},
-    "fault": {"relations": [], "known_faults": ["trl-dropout-functional"]},
-    "conditions": {"relations": [], "known_faults": [{"id": "x", "only_if": ["y"] * 17}]},
 }
 
 
