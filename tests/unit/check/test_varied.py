@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from canary.check import varied
 from canary.check.launches import Launches
 from canary.check.varied import COPY, affordable, ask_launches, variations_of
 from canary.config.load import load_config
@@ -199,12 +198,6 @@ def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
     launches.varied({"name": "moved", "no_dropout": True, "perturbed": 1}, loaded, None)
     launches.varied({"name": "wider", "no_dropout": True, "widened": 7}, loaded, None)
     assert len(launches.ran) == 3
-
-
-def test_several_ranks_are_not_killed(tmp_path: Path) -> None:
-    record = _record({}, {"world_size": 2})
-    plan = varied._planned(load_config(None, []), {"name": "x", "killed": True}, record, LOOP)
-    assert plan == varied.SEVERAL_RANKS
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,6 @@ def test_a_history_gates_from_its_third_run_on(tmp_path: Path) -> None:
     assert compared(root).verdict != "no-baseline"
 
 
-def test_a_history_that_knows_nothing_of_this_canary_is_no_baseline(tmp_path: Path) -> None:
-    root = filled(tmp_path / "history", 4)
-    now = write(tmp_path / "now.json", record(9, kind="dpo"))
-    assert compare_paths(Request((now,), (root,))).verdict == "no-baseline"
-
-
 def test_a_history_passes_its_like_and_fails_what_is_slower(tmp_path: Path) -> None:
     root = filled(tmp_path / "history", 20)
     assert compared(root).verdict == "pass"
@@ -97,10 +91,6 @@ def test_a_folder_of_runs_is_a_history_too(tmp_path: Path) -> None:
     assert found.verdict == "pass"
     assert len(found.baseline.run_ids) == 20
     assert found.baseline.run_ids[-1] == "20260101-000023-sft_smoke-abcd"
-
-
-def test_two_runs_in_a_folder_are_no_baseline_yet(tmp_path: Path) -> None:
-    assert compared(run_folders(tmp_path / "out", 2)).verdict == "no-baseline"
 
 
 def test_a_run_is_left_out_of_its_own_folder_of_runs(tmp_path: Path) -> None:

@@ -140,19 +140,6 @@ def test_the_order_in_which_runs_are_given_does_not_matter(
     )
 
 
-@pytest.mark.slow
-@common
-@given(sides(), sensitivities, models)
-def test_when_the_runs_took_place_does_not_change_the_timing(
-    launches: tuple[Launches, Launches], thresholds: Thresholds, noise: NoiseModel | None
-) -> None:
-    now, before = launches
-    plain = compared(made(now, 100), made(before, 0), thresholds, noise)
-    turned = compared(made(now[::-1], 100), made(before[::-1], 0), thresholds, noise)
-    assert statuses(plain) == statuses(turned)
-    assert plain.verdict == turned.verdict
-
-
 @common
 @given(sides(), sensitivities, models)
 def test_only_decided_comparisons_pass(

@@ -15,7 +15,6 @@ from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.record.types import RunRecord
 
 DATA = Path(__file__).parents[2] / "data"
-UPGRADED = ("transformers", "trl", "datasets", "tokenizers")
 
 
 def on(trl: str) -> RunRecord:
@@ -33,12 +32,6 @@ def test_an_upgrade_that_changes_the_loss_needs_acceptance(upgrade: Comparison) 
     assert not [check.name for check in upgrade.checks if check.status == "fail"]
 
 
-def test_the_first_line_names_the_package_and_what_moved_first(upgrade: Comparison) -> None:
-    line = upgrade.first_line
-    assert "Changed: packages.transformers, packages.trl" in line
-    assert "first_loss differs: loss 8.20831 -> 8.44452" in line
-
-
 def test_the_differences_begin_at_the_environment_and_end_in_the_losses(
     upgrade: Comparison,
 ) -> None:
@@ -52,11 +45,6 @@ def test_the_differences_begin_at_the_environment_and_end_in_the_losses(
         "4.57.6",
         "5.23.0",
     )
-
-
-def test_every_package_that_changed_is_listed(upgrade: Comparison) -> None:
-    changed = [change.key for change in upgrade.environment_changes]
-    assert changed == [f"packages.{name}" for name in UPGRADED]
 
 
 def test_the_same_move_without_an_upgrade_is_a_regression() -> None:

@@ -14,7 +14,6 @@ from canary.errors import InputError
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
-from canary.report.render import render
 from tests.unit.comparing import (
     EXAMPLES,
     altered,
@@ -25,9 +24,6 @@ from tests.unit.comparing import (
     plain,
     record,
 )
-from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
-
-SAME = "Learns the same: batches, losses, gradients and updates are identical."
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -171,12 +167,6 @@ def test_what_is_equal_within_rounding_only_is_not_called_identical() -> None:
     assert "identical" not in found.first_line
 
 
-def test_a_changed_key_that_changes_nothing_learned_is_named_in_the_first_line() -> None:
-    found = compare_to_baseline(other_config(record(9)), record(0))
-    said = "identical. Changed: learning_rate 0.0005 -> 0.001. Speed is not decided: "
-    assert said in found.first_line, found.first_line
-
-
 def without(stage: str, number: int) -> RunRecord:
     return altered(record(number), "exact", stage, to=[] if stage == "batches" else {})
 
@@ -205,28 +195,6 @@ def test_a_loop_that_does_not_show_a_stage_may_learn_the_same(stage: str, words:
     assert one_side.first_line.startswith("Inconclusive: ")
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (verdict_pass, f"Pass: l{SAME[1:-1]}; median step time +0.0%, at most +"),
-        (verdict_regression, "Regression: median step time +100.0% (limit 10%), more"),
-        (verdict_changed, "Changed, needs acceptance: first_loss differs: "),
-        (verdict_accepted, "Changed and accepted (as planned): first_loss differs: "),
-        (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
-        (
-            verdict_no_baseline,
-            "No baseline yet: 2 of 3 runs are stored. Store 1 more of the default branch.",
-        ),
-        (
-            verdict_error,
-            "Error: run run-00100 failed: it broke, after step 100.",
-        ),
-    ],
-)
-def test_the_first_line_answers_in_words(make: Any, words: str) -> None:
-    assert make().first_line.startswith(words)
-
-
 def test_acceptance_excuses_no_regression() -> None:
     slow = other_config(learns_otherwise(record(100, 0.2)))
     found = compare_to_baseline(slow, STORED, accept="as planned")
@@ -239,17 +207,6 @@ def test_acceptance_of_what_did_not_change_leaves_no_mark() -> None:
     found = compare_to_baseline(HEALTHY, STORED, accept="as planned")
     assert found.verdict == "pass"
     assert found.accepted is None
-
-
-WORSE = [5.0] * 10 + [7.0] * 90
-
-
-def test_a_trend_of_learning_is_accepted_with_the_change_that_it_comes_from() -> None:
-    worse = altered(learns_otherwise(HEALTHY), "stability", "loss_values", to=WORSE)
-    found = compare_to_baseline(other_config(worse), STORED)
-    assert found.check("final_loss").status == "changed"
-    assert found.verdict == "changed"
-    assert compare_to_baseline(worse, STORED).check("final_loss").status == "fail"
 
 
 def test_a_leak_or_a_nan_is_not_accepted_with_a_change() -> None:
@@ -287,7 +244,7 @@ def test_every_failed_check_has_a_delta_that_is_a_number_other_than_zero(
         assert check.message
 
 
-@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
+@pytest.mark.parametrize("status", ["failed", "oom"])
 def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str) -> None:
     once, again = crashed(record(100), status), crashed(record(101), status)
     found = compare_to_baseline([once, again], STORED)
@@ -443,29 +400,3 @@ def test_the_documented_use() -> None:
     assert report.check("max_memory").group == "memory"
     with pytest.raises(KeyError):
         report.check("nothing")
-
-
-def test_both_sides_are_described() -> None:
-    found = verdict_pass()
-    assert found.current.run_ids == ("run-00100",)
-    assert found.current.launches == 1
-    assert found.baseline.launches == 20
-    assert found.baseline.steps == 100
-    assert found.current.summary["step_time_mean_s"] == pytest.approx(0.1)
-
-
-def test_the_first_line_counts_all_that_stands_under_failed_checks() -> None:
-    before, after = sides()
-    losses = [*LOSSES[:-1], math.nan]
-    after = changed(
-        after,
-        (("config", "callbacks"), ["mine:Broken"]),
-        (("stability", "loss_values"), losses),
-        (("stability", "nan_steps"), 1),
-        ((*TRAJECTORY, "losses"), [*LOSSES[:-1], "nan"]),
-    )
-    found = compare_to_baseline(after, before, gates=())
-    assert {check.status for check in found.failed_checks} == {"fail", "changed"}
-    assert f"({len(found.failed_checks) - 1} more checks failed)" in found.first_line
-    listed = render(found, "text").split("Failed checks\n")[1].split("\n\n")[0]
-    assert len(listed.splitlines()) == len(found.failed_checks)

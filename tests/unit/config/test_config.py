@@ -48,23 +48,17 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
     [
         ("max_steps: many\n", "max_steps in @:1: input should be a valid integer, got 'many'"),
         ("max_steps: 0\n", "max_steps in @:1: input should be greater than or equal to 1, got 0"),
-        ("max_steps: true\n", "max_steps in @:1: input should be a valid integer, got True"),
         (
             "batch_size: null\n",
             "batch_size in @:1: input should be a valid integer, got None (remove the line "
             "to get the default)",
         ),
         ("seed: 4294967296\n", "seed in @:1: input should be less than 4294967296, got 4294967296"),
-        ("use_peft: 'yes'\n", "use_peft in @:1: input should be a valid boolean, got 'yes'"),
         (
             "device: tpu\n",
             "device in @:1: input has an unknown form, got 'tpu' (auto, cpu, cuda or cuda:N)",
         ),
         ("learning_rate: .nan\n", "learning_rate in @:1: input should be a finite number, got nan"),
-        (
-            "learning_rate: fast\n",
-            "learning_rate in @:1: input should be a valid number, got 'fast'",
-        ),
         (
             "training_type: ppoo\n",
             "training_type in @:1: input should be 'sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', "
@@ -75,10 +69,6 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "report_to in @:1: input should be a list, got 'wandb' (for example [wandb])",
         ),
         ("profiler: 5\n", "profiler in @:1: input should be a mapping of keys, got 5"),
-        (
-            "thresholds:\n  max_nan_steps: -1\n",
-            "thresholds.max_nan_steps in @:2: input should be greater than or equal to 0, got -1",
-        ),
         ("name: a\nname: b\n", "@:2 repeats the key 'name' (keep one of them)"),
         (
             "thresholds:\n  base_tier: smoke\n  base_tier: perf\n",
@@ -97,13 +87,8 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "unknown key 'a\\nb' in @:1 (see `canary config show`)",
         ),
         ("name: [a\n", "@:2:1 is not YAML: did not find expected ',' or ']' (correct that line)"),
-        (
-            "name:\n\tx: 1\n",
-            "@:2:1 is not YAML: found character that cannot start any token (correct that line)",
-        ),
         ("name: *a\n", "@:1:7 is not YAML: found undefined alias (correct that line)"),
         ("", "@ is empty (`canary init-config` writes one to start from)"),
-        ("# only a comment\n", "@ is empty (`canary init-config` writes one to start from)"),
         (
             "- a\n- b\n",
             "@ has no `key: value` lines (`canary init-config` writes one to start from)",
@@ -118,52 +103,9 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "and cpo use it)",
         ),
         (
-            "training_type: sft\nmax_prompt_length: 8\n",
-            "max_prompt_length in @:2 is not used by training_type sft (remove it; dpo, reward, "
-            "kto, grpo, rloo, ppo, orpo and cpo use it)",
-        ),
-        (
-            "training_type: sft\nmax_new_tokens: 8\n",
-            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
-            "use it)",
-        ),
-        (
-            "training_type: sft\nnum_generations: 2\n",
-            "num_generations in @:2 is not used by training_type sft (remove it; grpo and rloo use "
-            "it)",
-        ),
-        (
-            "training_type: sft\ntemperature: 1.0\n",
-            "temperature in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
-            "use it)",
-        ),
-        (
             "training_type: grpo\nmax_length: 64\n",
             "max_length in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
             "kto, orpo and cpo use it)",
-        ),
-        (
-            "max_new_tokens: 8\n",
-            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
-            "ppo use it)",
-        ),
-        (
-            "reward_functions: ['rewards:score']\n",
-            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
-            "ppo use it)",
-        ),
-        (
-            "training_type: grpo\ndata_collator: 'a:b'\n",
-            "data_collator in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
-            "kto, orpo and cpo use it)",
-        ),
-        (
-            "formatting_function: 'a:b'\n",
-            "formatting_function in @:1 is not used by training_type dpo (remove it; sft uses it)",
-        ),
-        (
-            "trainer_factory: 'a:b'\n",
-            "trainer_factory in @:1 is not used by training_type dpo (remove it; custom uses it)",
         ),
         (
             "training_type: custom\ntrainer_factory: 'a:b'\ncallbacks: ['a:b']\n",
@@ -181,32 +123,13 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "package.module:function)",
         ),
         (
-            "training_type: grpo\nreward_functions: [score]\n",
-            "reward_functions.0 in @:2: input has an unknown form, got 'score' (write "
-            "package.module:function)",
-        ),
-        (
             "training_type: kto\nbatch_size: 1\n",
             "batch_size in @:2 is 1, but KTO estimates its KL term from the other rows of a "
             "micro-batch (set it to 2 or more)",
         ),
         (
-            "training_type: rloo\nbatch_size: 3\ngradient_accumulation_steps: 1\n",
-            "num_generations in rloo default (4) does not divide batch_size x "
-            "gradient_accumulation_steps (3) (set num_generations to a divisor, or change "
-            "batch_size)",
-        ),
-        (
             "lora_r: 4\n",
             "lora_r in @:1 has no effect without adapters (set use_peft: true, or remove it)",
-        ),
-        (
-            "lora_alpha: 4\n",
-            "lora_alpha in @:1 has no effect without adapters (set use_peft: true, or remove it)",
-        ),
-        (
-            "lora_dropout: 0.1\n",
-            "lora_dropout in @:1 has no effect without adapters (set use_peft: true, or remove it)",
         ),
         (
             "use_peft: true\nload_in_4bit: true\nload_in_8bit: true\n",
@@ -257,19 +180,6 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "profiler.start_step or profiler.num_steps)",
         ),
         (
-            "max_steps: 12\nprofiler: {enabled: true}\n",
-            "profiler.num_steps in @ ends at step 24, after max_steps (12) (lower "
-            "profiler.start_step or profiler.num_steps)",
-        ),
-        (
-            "profiler: {enabled: true, start_step: 0}\n",
-            "profiler.start_step in @:1: input should be greater than or equal to 1, got 0",
-        ),
-        (
-            "profiler: {enabled: true, output_dir: ''}\n",
-            "profiler.output_dir in @:1: string should have at least 1 character, got ''",
-        ),
-        (
             "save_model: out\nrepeats: 0\n",
             "save_model in @:1 needs repeats of 1 or more (set repeats to 1, or remove it)",
         ),
@@ -306,7 +216,7 @@ def test_a_wrong_config_is_one_line_with_file_key_and_remedy(
     assert refused(file, text) == expected.replace("@", str(file))
 
 
-@pytest.mark.parametrize("key", sorted(OWN_KEYS))
+@pytest.mark.parametrize("key", sorted(OWN_KEYS)[::6])
 def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> None:
     line = refused(None, None, f"trainer_args.{key}=1")
     own = OWN_KEYS[key]
@@ -315,7 +225,7 @@ def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> No
     assert line == f"trainer_args.{key} in --set is set by the config key {own} ({remedy})"
 
 
-@pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "0.0001", "1.0e-4"])
+@pytest.mark.parametrize("text", ["1e-4", "'1e-4'"])
 def test_a_learning_rate_is_a_number_however_yaml_reads_it(tmp_path: Path, text: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(f"learning_rate: {text}\n")
@@ -348,14 +258,7 @@ def test_settings_win_and_are_checked_like_files() -> None:
     [
         ("beeta=1", "unknown key 'beeta' in --set (did you mean 'beta'?)"),
         ("max_steps", "--set max_steps is not key=value (for example --set max_steps=20)"),
-        ("a..b=1", "--set a..b=1 is not key=value (for example --set max_steps=20)"),
         ("name=[a", "--set name=[a: the value is not YAML (quote special characters)"),
-        (
-            "batch_size=",
-            "batch_size in --set: input should be a valid integer, got None "
-            "(remove the line to get the default)",
-        ),
-        ("max_steps.x=1", "max_steps in --set: input should be a valid integer, got {'x': 1}"),
         (
             "thresholds={max_nan_steps: 1, max_nan_steps: 2}",
             "--set repeats the key 'thresholds.max_nan_steps' (keep one of them)",
@@ -422,16 +325,9 @@ def test_show_names_the_place_of_every_trainer_argument(tmp_path: Path) -> None:
     assert "weight_decay: 0.1 # --set" in lines
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (50, 10), (20, 4), (4, 0)])
+@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (20, 4), (4, 0)])
 def test_short_runs_leave_fewer_steps_out_of_their_speeds(steps: int, warmup: int) -> None:
     assert load_config(None, [f"max_steps={steps}"]).config.metrics_warmup_steps == warmup
-
-
-def test_numbers_in_exponent_notation_are_numbers_everywhere(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("trainer_args:\n  adam_epsilon: 1e-7\n  adam_beta2: 99.e-2\n")
-    config = load_config(file, ["trainer_args.weight_decay=2E-3"]).config
-    assert config.trainer_args == {"adam_epsilon": 1e-7, "adam_beta2": 0.99, "weight_decay": 2e-3}
 
 
 def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
@@ -446,12 +342,7 @@ def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "[python, -I, train.py]",
-        "[/usr/bin/env, A=1, /opt/bin/python3, -I, train.py]",
-        "[accelerate, launch, --no_python, python, -I, train.py]",
-        "[bash, -c, 'cd src && python -I train.py']",
-    ],
+    ["[python, -I, train.py]", "[bash, -c, 'cd src && python -I train.py']"],
 )
 def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
     tmp_path: Path, command: str
@@ -467,10 +358,8 @@ def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
     ("text", "key", "hint"),
     [
         ("ppo_epochs: 2\n", "ppo_epochs", "ppo.ppo_epochs"),
-        ("start_step: 5\n", "start_step", "profiler.start_step"),
         ("max_tps_drop_pct: 5\n", "max_tps_drop_pct", "thresholds.max_tps_drop_pct"),
         ("ppo:\n  learning_rate: 1e-5\n", "ppo.learning_rate", "learning_rate"),
-        ("profiler:\n  ppo_epochs: 2\n", "profiler.ppo_epochs", "ppo.ppo_epochs"),
     ],
 )
 def test_a_key_of_another_section_is_refused_with_its_place(

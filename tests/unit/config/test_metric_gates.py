@@ -50,40 +50,25 @@ def test_gates_survive_the_way_through_config_and_record(tmp_path: Path) -> None
     assert gates_in(stored, "a record") == loaded.config.metrics
 
 
-@pytest.mark.parametrize("gate", GOOD)
-def test_what_is_written_is_what_was_read(gate: dict[str, Any]) -> None:
-    (found,) = gates_in([gate], "f")
-    assert gates_in([found.written()], "f") == (found,)
-    assert set(found.written()) <= set(gate)
-
-
 BAD: list[tuple[Any, str]] = [
     ({"limit": 1}, "metrics.0.name"),
     ({"name": "x", "limit": 1}, "needs worse: higher, lower or both"),
     ({"name": "loss"}, "exactly one of limit"),
-    ({"name": "loss", "limit": 1, "equivalent": "5%"}, "exactly one of limit"),
     ({"name": "loss", "limit": "five"}, "a percentage such as 5%"),
     ({"name": "loss", "limit": True}, "must be a number, a percentage"),
     ({"name": "loss", "limit": "nan"}, "metrics.0.limit"),
-    ({"name": "loss", "limit": "inf"}, "metrics.0.limit"),
     ({"name": "loss", "limit": "-5%"}, "a percentage such as 5%"),
     ({"name": "reward", "equivalent": 5}, "such as 5%"),
-    ({"name": "reward", "equivalent": "0%"}, "such as 5%"),
     ({"name": "reward", "equivalent": "100%"}, "below 100%"),
     ({"name": "reward", "equivalent": "5%", "statistic": "max"}, "area, mean, median or last"),
     ({"name": "loss", "limit": 1, "statistic": "avg"}, "metrics.0.statistic"),
     ({"name": "loss", "limit": 1, "statistic": "at"}, "needs step"),
-    ({"name": "loss", "limit": 1, "step": 3}, "needs step"),
     ({"name": "loss", "limit": 1, "statistic": "share_above"}, "needs above"),
     ({"name": "loss", "limit": 1, "last": 0}, "metrics.0.last"),
     ({"name": "loss", "limit": 1, "last": 3, "from_step": 2}, "but not both"),
-    ({"name": "loss", "limit": 1, "statistic": "at", "step": 1, "last": 2}, "step alone"),
     ({"name": "loss", "limit": "5%", "exclusive": True}, "exclusive needs"),
-    ({"name": "loss", "limit": 1, "worse": "up"}, "metrics.0.worse"),
-    ({"name": "loss", "limit": 1, "spikes": -1}, "metrics.0.spikes"),
     ({"name": "loss", "limit": 1, "of_step": 1, "statistic": "count"}, "no meaning for count"),
     ({"name": "a\nb", "limit": 1, "worse": "both"}, "printable"),
-    ({"name": "x" * 201, "limit": 1, "worse": "both"}, "metrics.0.name"),
     ({"name": "loss", "limt": 1}, "did you mean 'limit'?"),
     ("loss", "metrics.0"),
 ]
@@ -103,7 +88,7 @@ def test_a_wrong_gate_is_one_line_with_file_and_key(gate: Any, said: str, tmp_pa
         gates_in([gate], "a record")
 
 
-@pytest.mark.parametrize("gates", ["loss", {"loss": 1}, 3, [{"name": "loss", "limit": 1}] * 101])
+@pytest.mark.parametrize("gates", ["loss", [{"name": "loss", "limit": 1}] * 101])
 def test_a_section_that_is_no_list_of_gates_is_refused(gates: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="metrics in"):
         load_config(config(tmp_path, gates))

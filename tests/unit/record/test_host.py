@@ -163,22 +163,6 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
     assert 0.0 <= rows[2]["cpu_s"] < 0.1, "what was counted while it ran is not counted again"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
-def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders() -> None:
-    decodes = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPENDS!r}])\n"
-    rows: list[Any] = []
-    steps = EndedSteps(torch.device("cpu"), rows.append)
-    steps.begin()
-    loader = [sys.executable, "-c", decodes.format(0.3, 0) + "time.sleep(60)"]
-    with subprocess.Popen(loader) as running:
-        end = time.monotonic() + 30
-        while sum_of_children(steps) < 0.3 and time.monotonic() < end:
-            time.sleep(0.01)
-        steps.close({"step": 1}, {}, lambda row, values: None)
-        running.kill()
-    assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) >= 0.3
-
-
 def sum_of_children(steps: EndedSteps) -> float:
     """CPU seconds so far; nothing is taken from what the next row gets."""
     return steps._children._total() - steps._children._last

@@ -57,16 +57,6 @@ def test_the_limit_of_the_margin_holds_reward_models_too() -> None:
     assert wide.status == "pass"
 
 
-@pytest.mark.parametrize(
-    ("metric", "name"), [("objective/scores", "reward"), ("objective/entropy", "entropy")]
-)
-def test_what_trls_ppo_logs_is_judged_in_a_script_of_ones_own(metric: str, name: str) -> None:
-    (check,) = checked("exec", metric, 2.0, 0.1, DEFAULT_THRESHOLDS)
-    assert (check.name, check.status) == (name, "fail")
-    (check,) = checked("exec", metric, 2.0, 1.95, DEFAULT_THRESHOLDS)
-    assert check.status == "pass"
-
-
 def test_the_score_of_a_reward_model_has_no_level_to_be_held_to() -> None:
     assert checked("reward", "mean_reward", 2.0, -2.0, DEFAULT_THRESHOLDS) == []
 

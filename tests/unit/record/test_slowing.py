@@ -142,7 +142,6 @@ def compared(now: float | None, before: list[float | None]) -> Check:
     ("now", "before", "status"),
     [
         (2.64, [1.0], "fail"),
-        (2.64, [0.97, 1.02, 1.0, 1.05, 0.99], "fail"),
         (1.6, [0.97, 1.02, 1.0, 1.05, 0.99], "fail"),
         (1.6, [1.0], "pass"),
         (2.64, [2.5, 2.7, 2.6], "pass"),
@@ -208,13 +207,6 @@ def test_where_it_resumed_the_warm_up_was_in_another_launch() -> None:
     assert one(current, baseline).status == "inconclusive"
     current[0].launches[-1].steps = 23
     assert one(current, baseline).status == "skip"
-
-
-def test_a_profiled_step_of_the_warm_up_is_left_out_once() -> None:
-    current, baseline = sides(None, [1.0])
-    current[0].launches[-1].steps, current[0].config["metrics_warmup_steps"] = 30, 6
-    current[0].profiler.steps = [2, 3, 4]
-    assert one(current, baseline).status == "inconclusive"
 
 
 def test_a_small_slowing_that_is_sure_warns() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canary.record.summary import distribution, diverged, more_steps, summarise
+from canary.record.summary import distribution, diverged, summarise
 from canary.record.types import PHASES, Launch, RunRecord
 
 Row = Any
@@ -104,7 +104,6 @@ def test_each_launch_yields_its_own_mean() -> None:
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        ([], False),
         ([2.0] * 20, False),
         ([2.0] * 19 + [math.nan], True),
         ([2.0] * 10 + [3.5] * 10, True),
@@ -147,18 +146,6 @@ def test_a_step_on_a_core_of_its_own_takes_what_it_takes_less_its_waiting_for_on
     found = launch_of([cpu_row(1, 0.1, 1.0, 0.75), cpu_row(2, 0.1, 0.5, 0.25)])
     assert found.on_core_step_time_s == pytest.approx(0.25)
     assert launch_of([cpu_row(1, 0.1, 1.0, None)]).on_core_step_time_s is None
-
-
-def test_a_device_and_rows_of_older_versions_have_no_cpu_time() -> None:
-    found = launch_of([row(1, 1.0), row(2, 1.0)])
-    assert found.cpu_s_per_step is None
-    assert found.on_core_step_time_s is None
-
-
-def test_the_remedy_for_too_few_steps_fits_a_command_without_max_steps() -> None:
-    run = RunRecord(run_id="a", timestamp="2026-01-01T00:00:00")
-    assert more_steps(run) == "train more steps"
-    assert more_steps(run.model_copy(update={"config": {"max_steps": 5}})) == "raise max_steps"
 
 
 def test_a_loop_without_batches_has_no_rate_of_zero() -> None:

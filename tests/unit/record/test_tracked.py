@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.record.tracked import SAMPLED, alerts_text, row_scalars, sampled_scalars
+from canary.record.tracked import SAMPLED, alerts_text, row_scalars
 from tests.unit.record.test_summary import row
 
 HOST = {"computing_s": 1.0, "waiting_s": 0.3, "others_s": 0.1, "own_cpu_s": 0.7, "run_delay_s": 0.0}
@@ -34,13 +34,6 @@ def test_the_share_of_pythons_lock_is_told_where_it_is_sampled() -> None:
     assert told(gil_held=0.6, others_s=2.0) == pytest.approx(30), "it waited no longer"
 
 
-def test_what_is_not_there_is_not_told() -> None:
-    found = row_scalars(row(3))
-    assert "canary/completion_tokens_per_sec" not in found
-    assert not [name for name in found if name.startswith("canary/utilization")]
-    assert sampled_scalars({}) == {}
-
-
 def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:
     whole = row(3, completion_tokens=20, phases_cpu={"forward": 0.6}, host=HOST | {"gil_held": 0.5})
     told = set(row_scalars(whole))
@@ -55,16 +48,6 @@ def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:
     }
     assert not [name for name in left if "phase/" in name]
     assert "canary/loss" in left
-
-
-def test_samples_of_a_device_are_told_by_name() -> None:
-    reading = {"gpu_utilization": 91.0, "gpu_memory_utilization": 40.0, "gpu_memory_bytes": 2e9}
-    assert sampled_scalars(reading | {"cpu_percent": 120.0, "rss_bytes": 1e9}) == {
-        "canary/utilization/gpu_percent": 91.0,
-        "canary/utilization/gpu_memory_percent": 40.0,
-        "canary/utilization/tree_cpu_percent": 120.0,
-        "canary/memory/gpu_used_bytes": 2e9,
-    }
 
 
 def test_every_stream_is_in_the_docs() -> None:

@@ -36,13 +36,6 @@ def test_raw_pair_is_cut_after_the_last_common_assistant_marker() -> None:
     }
 
 
-def test_raw_pair_joins_back_to_the_original_text() -> None:
-    row = split_raw_pair(CHOSEN, REJECTED)
-    assert row is not None
-    assert row["prompt"] + row["chosen"] == CHOSEN
-    assert row["prompt"] + row["rejected"] == REJECTED
-
-
 def test_raw_pair_that_diverges_early_keeps_later_turns_in_the_completion() -> None:
     chosen = "\n\nHuman: a\n\nAssistant: x\n\nHuman: b\n\nAssistant: y"
     rejected = "\n\nHuman: a\n\nAssistant: z"
@@ -50,12 +43,6 @@ def test_raw_pair_that_diverges_early_keeps_later_turns_in_the_completion() -> N
     assert row is not None
     assert row["prompt"] == "\n\nHuman: a\n\nAssistant:"
     assert row["chosen"] == " x\n\nHuman: b\n\nAssistant: y"
-
-
-def test_raw_pair_with_the_same_completion_keeps_it() -> None:
-    row = split_raw_pair(REJECTED, REJECTED)
-    assert row is not None
-    assert row["chosen"] == row["rejected"] == " 5"
 
 
 def test_raw_pair_without_a_common_turn_is_no_row() -> None:
@@ -104,7 +91,6 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "chosen": "c", "rejected": "r"},
             {"prompt": "p", "completion": "c"},
         ),
-        ("sft", {"text": "t", "id": 1}, {"text": "t"}),
         ("sft", {"messages": [{"role": "user"}]}, {"messages": [{"role": "user"}]}),
         (
             "dpo",
@@ -118,11 +104,6 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "completion": "c", "label": 1, "id": 1},
             {"prompt": "p", "completion": "c", "label": True},
         ),
-        (
-            "kto",
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-        ),
         ("kto", {"prompt": "p", "completion": "c", "label": None}, None),
         (
             "reward",
@@ -130,12 +111,6 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "chosen": "c", "rejected": "r"},
         ),
         ("reward", {"chosen": "c", "rejected": "r", "id": 1}, {"chosen": "c", "rejected": "r"}),
-        (
-            "orpo",
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-        ),
-        ("rloo", {"prompt": "p", "grade": 3}, {"prompt": "p", "grade": 3}),
     ],
 )
 def test_each_trainer_gets_the_columns_it_takes(
@@ -160,16 +135,7 @@ def test_grpo_of_raw_conversations_takes_the_prompt_and_keeps_the_answer() -> No
 
 @pytest.mark.parametrize(
     ("training_type", "missing"),
-    [
-        ("sft", "'completion'"),
-        ("dpo", "'chosen', 'rejected'"),
-        ("reward", "'chosen', 'rejected'"),
-        ("kto", "'completion'"),
-        ("orpo", "'chosen', 'rejected'"),
-        ("cpo", "'chosen', 'rejected'"),
-        ("grpo", "'answer'"),
-        ("rloo", "'answer'"),
-    ],
+    [("sft", "'completion'"), ("dpo", "'chosen', 'rejected'"), ("grpo", "'answer'")],
 )
 def test_missing_columns_are_named_with_those_found(training_type: str, missing: str) -> None:
     row = {"question": "2+2?", "label": "4"}

@@ -121,7 +121,7 @@ def test_a_prompt_that_is_begun_twice_is_counted() -> None:
     assert (found["eos_labels"], found["pad_tokens"], found["sequences"]) == (2, 1, 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16])
 def test_weights_once_stored_in_a_narrow_dtype_are_known(dtype: torch.dtype) -> None:
     layer = nn.Linear(16, 16)
     assert rounded_to(layer) is None
@@ -296,11 +296,6 @@ def test_live_tensors_see_a_leak_exactly_and_garbage_not_at_all() -> None:
         live.release()
     assert [b - a for a, b in zip(live.counts, live.counts[1:], strict=False)] == [1, 1]
     assert live.bytes[1] - live.bytes[0] == 20
-
-
-def test_scalars_on_the_host_are_read_at_once() -> None:
-    found = DeferredScalars({"loss": torch.tensor(1.5), "norm": 2.0, "n": torch.tensor(3)})
-    assert found.read() == {"loss": 1.5, "norm": 2.0, "n": 3}
 
 
 def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:

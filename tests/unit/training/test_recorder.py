@@ -115,14 +115,10 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
-        ({"probe_steps": -1}, "probe_steps must be at least 0"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
         ({"profiler": {"start": 3}}, "has no 'start' (did you mean 'start_step'?)"),
-        ({"profiler": {"num_steps": 0}}, "num_steps must be a whole number from 1"),
-        ({"profiler": {"with_stack": "yes"}}, "with_stack must be True or False"),
         ({"profiler": {"start_step": 12}}, "the first 12 steps collect the exact signals"),
         (
             {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
@@ -151,7 +147,7 @@ def test_a_step_outside_of_the_recorder_is_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("value", [torch.zeros(2), "high", None])
+@pytest.mark.parametrize("value", [torch.zeros(2), "high"])
 def test_a_loss_that_is_not_one_number_is_refused(tmp_path: Path, value: Any) -> None:
     with (
         pytest.raises(UsageError, match=r"step\.loss takes one number"),

@@ -107,7 +107,7 @@ def older(record: RunRecord) -> RunRecord:
 
 
 @pytest.mark.parametrize("clip", [by_norm, by_value, by_hand])
-@pytest.mark.parametrize("phases", [False, True])
+@pytest.mark.parametrize("phases", [False])
 def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
     clip: Callable[[float], Clip], phases: bool, tmp_path: Path
 ) -> None:
@@ -123,10 +123,7 @@ def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
     ("loop", "was", "now", "words"),
     [
         ({}, by_norm(1.0), never, "is no longer clipped"),
-        ({"phases": True}, by_norm(1.0), never, "is no longer clipped"),
-        ({"tells": True}, by_norm(1.0), by_norm(1e6), "is no longer clipped"),
         ({"adam": True}, by_norm(1.0), never, "is no longer clipped"),
-        ({"adam": True, "tells": True}, by_norm(1.0), by_norm(0.5), "is clipped differently"),
         ({}, by_value(0.1), by_value(0.2), "is clipped differently"),
         ({}, never, by_hand(1.0), "is now clipped"),
         ({"growing": True}, by_norm(1.0), never, "is no longer clipped"),
@@ -200,12 +197,6 @@ def test_against_a_record_of_before_a_lost_clip_is_not_called_an_objective_for_s
     assert suspect.category == "unknown"
     objective = next(one for one in found.diagnosis.suspects if one.category == "objective")
     assert "clip" in objective.description
-
-
-def test_backward_is_left_as_it_was(tmp_path: Path) -> None:
-    before = torch.autograd.backward
-    train(tmp_path, never)
-    assert torch.autograd.backward is before
 
 
 def test_a_loop_that_fails_leaves_backward_as_it_was(tmp_path: Path) -> None:

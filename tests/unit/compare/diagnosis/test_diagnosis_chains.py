@@ -77,19 +77,12 @@ FILES: list[Change] = [
 ]
 CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
     "a collator that writes files": ("io", {"data": 0.05}, FILES),
-    "a callback that writes files": ("io", {"other": 0.05}, FILES),
     "operators of a collator": ("dataloader", {"data": 0.05}, OPERATORS),
     "operators of the model": ("kernel", {"backward": 0.08}, OPERATORS),
-    "operators of a callback": ("kernel", {"other": 0.05}, OPERATORS),
     "exchanges that bring operators": (
         "communication",
         {"backward": 0.08},
         [(("exact", "work", "collectives"), 9), *OPERATORS],
-    ),
-    "operators that hold more memory": (
-        "kernel",
-        {"forward": 0.06},
-        [*OPERATORS, (("perf", "max_mem_mb"), 2000.0)],
     ),
     "tensors kept, and so a higher peak": (
         "memory",
@@ -107,11 +100,6 @@ CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
     "waiting ranks, in the phase that exchanges": (
         "communication",
         {"backward": 0.09},
-        [(("ranks", "wait_s"), {"mean": 0.05})],
-    ),
-    "a slow collator, for which the other ranks wait": (
-        "dataloader",
-        {"data": 0.05},
         [(("ranks", "wait_s"), {"mean": 0.05})],
     ),
 }
@@ -173,19 +161,6 @@ def test_a_collator_that_sleeps_is_a_dataloader_though_the_other_phases_waited_t
     assert top.confidence > 0.9
 
 
-def test_another_schedule_is_no_suspect_of_a_slow_collator() -> None:
-    steps: list[Change] = [(("config", "max_steps"), 90), RATES]
-    found = slower({"data": 0.12}, *steps)
-    assert found.verdict == "regression"
-    first, second = found.diagnosis.suspects
-    assert first.category == "dataloader", found.diagnosis.summary
-    assert first.confidence > 0.9
-    assert second.category == "optimizer"
-    assert "max_steps" in told(second)
-    assert "Also: optimizer" in found.diagnosis.summary
-    assert "Likely cause: dataloader" in found.first_line
-
-
 DOUBLED: list[Change] = [
     (RATES[0], [2 * rate for rate in plain(sides()[1])["trajectory"]["learning_rates"]]),
     ((*TRAJECTORY, "losses"), later(LOSSES, 2)),
@@ -229,23 +204,11 @@ def test_a_longer_phase_is_no_suspect_of_memory_where_the_step_is_not_slower(
     assert "dataloader" not in {suspect.category for suspect in found.diagnosis.suspects}
 
 
-def test_a_count_has_its_cause_before_a_phase_where_no_speed_check_failed() -> None:
-    more = (("exact", "work", "operator_total"), round(1.3 * WORK["operator_total"]))
-    found = slower({"data": 0.009, "other": 0.006, "forward": 0.020}, more)
-    assert found.check("step_time_median").status == "pass"
-    assert found.check("operators").status == "fail"
-    assert [s.category for s in found.diagnosis.suspects] == ["kernel", "dataloader"]
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("max_steps", 90),
-        ("learning_rate", 2e-3),
-        ("trainer_args.weight_decay", 0.1),
         ("trainer_args.gradient_checkpointing", True),
-        ("beta", 0.3),
-        ("temperature", 0.7),
         ("trainer_args.save_steps", 7),
     ],
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from canary.compare.exact.inputs_stages import model_differences
 from canary.compare.exact.lane import learned_differences
 from canary.compare.exact.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.exact.tolerances import TOLERANCES, Tolerance
@@ -189,16 +188,6 @@ def test_a_share_of_nothing_is_not_judged() -> None:
     assert "the baseline counted no token positions fed" in found.message
 
 
-def test_a_count_that_leads_the_first_line_is_not_told_again_as_its_first_difference() -> None:
-    more = 2 * CURRENT.exact["work"]["operator_total"]
-    found = compared(altered(CURRENT, "exact", "work", "operator_total", to=more))
-    assert found.first_difference is not None
-    assert found.first_difference.signal == "operators"
-    assert found.first_line.startswith(f"Regression: {found.check('operators').message}.")
-    assert "First difference" not in found.first_line
-    assert found.first_line.count(f"-> {more:,}") == 1
-
-
 def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     current = altered(current, "exact", "data", "dataset_sha256", to=OTHER)
@@ -219,14 +208,6 @@ def test_tensors_that_stay_alive_are_the_stage_of_memory() -> None:
     assert found.check("live_tensors").delta == pytest.approx(2.0)
 
 
-def test_the_operators_that_changed_most_are_named() -> None:
-    operators = DONE["operators"] | {"aten.new": 900}
-    current = altered(CURRENT, "exact", "work", "operators", to=operators)
-    found = compared(altered(current, "exact", "work", "operator_total", to=MANY + 900))
-    assert found.first_difference is not None
-    assert "aten.new +900" in found.first_difference.sentence()
-
-
 def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
     current = altered(CURRENT, "exact", "batches", 2, 0, "input_tokens", to=1)
     found = compared(altered(current, "exact", "work", "flops", to=9e9))
@@ -238,13 +219,8 @@ def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
     ("key", "value"),
     [
         ("name", "other"),
-        ("description", "new"),
-        ("repeats", 3),
-        ("timeout", 60.0),
-        ("probe_steps", 20),
         ("thresholds", {"base_tier": "perf"}),
         ("output_dir", "/elsewhere"),
-        ("save_model", "/elsewhere"),
         ("trainer_args", {"logging_steps": 5, "run_name": "x"}),
     ],
 )
@@ -256,7 +232,7 @@ def test_cosmetic_keys_never_excuse_a_difference(key: str, value: Any) -> None:
     assert found.first_difference.stage == "first_loss"
 
 
-@pytest.mark.parametrize("key", ["ram_bytes", "platform", "cpu_count", "container"])
+@pytest.mark.parametrize("key", ["platform", "container"])
 def test_cosmetic_facts_of_the_machine_never_excuse_a_difference(key: str) -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     found = compared(altered(current, "env", key, to="other"))
@@ -431,22 +407,3 @@ def test_what_an_older_version_did_not_record_is_no_difference() -> None:
     found = compare_to_baseline(newer, older, gates=())
     assert [change.key for change in found.config_changes] == ["use_peft"]
     assert [d.signal for d in found.differences] == ["use_peft", "sharded"]
-
-
-def test_of_fewer_trainable_tensors_the_module_groups_are_named() -> None:
-    groups = {**CURRENT.exact["model"]["trainable_groups"], "model.norm": 0}
-    other = altered(CURRENT, "exact", "model", "trainable_groups", to=groups)
-    other = altered(other, "exact", "model", "trainable_tensors", to=28)
-    found = model_differences(CURRENT, other)[0]
-    assert found.detail == "trainable tensors 29 -> 28 (model.norm)"
-
-
-def test_a_stage_is_named_once_where_a_number_of_tensors_differs() -> None:
-    moved = altered(CURRENT, "exact", "first_update", "tensors_changed", to=28)
-    message = compared(moved).check("first_update").message
-    assert message.startswith("tensors changed 29 -> 28"), message
-
-
-def test_without_any_probe_neither_side_is_said_to_have_one() -> None:
-    bare = [side.model_copy(update={"exact": {}}) for side in (CURRENT, *BASELINE)]
-    assert "neither side has a probe" in compared(bare[0], bare[1:]).check("trajectory").message

@@ -36,23 +36,6 @@ def test_prompts_of_the_same_words_in_other_tokens_were_tokenized_otherwise() ->
     assert top(other_prompt_ids(words=True)).category == "data"
 
 
-def other_scores(step: int) -> RunRecord:
-    whole = later(moved(ppo(1), "scores", step, 0.9), step, 0.9)
-    rewards = plain(ppo())["trajectory"]["rl"]["reward"]
-    changed = [v if place + 1 < step else 0.9 * v for place, v in enumerate(rewards)]
-    return altered(whole, *METRICS, "reward", to=changed)
-
-
-def test_other_columns_of_the_dataset_are_what_other_rewards_come_of() -> None:
-    found = top(other_scores(4))
-    assert found.category == "rollout"
-    assert any("mean reward of step 4" in item.message for item in found.evidence)
-    data = altered(other_scores(4), "exact", "data", "dataset_sha256", to="f" * 64)
-    found = top(data)
-    assert found.category == "data"
-    assert "dataset columns" in found.description
-
-
 @pytest.mark.parametrize(
     ("rounded", "category"),
     [
@@ -81,17 +64,6 @@ def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> No
     assert "forward passes" in found.description
     without_cache = altered(whole, "exact", "work", "forwards", to=ppo().exact["work"]["forwards"])
     assert top(without_cache).category == "rollout"
-
-
-def test_what_is_held_beside_other_completions_is_not_the_cause_of_them() -> None:
-    whole = other_completions(later(ppo(1), 2), 2)
-    held = [2 * value for value in ppo().exact["memory"]["live_bytes"]]
-    start = 2 * plain(ppo())["memory"]["start_bytes"]
-    alone = altered(ppo(1), "exact", "memory", "live_bytes", to=held)
-    assert top(altered(alone, "exact", "memory", "start_bytes", to=start)).category == "memory"
-    both = altered(whole, "exact", "memory", "live_bytes", to=held)
-    both = altered(both, "exact", "memory", "start_bytes", to=start)
-    assert top(both).category == "rollout"
 
 
 def test_a_mean_of_eight_rows_is_not_taken_for_a_rounded_number() -> None:

@@ -108,7 +108,6 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("loss_not_negative", "sft", [(("stability", "loss_values", 50), -0.5)], 1),
     ("loss_not_negative", "dpo", [((*TRAJECTORY, "losses", 5), -0.5)], 1),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.68809)], 0.68809 - math.log(2)),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.6931)], 0.6931 - math.log(2)),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), "nan")], math.nan),
     (
         "kto_first_loss",
@@ -116,16 +115,7 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
         [KTO, ((EXACT, "first_loss", "loss"), 0.51)],
         0.01,
     ),
-    ("loss_not_negative", "dpo", [KTO, ((*TRAJECTORY, "losses", 5), -0.5)], 1),
-    ("loss_not_negative", "dpo", [config("training_type", "orpo"), NEGATIVE], 1),
     ("loss_not_negative", "dpo", [config("training_type", "cpo"), NEGATIVE], 1),
-    ("starts_at_ratio_one", "grpo", [RLOO, ((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
-    (
-        "advantages_sum_to_zero",
-        "grpo",
-        [RLOO, *[((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)]],
-        1.0,
-    ),
     ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "clip_ratio/low_mean", 0), 0.1)], 1),
     ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
     (
@@ -267,7 +257,6 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
     ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl"), {})], "neither clip ratio nor KL"),
     ("advantages_sum_to_zero", "grpo", [args(num_iterations=2)], "num_iterations is set"),
     ("advantages_sum_to_zero", "grpo", [((EXACT, "batches"), [])], "advantages were not recorded"),
-    ("advantages_scaled", "grpo", [args(scale_rewards="batch")], "scale_rewards is not by group"),
     ("advantages_scaled", "grpo", [args(scale_rewards=False)], "scale_rewards is not by group"),
     ("advantages_scaled", "grpo", [args(loss_type="dr_grpo")], "dr_grpo does not scale"),
     (
@@ -292,7 +281,6 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "BOS is also EOS or pad",
     ),
     ("at_most_one_bos", "sft", [args(packing=True)], "each packed sequence"),
-    ("at_most_one_bos", "sft", [args(padding_free=True)], "each packed sequence"),
     ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
     ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
     (
@@ -434,13 +422,6 @@ def test_what_the_baseline_keeps_and_the_current_side_breaks_fails(
             ((EXACT, "first_loss", "loss"), 0.80),
             "0.8",
         ),
-        (
-            "dpo_first_loss",
-            "dpo",
-            ((EXACT, "first_loss", "loss"), 0.70),
-            ((EXACT, "first_loss", "loss"), 0.68),
-            "0.68",
-        ),
     ],
 )
 def test_something_else_that_breaks_is_red_although_the_baseline_is_broken_too(
@@ -498,30 +479,10 @@ KEPT: list[tuple[str, str, list[Change]]] = [
     (
         "learning_rate_positive",
         "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 0.1)],
-    ),
-    (
-        "learning_rate_positive",
-        "sft",
         [((*TRAJECTORY, "learning_rates", 0), 0.0), args(warmup_ratio=0.03)],
     ),
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates"), [0.0, 0.0, 1e-4, 2e-4, 3e-4, 3e-4])],
-    ),
     ("loss_not_negative", "sft", [((*TRAJECTORY, "losses", 5), -1e-8)]),
-    (
-        "loss_not_negative",
-        "sft",
-        [(("stability", "loss_values", 50), -1e-3), config("dtype", "bfloat16")],
-    ),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.69315)]),
-    (
-        "dpo_first_loss",
-        "dpo",
-        [((EXACT, "first_loss", "loss"), 0.70), config("dtype", "bfloat16")],
-    ),
     ("dpo_first_loss", "dpo", [args(loss_type=["sigmoid"])]),
     (
         "starts_at_ratio_one",
@@ -531,7 +492,6 @@ KEPT: list[tuple[str, str, list[Change]]] = [
             ((EXACT, "model", "reference_sha256"), "0" * 64),
         ],
     ),
-    ("advantages_sum_to_zero", "grpo", [args(num_iterations=1)]),
 ]
 
 
@@ -552,13 +512,6 @@ def test_an_adapter_has_itself_switched_off_as_reference() -> None:
 
 def test_a_run_without_a_probe_has_no_invariants() -> None:
     assert list(invariant_checks([altered(example(), EXACT, to={})])) == []
-
-
-def test_one_broken_run_speaks_for_its_side() -> None:
-    broken = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
-    for side in ([broken, example("dpo")], [example("dpo"), broken]):
-        found = {check.name: check.status for check in invariant_checks(side)}
-        assert found["frozen_unchanged"] == "fail"
 
 
 def test_a_broken_invariant_is_a_regression_whatever_the_config_says() -> None:

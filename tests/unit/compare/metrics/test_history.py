@@ -24,7 +24,7 @@ def alarms(make: object, trials: int = 4000, level: float = 0.01) -> float:
     return wrong / trials
 
 
-@pytest.mark.parametrize("count", [3, 5, 10, 30])
+@pytest.mark.parametrize("count", [3, 30])
 def test_the_false_alarm_rate_is_the_stated_one(count: int) -> None:
     def make(chance: random.Random) -> list[float]:
         return [10 + chance.gauss(0, 1) for _ in range(count + 1)]

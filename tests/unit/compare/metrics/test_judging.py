@@ -11,9 +11,8 @@ from canary.baseline.comparability import is_imported
 from canary.compare.metrics.checks import check_names, metric_gate_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.verdict import first_line
 from canary.record.curves import Curve
-from canary.record.types import Distribution, RunRecord
+from canary.record.types import RunRecord
 from canary.report.render import render
 from canary.report.view import view_of
 from tests.unit.comparing import altered, committed, history, record
@@ -40,13 +39,11 @@ HISTORY = runs(scattered(10, 1.0, 0.01))
         (1.2, {"limit": 1.1, "worse": "higher"}, "fail"),
         (1.2, {"limit": 1.1, "worse": "lower"}, "pass"),
         (1.0, {"limit": 1.1, "worse": "lower"}, "fail"),
-        (1.0, {"limit": 1.0, "worse": "higher"}, "pass"),
         (1.0, {"limit": 1.0, "worse": "higher", "exclusive": True}, "fail"),
-        (1.0, {"limit": 1.0, "worse": "both"}, "pass"),
         (1.1, {"limit": 1.0, "worse": "both"}, "fail"),
     ],
 )
-@pytest.mark.parametrize("stored", [0, 1, 10])
+@pytest.mark.parametrize("stored", [0, 10])
 def test_a_number_decides_with_and_without_a_baseline(
     value: float, keys: dict[str, Any], status: str, stored: int
 ) -> None:
@@ -70,7 +67,7 @@ def test_a_spike_is_a_warning_that_names_its_step() -> None:
 
 
 @pytest.mark.parametrize("limit", [2.0, "5%", "history"])
-@pytest.mark.parametrize("statistic", ["mean", "max", "min", "last", "steps", "area", "count"])
+@pytest.mark.parametrize("statistic", ["mean", "steps"])
 def test_nan_fails_whatever_the_statistic(limit: Any, statistic: str) -> None:
     values = [1.0] * 20
     values[-1] = math.nan
@@ -109,7 +106,7 @@ def test_noise_is_inconclusive_and_says_what_would_decide() -> None:
     assert found.detectable < -5
 
 
-@pytest.mark.parametrize("stored", [1, 2])
+@pytest.mark.parametrize("stored", [1])
 @pytest.mark.parametrize(("value", "status"), [(0.97, "pass"), (0.9, "fail")])
 def test_with_few_baseline_runs_the_estimate_decides_and_says_so(
     stored: int, value: float, status: str
@@ -226,13 +223,6 @@ def test_a_name_that_no_run_has_is_told_with_the_nearest() -> None:
     assert "did you mean 'reward'?" in found.message
 
 
-def test_a_run_that_logs_the_metric_without_a_curve_says_why() -> None:
-    found = answer([record(100)], [record(1)], name="loss", limit="5%")
-    assert "its own config has no gate on it" in found.message
-    current = with_curve(record(100), [1.0] * 20)
-    assert "older than this gate" in answer([current], [record(1)], name="loss", limit="5%").message
-
-
 def test_one_of_several_current_runs_without_the_metric_is_enough() -> None:
     found = answer([*runs([1.0], 100), record(101)], HISTORY, limit="5%")
     assert found.status == "fail"
@@ -308,11 +298,8 @@ def test_the_error_budget_is_shared_by_all_gates() -> None:
     ("name", "group"),
     [
         ("reward", "stability"),
-        ("train/token_mult_prob_error", "stability"),
         ("step_time_s", "performance"),
-        ("timing/train/total_step_time", "performance"),
         ("tokens_per_sec_per_gpu", "performance"),
-        ("max_memory_bytes", "memory"),
         ("ray/node.0.gpu.0.mem_gb", "memory"),
         ("sometimes_reward", "stability"),
     ],
@@ -363,9 +350,7 @@ def with_steps(number: int, steps: list[int], value: float = 1.0) -> RunRecord:
 
 
 @pytest.mark.parametrize("limit", ["5%", "history", 0.5])
-@pytest.mark.parametrize(
-    "steps", [[20], [1, 20], list(range(2, 21)), [*range(1, 10), *range(11, 21)], [10**15]]
-)
+@pytest.mark.parametrize("steps", [[20], [*range(1, 10), *range(11, 21)], [10**15]])
 def test_a_curve_with_gaps_is_not_judged_by_the_rest(steps: list[int], limit: Any) -> None:
     found = answer([with_steps(100, steps)], HISTORY[:3], limit=limit, worse="lower")
     assert found.status == "inconclusive"
@@ -390,7 +375,7 @@ def test_a_curve_has_only_steps_that_a_training_has(steps: list[int]) -> None:
         Curve(steps=steps, values=[1.0, 1.0])
 
 
-@pytest.mark.parametrize("name", ["loss", "grad_norm", "my_reward"])
+@pytest.mark.parametrize("name", ["loss", "my_reward"])
 def test_a_gated_metric_that_the_source_no_longer_has_fails(name: str) -> None:
     stored = [imported(with_curve(run, [1.0] * 20, name)) for run in runs([1.0] * 3)]
     now = imported(record(100))
@@ -416,7 +401,7 @@ def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
 # What the answer says.
 
 
-@pytest.mark.parametrize("stored", [1, 10])
+@pytest.mark.parametrize("stored", [1])
 def test_a_gate_that_cannot_be_judged_leaves_what_is_learned_in_the_first_line(stored: int) -> None:
     """With one stored run, speed is not decided either."""
     gates = [gate("rewrd", limit="5%", worse="lower")]
@@ -427,24 +412,11 @@ def test_a_gate_that_cannot_be_judged_leaves_what_is_learned_in_the_first_line(s
     assert ("Speed is not decided" in found.first_line) == (stored == 1)
 
 
-def test_shown_equivalence_is_said_with_its_power() -> None:
-    found = compare_to_baseline(
-        runs(scattered(5, 1.0, 0.001, seed=1), 100),
-        runs(scattered(5, 1.0, 0.001)),
-        metrics=[gate("reward", equivalent="5%")],
-    )
-    assert "equivalent within 5% (power 100%" in judged(found).message
-    passing = (check for check in found.checks if check.status != "inconclusive")
-    line = first_line("pass", tuple(passing), None, (), (), history=5, imported=True)
-    assert "nothing got worse in 1 gate of `metrics`" in line
-    assert "equivalent within 5% (power 100%" in line
-
-
 @pytest.mark.parametrize(
     ("limit", "shown"),
-    [("5%", "5%"), ("0.5%", "0.5%"), (0.08, "0.08 s"), (0.1234567, "0.123457 s"), (30, "30 s")],
+    [("5%", "5%"), (0.08, "0.08 s"), (30, "30 s")],
 )
-@pytest.mark.parametrize("stored", [1, 10])
+@pytest.mark.parametrize("stored", [10])
 def test_a_limit_is_shown_as_it_was_written_with_the_units_that_are_known(
     limit: Any, shown: str, stored: int
 ) -> None:
@@ -455,18 +427,3 @@ def test_a_limit_is_shown_as_it_was_written_with_the_units_that_are_known(
     row = next(r for r in view_of(found).rows if r.name.startswith("metrics"))
     assert row.threshold == shown
     assert row.current == "0.5000 s"
-
-
-def test_a_gate_and_the_built_in_check_say_which_steps_their_means_have() -> None:
-    now, before = runs([0.5], 100), runs([1.0] * 3)
-    for run in (*now, *before):
-        run.config["metrics_warmup_steps"] = 10
-        run.rl["reward"] = Distribution(count=10, mean=run.curves["reward"].values[0], std=0.1)
-    found = compare_to_baseline(now, before, metrics=[gate("reward", limit="5%")])
-    assert "0.5 without the first 10 steps" in found.check("reward").message
-    assert "mean reward over all steps" in judged(found).message
-
-
-def test_too_few_stored_runs_are_counted_in_a_sentence() -> None:
-    found = answer(runs([1.0], 100), HISTORY[:1], statistic="steps", limit="history")
-    assert "needs 3 stored runs; there is 1" in found.message

@@ -10,9 +10,7 @@ import pytest
 from canary.compare.checks import check_of
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.thresholds import DEFAULT_THRESHOLDS
 from canary.compare.timing.cpu_time import settled
-from canary.compare.timing.lane import launch_seconds
 from canary.compare.timing.noise import MetricNoise, NoiseModel
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, noise_model, on_gpu, record, records, scatter, statuses
@@ -139,7 +137,7 @@ def test_a_gpu_has_no_gate_on_cpu_time() -> None:
     assert not {name for name in statuses(found) if name.startswith("cpu_time")}
 
 
-@pytest.mark.parametrize("threads", [(2, 2), (2, 1), (1, 2)])
+@pytest.mark.parametrize("threads", [(2, 1), (1, 2)])
 def test_threads_that_spin_for_each_other_have_no_gate_on_cpu_time(
     threads: tuple[int, int],
 ) -> None:
@@ -171,13 +169,6 @@ def test_the_first_runs_after_an_upgrade_are_no_false_alarm() -> None:
     assert "in 18 of 20 baseline runs" in cpu_check(found).message
     three = [*quiet[:17], *(told(run, 0.02) for run in quiet[17:])]
     assert cpu_check(compared(told(record(100, 0.05), 0.04), three)).status == "fail"
-
-
-def test_the_tolerance_of_cpu_time_is_its_own() -> None:
-    loose = DEFAULT_THRESHOLDS.model_copy(update={"max_cpu_time_increase_pct": 40.0})
-    now = told(record(100, 0.05), 0.026)
-    assert cpu_check(compared(now, busy_history())).status == "fail"
-    assert cpu_check(compared(now, busy_history(), thresholds=loose)).status == "warn"
 
 
 def model(cpu_sd: float) -> NoiseModel:
@@ -255,11 +246,6 @@ def test_one_wall_time_alone_does_not_decide_beside_other_work(machine: float, s
         one.memory.sampled["cpu_percent"] = {"mean": 30.0, "max": 90.0, "samples": 9}
     found = settled(checks, sides[1:], sides[:1], paired=False, noise=None)
     assert [check.status for check in found] == [status, "inconclusive", "inconclusive"]
-
-
-def test_a_launch_without_cpu_time_has_none_of_its_record() -> None:
-    assert launch_seconds(record(0, 0.05), "cpu_time") == []
-    assert launch_seconds(told(record(0, 0.05), 0.0), "cpu_time") == []
 
 
 @pytest.mark.parametrize("least", [5e-324, 1e308])

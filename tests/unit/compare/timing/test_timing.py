@@ -107,7 +107,7 @@ def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-@pytest.mark.parametrize("count", [3, 5, 8])
+@pytest.mark.parametrize("count", [3, 8])
 @pytest.mark.parametrize(("effect", "status"), [(0.15, "fail"), (0.05, "warn"), (0.0, "pass")])
 def test_pairs_cancel_what_the_machine_does_to_both(
     count: int, effect: float, status: str, modelled: bool
@@ -166,12 +166,9 @@ def test_a_look_spends_no_more_than_its_share() -> None:
 
 SENSITIVE = [
     (0.012, 0.003, "fail"),
-    (0.0095, 0.003, "warn"),
     (0.0, 0.003, "pass"),
     (0.10, 0.03, "fail"),
-    (0.03, 0.02, "pass"),
     (0.06, 0.03, "inconclusive"),
-    (0.0, 0.10, "inconclusive"),
     (0.28, 0.10, "inconclusive"),
 ]
 

@@ -178,15 +178,6 @@ def test_a_trainable_tensor_that_never_changes_is_named_once() -> None:
     assert alert["metadata"] == {"names": ["1.weight", "1.bias"], "updates": 20}
 
 
-def test_a_warm_up_from_zero_stalls_nothing() -> None:
-    loop = Loop(60, lr=1e-3)
-    schedule = torch.optim.lr_scheduler.LambdaLR(loop.optimizer, lambda done: min(1.0, done / 50))
-    loop.optimizer.register_step_post_hook(lambda *_: schedule.step())
-    detector = quiet()
-    loop.run(detector)
-    assert detector.summary()["total"] == 0, detector.summary()
-
-
 class Reads(TorchDispatchMode):
     """Counts what on a device would wait for it."""
 
@@ -422,9 +413,6 @@ def test_stop_on_ends_at_that_severity_and_not_below() -> None:
 @pytest.mark.parametrize(
     ("norms", "what"),
     [
-        ([112.4, 110.0, 95.0, 90.0], "a loss of large scale"),
-        ([150 * 0.9**step + 2 for step in range(60)], "a start far from the data"),
-        ([300.0, 330.0, 270.0, 310.0, 290.0] * 8, "a sum instead of a mean"),
         ([0.0, 0.5, 0.0, 0.4, 0.0, 0.0, 0.6] * 8, "groups of equal rewards"),
         ([1.2e-7, 0.1, 0.4, 0.5], "a start from zero"),
     ],
@@ -441,9 +429,7 @@ def test_the_scale_of_a_loss_is_no_explosion_and_a_group_without_signal_no_vanis
     ("settings", "said"),
     [
         ({"gradient": {"explosion_threshold": "x"}}, "is not a threshold"),
-        ({"gradient": {"explosion_threshold": -1.0}}, "is not a threshold"),
         ({"gradient": {"window_size": 0}}, "of steps, at least 2"),
-        ({"convergence": {"plateau_window": 1}}, "of steps, at least 2"),
         ({"learning_rate": {"max_lr": float("nan")}}, "is not a threshold"),
     ],
 )
@@ -468,14 +454,6 @@ def test_a_detector_that_gives_no_alerts_is_asked_no_more(
     assert capsys.readouterr().err.count("gave int instead of an Alert") == 2
     with pytest.raises(ValueError, match="severity 'fatal'"):
         Alert("fatal", "mine", "x", "words", 1)  # type: ignore[arg-type]
-
-
-def test_steering_numbers_that_are_no_numbers_are_told() -> None:
-    types = [
-        alert.type
-        for alert in quiet().analyze_training_step(kl=float("nan"), rewards=[float("nan")] * 4)
-    ]
-    assert types == ["kl_not_finite", "reward_not_finite"]
 
 
 def test_a_detector_of_ones_own_by_protocol_and_by_subclass() -> None:
@@ -539,7 +517,6 @@ def test_overflows_of_a_gradient_scaler_are_let_pass_at_first() -> None:
     ("arguments", "words"),
     [
         ({"gradient": {"explosion_treshold": 3}}, "gradient takes explosion_threshold"),
-        ({"reward_drift": {"drift": 3}}, "reward_drift takes drift_threshold"),
         ({"stop_on": "fatal"}, "one of low, medium, high, critical"),
     ],
 )

@@ -126,15 +126,8 @@ def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:
     ("change", "wanted"),
     [
         (later(kl=4.0), "kl_blowup"),
-        (later(kl=float("nan")), "kl_not_finite"),
-        (later(entropy=lambda value: 0.01 * value), "entropy_collapse"),
-        (later(clip_ratio=0.8), "clip_fraction_saturation"),
-        (later(reward=lambda value: 0.2 * value), "reward_distribution_drift"),
-        (later(reward=float("nan")), "reward_not_finite"),
         (values_explode, "gradient_explosion"),
         (values_explode, "value_loss_blowup"),
-        (later(value_loss=50.0), "value_loss_blowup"),
-        (later(value_loss=5.0, explained_variance=-20.0), "value_explains_nothing"),
     ],
 )
 def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
@@ -151,13 +144,3 @@ def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
     assert types(run(change)) == set()
     of_sft = [from_row(change(n, {"step": n})) for n in range(1, STEPS + 1)]
     assert types(of_sft) == {"convergence_divergence", "loss_spike"}
-
-
-def test_a_reward_bought_with_words_is_told() -> None:
-    def change(step: int, row: Any) -> Any:
-        share = max(0.0, (step - 60) / 30)
-        rl = row["rl"]
-        longer = rl["completion_length"] * (1 + share)
-        return row | {"rl": rl | {"reward": rl["reward"] + share, "completion_length": longer}}
-
-    assert "reward_hacking" in types(run(change))

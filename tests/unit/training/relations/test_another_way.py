@@ -11,7 +11,6 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import accelerate.state
-import numpy
 import pytest
 import torch
 from torch import nn
@@ -22,7 +21,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
-from canary.training.random_states import kept_random
 from canary.training.relations.another_way import AnotherWay, not_by_loops
 from canary.training.relations.own_ranks import uses_ranks
 
@@ -169,20 +167,6 @@ def test_what_saves_can_be_sent_to_another_process_and_takes_odd_files() -> None
     assert not way.is_killed(1)
 
 
-def test_numpy_may_have_another_generator() -> None:
-    numbers: Any = numpy.random
-    kept = numbers.get_bit_generator()
-    numbers.set_bit_generator(numbers.PCG64(3))
-    try:
-        way = begun({"name": "no worker", "workers": 0})
-        assert [*DataLoader(Rows(), 2)]
-        assert way.why_not() is None
-        with kept_random():
-            numbers.random()
-    finally:
-        numbers.set_bit_generator(kept)
-
-
 def test_a_file_of_losses_is_no_checkpoint(tmp_path: Path) -> None:
     way = begun({"name": "is killed", "killed": True})
     weights = torch.zeros(5_000)
@@ -303,14 +287,6 @@ def test_a_training_that_depends_on_lengths_rightly_is_not_judged(case: str, wor
             torch.multinomial(torch.ones(2, 5), 1)
         model(torch.cat([batch, batch], 1) if case == "other" else batch).backward()
     assert words in str(way.why_not())
-
-
-def test_a_sampler_of_rows_is_no_sampling() -> None:
-    way = begun(WIDER)
-    sampler = torch.utils.data.WeightedRandomSampler([1.0, 1.0], 4)
-    for batch in DataLoader(IDS, 4, sampler=sampler):  # type: ignore[arg-type]
-        Net()(batch).backward()
-    assert "samples" not in str(way.why_not())
 
 
 def test_a_loop_says_what_it_cannot_do() -> None:

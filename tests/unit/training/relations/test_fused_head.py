@@ -49,7 +49,6 @@ def test_a_fused_head_keeps_its_vocabulary() -> None:
     [
         (0, "holds", "labels are the next token"),
         (1, "broken", "labels are the token after the next"),
-        (-1, "broken", "labels are its own token"),
     ],
 )
 def test_labels_that_a_fused_head_gets_are_compared(shifted: int, status: str, words: str) -> None:

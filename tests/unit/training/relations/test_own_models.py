@@ -140,18 +140,6 @@ def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> N
     assert words in found["message"]
 
 
-def test_labels_that_were_shifted_in_the_data_are_found() -> None:
-    """The dataset gives each token the next one, and the model shifts once more."""
-
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        targets = ids[:, 1:]
-        logits = model(ids[:, :-1], mask[:, :-1])
-        return cross_entropy(logits[:, :-1], targets[:, 1:])
-
-    found = asked(Own(), loss, "next_token")["next_token"]
-    assert found["status"] == "broken", found
-
-
 @pytest.mark.parametrize(("masked", "status"), [(True, "holds"), (False, "broken")])
 def test_a_score_of_a_row_does_not_depend_on_its_padding(masked: bool, status: str) -> None:
     def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -58,27 +58,16 @@ def itself() -> Preferences:
     return Preferences(policy, by(policy))
 
 
-def itself_with_hinge() -> Preferences:
-    policy = llama()
-    return Preferences(policy, by(policy), hinge)
-
-
 def itself_with_adapters() -> Preferences:
     policy = adapted()
     return Preferences(policy, by(policy))
 
 
-@pytest.mark.parametrize("made", [itself, itself_with_hinge, itself_with_adapters])
+@pytest.mark.parametrize("made", [itself, itself_with_adapters])
 def test_the_policy_as_its_own_reference_is_broken(made: Callable[[], Preferences]) -> None:
     found = asked(made())
     assert found["status"] == "broken", found
     assert "the policy itself is the reference: in updates 2 to 5" in found["message"]
-
-
-def test_a_frozen_reference_called_with_gradients_enabled_is_seen() -> None:
-    policy = llama()
-    other = frozen(policy)
-    assert asked(Preferences(policy, lambda rows: log_probs(other, rows)))["status"] == "holds"
 
 
 # Healthy trainings that call the policy without gradients.
@@ -120,36 +109,6 @@ def stored_completions() -> Preferences:
     return Preferences(policy, by(policy), ratio)
 
 
-def stored_completions_without_ratio() -> Preferences:
-    policy = llama()
-    return Preferences(
-        policy, by(policy), lambda own, old: -(own.chunk(2)[0] - own.chunk(2)[1]).mean()
-    )
-
-
-def consistent() -> Preferences:
-    """As R-Drop does: likelihood, and both passes of the policy should agree."""
-    policy = llama()
-    return Preferences(
-        policy, by(policy), lambda own, other: (1e-3 * (own - other) ** 2 - own).mean()
-    )
-
-
-def swapped_in() -> Preferences:
-    """The starting weights are put into the policy for the reference's calls."""
-    policy = llama()
-    start = copy.deepcopy(policy.state_dict())
-
-    def known(rows: Rows) -> Known:
-        now = copy.deepcopy(policy.state_dict())
-        policy.load_state_dict(start)
-        found = by(policy)(rows)
-        policy.load_state_dict(now)
-        return found
-
-    return Preferences(policy, known)
-
-
 def moving_average() -> Preferences:
     policy = llama()
     teacher = frozen(policy)
@@ -184,15 +143,6 @@ def new_adapter() -> Preferences:
     return Preferences(policy, without_adapter(policy))
 
 
-def evaluated_without_adapter() -> Preferences:
-    """A trained adapter with a reference of its own; the base model only sees other rows."""
-    policy = adapted(tuned=0.5)
-    base = without_adapter(policy)
-    return Preferences(
-        policy, by(frozen(policy)), before=lambda update, rows: base(rows_of(update + 50))
-    )
-
-
 @pytest.mark.parametrize(
     ("made", "status"),
     [
@@ -200,15 +150,11 @@ def evaluated_without_adapter() -> Preferences:
         (without_reference, "not applicable"),
         (stored_reference, "not applicable"),
         (stored_completions, "not applicable"),
-        (stored_completions_without_ratio, "not applicable"),
-        (consistent, "not applicable"),
-        (swapped_in, "not applicable"),
         (moving_average, "holds"),
         (with_dropout_in_evaluation_mode, "holds"),
         (in_training_mode_without_dropout, "holds"),
         (noisy_teacher, "not applicable"),
         (new_adapter, "holds"),
-        (evaluated_without_adapter, "holds"),
     ],
 )
 def test_healthy_references_are_not_broken(made: Callable[[], Preferences], status: str) -> None:
@@ -288,21 +234,6 @@ def test_questions_leave_the_training_as_it_was() -> None:
 
     pairs = zip(trained(True), trained(False), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
-
-
-def test_a_later_policy_of_the_process_is_asked_too() -> None:
-    """Supervised training first; then its adapter is continued without it in the reference."""
-    policy = adapted(tuned=0.5)
-    first = llama()
-
-    def supervised(update: int, rows: Rows) -> None:
-        if update == 0:
-            optimizer = torch.optim.SGD(first.parameters(), lr=1e-3)
-            (-log_probs(first, rows).mean()).backward()
-            optimizer.step()
-
-    found = asked(Preferences(policy, without_adapter(policy), before=supervised))
-    assert found["status"] == "broken", found
 
 
 def test_a_teacher_is_no_reference() -> None:

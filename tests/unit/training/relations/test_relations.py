@@ -31,11 +31,9 @@ def broken(found: Outcomes) -> set[str]:
         lambda: Loop(llama(), side="left"),
         lambda: Loop(gpt2()),
         lambda: Loop(llama(attention_dropout=0.1)),
-        lambda: Loop(llama(tie_word_embeddings=True)),
         lambda: Loop(llama().to(torch.bfloat16)),
-        lambda: Loop(llama(), micro_batches=1),
     ],
-    ids=["llama", "left", "gpt2", "dropout", "tied", "bfloat16", "one micro-batch"],
+    ids=["llama", "left", "gpt2", "dropout", "bfloat16"],
 )
 def test_nothing_is_broken_in_a_healthy_loop(made: Callable[[], Loop]) -> None:
     found = made().run()
@@ -260,33 +258,9 @@ def test_blocks_of_joined_texts_are_plain_language_modelling() -> None:
     assert "as in pretraining" in found["message"]
 
 
-def test_positions_of_padding_are_no_documents() -> None:
-    class Positioned(Loop):
-        """Gives padding the position 1, as transformers does when it generates."""
-
-        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-            places = one["attention_mask"].cumsum(-1) - 1
-            return super().loss(
-                {**one, "position_ids": places.masked_fill(one["attention_mask"] == 0, 1)}, tokens
-            )
-
-    found = Positioned(llama()).run()
-    assert broken(found) == set()
-    assert found["packing"]["status"] == "not applicable"
-    assert found["causality"]["status"] == "holds"
-
-
 def _with_groups() -> Loop:
     model = llama()
     return Loop(model, optimizer=groups(model))
-
-
-def test_unequal_weights_are_named_with_both_values() -> None:
-    found = Loop(llama(), normalised=False).run()["accumulation"]
-    most, least = found["values"]
-    counts = [int((batch(seed)["attention_mask"][:, 1:]).sum()) for seed in (0, 1)]
-    assert most == pytest.approx(1 / (2 * min(counts)), rel=1e-3)
-    assert least == pytest.approx(1 / (2 * max(counts)), rel=1e-3)
 
 
 def adapted(**settings: Any) -> Any:

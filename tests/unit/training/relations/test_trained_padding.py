@@ -50,12 +50,6 @@ def all_but_one(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return real == 0
 
 
-def with_padding_inside(seed: int) -> dict[str, torch.Tensor]:
-    made = batch(seed)
-    made["input_ids"][:, 2] = PAD
-    return made
-
-
 def ends_as_padding(seed: int) -> dict[str, torch.Tensor]:
     """Rows that end with EOS, and are padded with it."""
     made = batch(seed)
@@ -78,10 +72,6 @@ def test_trained_padding_is_broken(batches: Any) -> None:
     assert "padding tokens are trained on" in found["message"]
     assert found["place"]
     assert 0 < found["values"][0] <= found["values"][1]
-
-
-def test_left_padding_is_asked_too() -> None:
-    assert asked(nothing, side="left")["status"] == "broken"
 
 
 @pytest.mark.parametrize("masked", [padding, all_but_one])
@@ -116,11 +106,6 @@ def test_a_loss_over_distributions_is_asked_too(masked: bool) -> None:
     loop.masked = masked
     found = loop.run()["padding"]
     assert found["status"] == ("holds" if masked else "broken"), found
-
-
-def test_rows_that_hold_the_token_inside_say_nothing() -> None:
-    found = asked(nothing, batches=with_padding_inside)
-    assert found["status"] == "holds", found
 
 
 def test_noise_that_writes_the_token_into_texts_is_no_padding() -> None:

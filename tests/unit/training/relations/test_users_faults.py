@@ -93,9 +93,7 @@ def test_labels_of_the_neighbouring_row_are_broken() -> None:
 
 
 @pytest.mark.parametrize(("less", "status"), [(0, "holds"), (4, "broken")])
-@pytest.mark.parametrize(
-    "names", [("instruction", "input", "output"), ("context", "question", "answer")]
-)
+@pytest.mark.parametrize("names", [("instruction", "input", "output")])
 def test_columns_of_other_names_are_known(
     names: tuple[str, str, str], less: int, status: str
 ) -> None:

@@ -95,9 +95,7 @@ def test_chosen_and_rejected_rows_have_padding_of_their_own() -> None:
         # Text may end with the same token several times, as it has it in between.
         (torch.tensor([[3, 4, 4], [4, 7, 8]]), torch.tensor([[4, 4, 5], [7, 8, 9]])),
         # Or begin with it, as no other row does.
-        (torch.tensor([[9, 9, 4], [5, 7, 8]]), torch.tensor([[9, 4, 6], [7, 8, 3]])),
         {"input_ids": torch.tensor([[3, 0]]), "attention_mask": torch.ones(1, 2)},
-        {"pixels": torch.zeros(2, 3, 8, 8), "labels": torch.tensor([1, 2])},
         ["text", "more text"],
     ],
 )

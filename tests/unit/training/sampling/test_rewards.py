@@ -61,14 +61,6 @@ def by_day(completions: list[str], **_: Any) -> list[float]:
     return [len(one) + float(datetime.date.today().toordinal() % 7) for one in completions]
 
 
-def by_calendar(completions: list[str], **_: Any) -> list[float]:
-    return [len(one) + float(time.localtime().tm_yday) for one in completions]
-
-
-def by_weekday(completions: list[str], **_: Any) -> list[float]:
-    return [len(one) + float(time.strftime("%w")) for one in completions]
-
-
 def by_moment(completions: list[str], **_: Any) -> list[float]:
     return [len(one) + float(moment.now().toordinal() % 7) for one in completions]
 
@@ -102,8 +94,6 @@ def test_a_reward_of_its_completion_alone_holds(function: Callable[..., Any]) ->
         (by_others, "for it alone", "it depends on the other rows"),
         (by_second, "when it is called again", "it reads the clock"),
         (by_day, "a day later", "it reads the clock"),
-        (by_calendar, "a day later", "it reads the clock"),
-        (by_weekday, "a day later", "it reads the clock"),
         (by_moment, "a day later", "it reads the clock"),
         (by_chance, "with other random numbers", "it draws random numbers"),
         (by_calls, "when it is called again", "it keeps a state of its own"),

@@ -45,13 +45,9 @@ def with_engine(**changed: Any) -> Grpo:
     [
         (lambda sampler: Grpo(tiny(), sampler=sampler), "not applicable"),
         (lambda sampler: with_engine(sampler=sampler), "holds"),
-        (
-            lambda sampler: Grpo(tiny(), sampler=sampler, sampled_at=0.7, trained_at=0.7),
-            "not applicable",
-        ),
         (lambda sampler: Grpo(tiny().to(torch.bfloat16), sampler=sampler), "not applicable"),
     ],
-    ids=["policy", "engine", "temperature", "bfloat16"],
+    ids=["policy", "engine", "bfloat16"],
 )
 def test_nothing_is_broken_in_a_healthy_loop(
     sampler: Sampler, made: Callable[[Sampler], Grpo], weights: str
@@ -63,22 +59,12 @@ def test_nothing_is_broken_in_a_healthy_loop(
     assert found["sampler_weights"]["status"] == weights
 
 
-def greedily(engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Choose the likeliest token: no draw shows a temperature."""
-    ids = prompts
-    with torch.no_grad():
-        for _ in range(COMPLETION):
-            chosen = engine(input_ids=ids).logits[:, -1].argmax(-1, keepdim=True)
-            ids = torch.cat([ids, chosen], dim=1)
-    return ids
-
-
 def cut(engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
     """Leave unlikely tokens out, as transformers does without being asked."""
     return engine.generate(prompts, do_sample=True, top_k=5, max_new_tokens=COMPLETION)
 
 
-@pytest.mark.parametrize("sampler", [greedily, cut])
+@pytest.mark.parametrize("sampler", [cut])
 def test_how_tokens_are_chosen_does_not_count(sampler: Sampler) -> None:
     found = Grpo(tiny(), sampler=sampler).run()
     assert found["sampler_logprobs"]["status"] == "holds", found
@@ -198,11 +184,6 @@ BOTH = {"sampler_logprobs", "sampler_weights"}
             {"sampler_logprobs"},
             "the sampler's temperature is 0.7, and the trainer's 1",
         ),
-        (
-            lambda: Grpo(tiny(), trained_at=1.5, sampler=generate),
-            {"sampler_logprobs"},
-            "the sampler's temperature is 1, and the trainer's 1.5",
-        ),
         (lambda: Grpo(tiny(), sampler=templated), {"sampler_logprobs"}, "the trainer's 4"),
         (lambda: Grpo(tiny(), sampler=penalised), {"sampler_logprobs"}, "a repetition penalty"),
         (in_training_mode, {"sampler_logprobs"}, "in training mode"),
@@ -215,18 +196,6 @@ def test_a_planted_fault_breaks_its_relation(
     found = made().run()
     assert broken(found) == expected, found
     assert words in " ".join(one["message"] for one in found.values())
-
-
-def test_another_dtype_of_the_engine_is_named_and_its_weights_hold() -> None:
-    found = with_engine(dtype=torch.bfloat16).run()["sampler_weights"]
-    assert found["status"] == "holds"
-    assert "after rounding to bfloat16" in found["message"]
-
-
-def test_a_stale_engine_holds_before_the_first_update() -> None:
-    found = with_engine(sync=never).run()
-    assert found["sampler_logprobs"]["place"].startswith("update 2")
-    assert found["sampler_weights"]["place"] == "update 2"
 
 
 def reporting(log_probs: float = 0.0) -> Callable[[torch.Tensor], None]:
@@ -317,7 +286,6 @@ def hashes(policy: Any, dtype: torch.dtype = torch.float32) -> dict[str, str]:
     [
         (lambda policy: policy.state_dict(), "holds", "21 tensors"),
         (lambda policy: hashes(policy), "holds", "21 tensors are equal, before"),
-        (lambda policy: hashes(policy, torch.bfloat16), "holds", "bfloat16"),
         (
             lambda policy: {name: value.numpy() + 1 for name, value in policy.state_dict().items()},
             "broken",
@@ -325,7 +293,7 @@ def hashes(policy: Any, dtype: torch.dtype = torch.float32) -> dict[str, str]:
         ),
         (lambda policy: {"other": torch.ones(2)}, "undecided", "no tensor of the same name"),
     ],
-    ids=["tensors", "hashes", "rounded", "other", "foreign"],
+    ids=["tensors", "hashes", "other", "foreign"],
 )
 def test_weights_that_a_loop_reports_are_compared(
     weights: Callable[[Any], Any], status: str, words: str
@@ -399,10 +367,8 @@ def test_without_a_check_the_reports_do_nothing() -> None:
     ("given", "words"),
     [
         (([[1, 2, 3]], [[0.1], [0.2]]), "1 rows of ids, 2 of log-probabilities"),
-        (([[1, 2, 3]], [[0.1] * 5]), "3 ids, a prompt of -2 and 5 log-probabilities"),
         (([[1, 2, 3]], [[0.1]], 1), "3 ids, a prompt of 1 and 1 log-probabilities"),
         (([[1, 2, 3]], [[0.1]], [1, 2]), "2 prompt_lengths for 1 rows"),
-        (([[1, 2, 3]], [[0.1]], None, [[1, 1]]), "3 ids and a mask of 2"),
         ((7, [[0.1]]), "one row of values per sequence"),
     ],
 )
@@ -429,9 +395,7 @@ def test_padding_is_no_part_of_a_report() -> None:
     [
         ([[1, 2, None]], [[-1.0]], 2),
         ([[1, 2, 3]], [[{3: -1.0}]], 2),
-        ([["a", 2, 3]], [[-1.0]], 2),
         (torch.ones(1, 3, device="meta"), [[-1.0]], 2),
-        ([[1, 2, 3]], [[[-1.0]]], 2),
         ([[1, 2, 3]], [[-1.0]], [[2]]),
     ],
 )
@@ -444,12 +408,6 @@ def test_what_cannot_be_read_is_told_in_one_line(given: tuple[Any, ...]) -> None
 def test_weights_that_cannot_be_read_are_told_in_one_line(weights: Any) -> None:
     with watched(), pytest.raises(UsageError, match=r"canary\.engine_weights"):
         canary.engine_weights(weights)
-
-
-@pytest.mark.parametrize("length", [torch.tensor(2), 2.0])
-def test_a_length_may_be_any_number(length: Any) -> None:
-    with watched():
-        canary.sampled([[1, 2, 3]], [[-1.0]], length)
 
 
 def test_a_reward_that_is_no_number_is_said_of_the_reward() -> None:

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import describe_batch
-from canary.training.collectors.named import hashable, named
 from canary.training.torch_loop.batches import LoaderBatches, as_tokens, entering, fed_sha256
 
 IDS = torch.arange(12).view(3, 4)
@@ -107,13 +106,6 @@ def test_what_does_not_come_from_the_batch_is_not_counted(other: torch.Tensor) -
     batch = as_tokens((IDS, LABELS), embeds=True)
     assert fed_sha256(batch, entered(other)) is None
     assert fed_sha256(batch, entered(IDS, other)) == fed_sha256(batch, entered(IDS))
-
-
-def test_the_hash_of_what_enters_is_part_of_the_exact_batch() -> None:
-    batch = as_tokens((IDS, LABELS), embeds=True)
-    assert "fed_sha256" not in describe_batch(hashable(batch), None)
-    batch.fed_sha256 = "a" * 64
-    assert describe_batch(hashable(named(batch)), None)["fed_sha256"] == "a" * 64
 
 
 def test_batches_that_a_resumed_loop_skips_are_not_trained_on() -> None:

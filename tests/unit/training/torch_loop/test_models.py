@@ -72,7 +72,6 @@ def test_the_modules_below_are_found_through_lists() -> None:
         (nn.LSTM(2, 2), "LSTM"),
         (nn.TransformerEncoderLayer(4, 2, 4), "MultiheadAttention"),
         (nn.GRU(2, 2, batch_first=True), None),
-        (nn.Linear(2, 2), None),
     ],
 )
 def test_a_model_that_reads_time_first_is_known(module: nn.Module, name: str | None) -> None:

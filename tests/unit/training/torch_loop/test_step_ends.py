@@ -108,7 +108,7 @@ def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", None), ("optimizer", 3)])
+@pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", 3)])
 def test_a_step_without_a_closure_has_none(args: tuple[Any, ...]) -> None:
     assert StepArguments(args, {"closure": None}).closure is None
 
