@@ -65,10 +65,6 @@ def test_a_framework_that_samples_late_on_purpose_is_not_judged() -> None:
     assert found["status"] == "not applicable"
 
 
-def test_without_a_metric_nothing_is_judged() -> None:
-    assert judged(example("grpo")) is None
-
-
 IMPORT = """name: mine
 command: [python3, write.py]
 import: {source: log.jsonl, preset: trl}

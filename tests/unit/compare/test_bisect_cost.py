@@ -7,7 +7,6 @@ import math
 import pytest
 
 from canary.compare.bisect_cost import (
-    LAST_PAIRS,
     MOST_LAUNCHES,
     Effect,
     expected_launches,
@@ -22,18 +21,6 @@ def test_an_exact_signal_takes_log2_of_the_suspects_ends_and_last_step(
     suspects: int, launches: int
 ) -> None:
     assert expected_launches(suspects) == launches
-
-
-@pytest.mark.parametrize(
-    ("noise", "change", "measured"),
-    [(0.02, 0.05, 28), (0.1, 0.2, 43)],
-)
-def test_a_noisy_metric_takes_the_launches_of_the_simulation(
-    noise: float, change: float, measured: float
-) -> None:
-    """`bench/simulated_bisects.py` on a steady machine, without the last pairs."""
-    found = expected_launches(64, Effect(change, noise)) - 2 * LAST_PAIRS
-    assert found == pytest.approx(measured, rel=0.25)
 
 
 def test_odd_numbers_give_no_odd_estimate() -> None:

@@ -39,13 +39,6 @@ def test_a_signal_of_step_1_is_a_first_difference_of_its_own(signal: str) -> Non
     assert found.check("rollout").delta is not None
 
 
-def test_what_differs_first_in_the_making_is_named_first() -> None:
-    changed = moved(moved(moved(ppo(1), "returns", 1), "advantages", 1), "rewards", 1)
-    found = compared(changed)
-    signals = [d.signal for d in found.differences if d.stage == "rollout"]
-    assert signals == ["rewards", "advantages", "returns"]
-
-
 def test_after_step_1_a_signal_belongs_to_the_trajectory_and_names_its_step() -> None:
     found = compared(later(moved(moved(ppo(1), "rewards", 3), "advantages", 3), 3))
     assert found.check("rollout").status == "pass"

@@ -19,7 +19,6 @@ from canary.compare.thresholds import (
     Thresholds,
     from_config,
     load_thresholds,
-    tier_thresholds,
 )
 from canary.config.load import load_config
 from canary.config.threshold_keys import ThresholdsConfig
@@ -54,12 +53,6 @@ def test_tiers_differ_in_nothing_else() -> None:
     told |= {"max_tps_drop_pct", "max_mem_increase_mb"}
     for tier in TIER_THRESHOLDS.values():
         assert tier.model_dump(exclude=told) == Thresholds().model_dump(exclude=told)
-
-
-def test_tiers_are_found_by_name() -> None:
-    assert [tier_thresholds(name) for name in ("default", "smoke", "perf", "nightly")] == [
-        tier for tier, *_ in TIERS
-    ]
 
 
 def test_the_config_has_the_same_keys_in_the_same_order() -> None:

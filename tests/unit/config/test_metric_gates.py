@@ -14,7 +14,6 @@ from canary.compare.thresholds import load_metric_gates, load_thresholds
 from canary.config.load import load_config
 from canary.config.metric_gates import KNOWN_WORSE, MetricGate, gates_in
 from canary.config.render import resolved_yaml
-from canary.config.trainers import EXEC_KEYS
 from canary.errors import ConfigError
 from canary.record.curves import ROW_METRICS
 from tests.unit.comparing import altered, record, write
@@ -99,13 +98,6 @@ def test_a_change_of_gates_changes_no_training() -> None:
     assert all(change.cosmetic for change in config_changes(before, now))
 
 
-def test_a_command_has_gates_too(tmp_path: Path) -> None:
-    path = tmp_path / "canary.yaml"
-    path.write_text("command: [python, train.py]\nmetrics: [{name: loss, limit: 5%}]\n")
-    assert load_config(path).config.metrics[0].name == "loss"
-    assert "metrics" in EXEC_KEYS
-
-
 def test_known_directions_are_of_known_metrics() -> None:
     assert set(ROW_METRICS) - {"learning_rate"} <= set(KNOWN_WORSE)
 
@@ -145,14 +137,6 @@ def test_a_file_of_limits_may_hold_gates(tmp_path: Path) -> None:
     path.write_text("max_nan_steps: 3\n")
     assert load_metric_gates(path) is None
     assert metric_gates_for(request, [gated(1, 0.1)])[0].limit == 0.1
-
-
-def test_a_broken_section_in_a_record_is_one_line() -> None:
-    broken = altered(record(1), "config", "metrics", to=[{"name": "loss", "limit": "x"}])
-    with pytest.raises(
-        ConfigError, match=r"metrics\.0\.limit \(loss\) in the config of run run-00001"
-    ):
-        metric_gates_for(Request((), ()), [broken])
 
 
 def test_a_wrong_gate_of_a_file_of_limits_is_named_with_metric_and_line(tmp_path: Path) -> None:

@@ -95,14 +95,6 @@ def test_a_switch_that_cannot_be_had_is_refused_with_its_key(
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["sdpa", "kernels-community/flash-attn2@v1"],
-)
-def test_attention_kernels_are_named_as_transformers_does(tmp_path: Path, name: str) -> None:
-    assert loaded(tmp_path, {"attn_implementation": name}).attn_implementation == name
-
-
 def test_a_misspelt_attention_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="attn_implementation"):
         loaded(tmp_path, {"attn_implementation": "flash_atention_2"})

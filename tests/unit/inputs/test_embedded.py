@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,8 @@ from tools.embedded.build_reward import (
     training_pairs,
     written_figures,
 )
-from tools.embedded.tasks import MAKERS, VIEWS, make_tasks
+from tools.embedded.tasks import VIEWS
 
-MAX_BYTES = 5_000_000
 NAMED_PARAMETERS = {"10m": 1e7, "30m": 3e7, "70m": 7e7, "160m": 1.6e8, "410m": 4.1e8, "1b": 1e9}
 
 
@@ -75,26 +72,7 @@ def test_a_changed_data_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert differing_files() == [tmp_path / "preference.jsonl"]
 
 
-def test_shipped_files_stay_under_five_megabytes() -> None:
-    files = [path for path in tiny_dir().parent.rglob("*") if "__pycache__" not in path.parts]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < MAX_BYTES
-
-
-def test_names_paths_tasks_and_sizes_need_no_torch() -> None:
-    code = (
-        "import sys, canary.inputs.embedded.scoring, canary.inputs.embedded.sizes;"
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 # --- tasks
-
-
-def test_the_stream_depends_on_its_seed_alone_and_holds_every_kind() -> None:
-    assert make_tasks(50, seed=1) == make_tasks(50, seed=1)
-    assert make_tasks(50, seed=1) != make_tasks(50, seed=2)
-    assert {task.kind for task in make_tasks(300)} == set(MAKERS)
 
 
 # --- score
@@ -122,11 +100,6 @@ def test_pad_and_eos_are_apart_and_role_tokens_are_single(tokenizer: Any) -> Non
     assert len({tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id}) == 3
     assert tokenizer("<|user|>hi<|assistant|>", add_special_tokens=False)["input_ids"][0] == 4
     assert tokenizer.convert_tokens_to_ids("<|assistant|>") == 5
-
-
-def test_any_text_survives_a_round_trip(tokenizer: Any) -> None:
-    text = "Zürich 1024\n\tnaïve 日本 ok"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
 def test_template_puts_the_prompt_first_and_marks_the_answer_with_its_eos(tokenizer: Any) -> None:
@@ -176,17 +149,6 @@ def test_random_model_has_the_parameters_of_its_name(size: str) -> None:
         model = random_llama(size, 0, torch.float32, 1024)
     parameters = sum(p.numel() for p in model.parameters())
     assert parameters == pytest.approx(NAMED_PARAMETERS[size], rel=0.10)
-
-
-def test_random_weights_follow_the_seed_and_leave_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    first, again, other = (
-        random_llama("10m", seed, torch.bfloat16, 64).lm_head.weight for seed in (1, 1, 2)
-    )
-    assert first.dtype == torch.bfloat16
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_random_names_give_sizes_and_an_unknown_size_names_the_known_ones() -> None:

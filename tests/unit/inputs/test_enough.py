@@ -76,10 +76,6 @@ def test_what_repetition_cannot_fill_is_refused(
         require_enough(spec_of(100, training_type, **changes), fewest - 1)
 
 
-def test_a_smaller_batch_may_be_allowed() -> None:
-    require_enough(spec_of(100, allow_repeat=True), 3)
-
-
 PAIR = json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})
 
 
@@ -117,12 +113,3 @@ def test_a_file_that_cannot_be_counted_is_left_to_loading(tmp_path: Path) -> Non
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="has no rows in split 'train'"):
         rows_there(config_of(dataset_name=str(tmp_path / "none.jsonl")))
-
-
-def test_rows_that_fill_no_batch_name_the_most_steps_of_batches_of_one() -> None:
-    with pytest.raises(InputError) as caught:
-        require_enough(spec_of(10, batch_size=8, gradient_accumulation_steps=1), 3)
-    assert "lower batch_size (with batch_size 1, max_steps 3 is the most)" in str(caught.value)
-    with pytest.raises(InputError) as caught:
-        require_enough(spec_of(10, batch_size=8, gradient_accumulation_steps=2), 1)
-    assert "lower batch_size, raise dataset_size" in str(caught.value)

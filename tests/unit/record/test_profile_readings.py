@@ -38,19 +38,6 @@ def reading(topic: Topic, **changes: Any) -> Reading:
     return found
 
 
-def test_an_unremarkable_profile_raises_no_concern() -> None:
-    found = readings(profiled())
-    assert [item.topic for item in found] == [
-        "balance",
-        "idle",
-        "copies",
-        "conversions",
-        "operator",
-    ]
-    assert not any(item.concern for item in found)
-    assert found[0].text.startswith("balanced")
-
-
 @pytest.mark.parametrize(
     ("host", "waits", "words", "concern"),
     [

@@ -83,12 +83,6 @@ def test_a_step_that_a_rank_did_not_end_is_no_step_of_the_run() -> None:
     assert [merged["step"] for merged in merged_rows(ranks)] == [1]
 
 
-def test_the_rows_of_one_process_stay_as_they_are() -> None:
-    rows = [row(1, 1.0, 0.0)]
-    assert merged_rows({0: rows, 1: []}) == rows
-    assert describe_ranks({0: rows}, warmup=0) == {}
-
-
 def test_imbalance_is_the_busiest_rank_over_the_mean() -> None:
     found = describe_ranks(SLOW_SECOND, warmup=1)
     # Busy 0.2 s and 1.0 s: 1.0 / 0.6 - 1.

@@ -76,11 +76,6 @@ def test_tokens_per_second_are_tokens_over_the_same_wall_time() -> None:
     assert found.perf.seconds_per_completion_token is None
 
 
-def test_time_per_generated_token_takes_sampled_lengths_out() -> None:
-    rows = [row(1, 1.0, completion_tokens=10), row(2, 3.0, completion_tokens=30)]
-    assert summarise(record(), rows, warmup=0).perf.seconds_per_completion_token == 0.1
-
-
 def test_a_nan_in_one_micro_batch_counts_even_when_the_sum_hides_it() -> None:
     found = summarise(record(), [row(1, loss=1.0, micro_losses=[1.0, "nan"])], warmup=0)
     assert (found.stability.nan_steps, found.stability.inf_steps) == (1, 0)
@@ -91,14 +86,6 @@ def test_memory_names_what_it_measured() -> None:
     assert (on_cpu.perf.max_mem_kind, on_cpu.perf.max_mem_mb) == ("resident", 300)
     on_gpu = summarise(record(), [row(1, peak_bytes=2**30)], warmup=0)
     assert (on_gpu.perf.max_mem_kind, on_gpu.perf.max_mem_mb) == ("device", 1024)
-
-
-def test_each_launch_yields_its_own_mean() -> None:
-    two = record()
-    two.launches.append(Launch(index=2, kind="measured", status="completed"))
-    found = summarise(two, [row(1, 1.0), row(1, 2.0, launch=2)], warmup=0)
-    assert [launch.mean_step_time_s for launch in found.launches] == [1.0, 2.0]
-    assert found.perf.step_time.mean == 1.5
 
 
 @pytest.mark.parametrize(

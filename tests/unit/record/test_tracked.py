@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,16 +21,6 @@ def test_rates_and_utilisation_are_those_of_the_step() -> None:
     assert found["canary/completion_tokens_per_sec"] == 40
     assert found["canary/utilization/cpu_percent"] == pytest.approx(140)
     assert found["canary/alerts"] == 0
-
-
-def test_the_share_of_pythons_lock_is_told_where_it_is_sampled() -> None:
-    def told(**host: float) -> Any:
-        return row_scalars(row(3, host=HOST | host)).get("canary/utilization/gil_percent")
-
-    assert told() is None
-    assert told(gil_held=0.6) == pytest.approx(10), "other threads ran for a tenth of it"
-    assert told(gil_held=0.05) == pytest.approx(5)
-    assert told(gil_held=0.6, others_s=2.0) == pytest.approx(30), "it waited no longer"
 
 
 def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:

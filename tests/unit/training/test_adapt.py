@@ -71,17 +71,6 @@ def test_older_names_in_a_config_are_found_in_the_newest_class() -> None:
     assert notes == []
 
 
-@dataclass
-class Both:
-    activation_checkpointing: bool | None = None
-    gradient_checkpointing: bool | None = None
-
-
-def test_of_two_names_for_one_thing_the_last_that_was_given_counts() -> None:
-    given = {"activation_checkpointing": False, "gradient_checkpointing": True}
-    assert adapt.settings(Both, given, []) == {"activation_checkpointing": True}
-
-
 def test_a_setting_that_is_nowhere_is_said() -> None:
     notes: list[str] = []
     assert adapt.settings(Bare, {"max_length": 8, "group_by_length": True}, notes) == {
@@ -127,10 +116,6 @@ class _Trainer:
         self.given = (model, processing_class)
 
 
-def test_an_unknown_parameter_without_a_value_is_left_out() -> None:
-    assert adapt.build(_Trainer, model=1, processing_class=2, peft_config=None).given == (1, 2)
-
-
 def test_a_parameter_with_a_value_is_never_dropped() -> None:
     with pytest.raises(ConfigError, match="does not take 'peft_config'"):
         adapt.build(_Trainer, model=1, peft_config=3)
@@ -164,10 +149,3 @@ def test_a_trainer_that_is_nowhere_is_said_to_be_not_offered(
     _place(monkeypatch, "trl.experimental", None)
     with pytest.raises(ConfigError, match="'xyz' is not offered by trl"):
         adapt.offered("XYZ")
-
-
-def test_an_older_trainer_of_the_same_name_is_not_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    _place(monkeypatch, "trl", _Trainer)
-    _place(monkeypatch, "trl.experimental", None)
-    with pytest.raises(ConfigError, match="not offered"):
-        adapt.offered("XYZ", takes="reward_funcs")

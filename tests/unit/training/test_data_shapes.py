@@ -13,7 +13,6 @@ from canary.inputs.embedded import data_file
 from canary.inputs.row_shapes import (
     SHAPES,
     converter_for,
-    is_conversational,
     is_raw_conversation,
     shape_of,
     split_messages,
@@ -34,19 +33,6 @@ def test_raw_pair_is_cut_after_the_last_common_assistant_marker() -> None:
         "chosen": " 4, of course",
         "rejected": " 5",
     }
-
-
-def test_raw_pair_that_diverges_early_keeps_later_turns_in_the_completion() -> None:
-    chosen = "\n\nHuman: a\n\nAssistant: x\n\nHuman: b\n\nAssistant: y"
-    rejected = "\n\nHuman: a\n\nAssistant: z"
-    row = split_raw_pair(chosen, rejected)
-    assert row is not None
-    assert row["prompt"] == "\n\nHuman: a\n\nAssistant:"
-    assert row["chosen"] == " x\n\nHuman: b\n\nAssistant: y"
-
-
-def test_raw_pair_without_a_common_turn_is_no_row() -> None:
-    assert split_raw_pair("\n\nHuman: a\n\nAssistant: x", "\n\nHuman: b\n\nAssistant: x") is None
 
 
 def test_a_marker_cut_by_the_divergence_is_not_common() -> None:
@@ -165,11 +151,6 @@ def test_neighbours_of_pairs_taken_apart_have_different_prompts() -> None:
     pairs = [{"prompt": f"p{n}", "chosen": "good", "rejected": "bad"} for n in range(6)]
     prompts = [row["prompt"] for row in unpaired(pairs)]
     assert all(one != other for one, other in itertools.pairwise(prompts))
-
-
-def test_rows_of_messages_are_conversational_and_strings_are_not() -> None:
-    assert is_conversational({"prompt": [{"role": "user", "content": "x"}]})
-    assert not is_conversational({"prompt": "x", "completion": "y"})
 
 
 def test_names_written_like_paths_are_paths_even_when_missing(tmp_path: Path) -> None:

@@ -39,13 +39,6 @@ def test_lists_in_a_nested_batch_are_those_of_the_flat_batch_of_tensors() -> Non
     assert found["input_tokens"] == 12
 
 
-def test_another_token_in_a_nested_list_is_another_batch() -> None:
-    one = {"chosen": {"input_ids": IDS}}
-    other = {"chosen": {"input_ids": [[5, 6, 7], [8, 9, 11]]}}
-    assert described(one)["sha256"] != described(other)["sha256"]
-    assert described(one)["sha256"] == described(dict(one))["sha256"]
-
-
 def test_lists_of_several_lengths_are_padded_and_the_padding_is_not_counted() -> None:
     batch = named({"input_ids": RAGGED, "labels": [[-100, 6, 7], [8]]})
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
@@ -58,14 +51,6 @@ def test_lists_of_several_lengths_are_padded_and_the_padding_is_not_counted() ->
     padded = {"input_ids": wide, "attention_mask": wide.ne(0).long()}
     rows = described({"input_ids": RAGGED})["rows"]
     assert rows["input_ids"] == described(padded)["rows"]["input_ids"]
-
-
-def test_a_mask_of_ones_own_stays() -> None:
-    mask = [[1, 1, 0], [1]]
-    assert named({"input_ids": RAGGED, "attention_mask": mask})["attention_mask"].tolist() == [
-        [1, 1, 0],
-        [1, 0, 0],
-    ]
 
 
 def test_samples_that_nobody_collated_are_read_as_if_somebody_had() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,15 +165,3 @@ def test_figures_are_means_a_token_whatever_the_micro_batches(parts: int) -> Non
     assert found["ratio_deviation"] == pytest.approx((ratio - 1).abs().max().item(), rel=1e-5)
     assert found["loss"] == pytest.approx(2.0 * parts / 11)
     assert found["updates"] == 1
-
-
-def test_stops_are_judged_by_the_newest_update() -> None:
-    figures = Figures(Alone())
-    mask = torch.ones(1, 2, dtype=torch.bool)
-    zero = Loss(torch.zeros(()), torch.zeros((), dtype=torch.long))
-    for moved in (0.0, 0.5):
-        figures.begin(mask.sum())
-        figures.add(zero, zero, torch.full((1, 2), moved), mask, torch.zeros(()))
-        figures.end()
-        assert figures.approx_kl() == pytest.approx(math.exp(moved) - 1 - moved, rel=1e-5)
-    assert SimpleNamespace(**figures.means()).updates == 0

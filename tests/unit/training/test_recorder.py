@@ -23,9 +23,6 @@ from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.phases import PHASES
 from canary.record.profile import Window
-from canary.training.collectors.batches import rows_of
-from canary.training.collectors.named import hashable, named
-from canary.training.recorder.loop import Loop
 
 LOOP = """
 import sys
@@ -53,20 +50,6 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_canary_loads_no_torch() -> None:
     code = "import sys, canary; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_a_lora_without_peft_counts_as_an_adapter() -> None:
-    """As torchtune's: parameters of its own names train, and the others are frozen."""
-    model = torch.nn.Module()
-    model.weight = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
-    model.lora_a = torch.nn.Linear(2, 2)
-    assert Loop("loop", model=model).describe()["use_peft"] is True
-    model.weight.requires_grad_(True)
-    assert Loop("loop", model=model).describe()["use_peft"] is False
-    model.weight.requires_grad_(False)
-    model.lora_a.requires_grad_(False)
-    assert Loop("loop", model=model).describe()["use_peft"] is False
-    assert Loop("loop", model=None).describe()["use_peft"] is False
 
 
 @pytest.mark.slow
@@ -344,25 +327,3 @@ def test_nothing_is_counted_after_a_failure_or_the_last_step(
         loop()
     assert _get_current_dispatch_mode() is None
     assert gc.get_freeze_count() == 0
-
-
-def test_an_optimizer_that_never_steps_is_named(tmp_path: Path) -> None:
-    weight = torch.nn.Linear(1, 1)
-    other = torch.optim.SGD(weight.parameters(), lr=0.1)
-    recorder = bare(tmp_path, optimizer=other)
-    with recorder, recorder.step() as step:
-        step.loss(1.0)
-    assert recorder.folder is not None
-    assert "never stepped" in (load_record(recorder.folder).reason or "")
-
-
-def test_batches_of_any_form_are_named_and_hashed_by_all_they_hold() -> None:
-    image, label = torch.ones(2, 3), torch.tensor([1, 0])
-    assert set(named((image, label))) == {"0", "1"}
-    assert set(named(image)) == {"batch"}
-    assert rows_of(named((image, label))) == 2
-    assert named(["one", "two"])["batch"].dtype == torch.uint8
-    assert named({"text": "a", "other": object()}).keys() == {"text"}
-    assert hashable(named(image))["batch"].dtype == torch.int32
-    tokens = {"input_ids": torch.ones(1, 2, dtype=torch.long), "advantages": torch.ones(1)}
-    assert hashable(tokens)["advantages"].is_floating_point()

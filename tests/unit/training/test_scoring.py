@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -109,20 +109,6 @@ def test_as_many_rewards_as_completions_are_asked_for(
     assert "'shortened'" in str(told.value)
 
 
-def test_completions_without_any_reward_are_told_of_once(tokenizer: Any) -> None:
-    notes: list[str] = []
-    silent = RewardFunctions([lambda completions, **_: [1.0, None, None]], notes)
-    for _ in range(2):
-        assert silent.score(samples_of(tokenizer)).tolist() == [1.0, 0.0, 0.0]
-    assert notes == [
-        "completions score 0 if every reward function abstains: 2 of 3 in the first such "
-        f"step, for example {ANSWERS[1]!r}"
-    ]
-    told: list[str] = []
-    RewardFunctions([lambda completions, **_: [1.0, 0.0, 2.0]], told).score(samples_of(tokenizer))
-    assert told == []
-
-
 def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
     seen: dict[str, Any] = {}
 
@@ -137,18 +123,6 @@ def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
     assert seen["answer"] == ["c a t", "7", "owl"]
     ends = [ids[-1] for ids in seen["completion_ids"]]
     assert ends == [tokenizer.eos_token_id] * 3
-
-
-def test_plain_prompts_get_plain_completions() -> None:
-    seen: list[Any] = []
-
-    def looks(completions: list[Any], **_: Any) -> list[float]:
-        seen.extend(completions)
-        return [0.0] * len(completions)
-
-    ids = torch.ones(1, 2, dtype=torch.long)
-    RewardFunctions([looks]).score(Samples(["2+2="], ["4"], ids, ids, ids, ids))
-    assert seen == ["4"]
 
 
 def test_without_a_reward_model_the_answers_own_score_is_the_reward(
@@ -291,26 +265,6 @@ def test_positions_that_begin_behind_paddings_are_not_run_past(
     assert len(ids) > 20
     expected = alone(ids[-18:], folder)
     assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_text_that_is_cut_keeps_what_its_tokenizer_puts_first(
-    tmp_path: Path, tokenizer: Any
-) -> None:
-    """RoBERTa reads its score at the first token."""
-    folder = kin_of_roberta(tmp_path / "rm", "roberta", None)
-    own = AutoTokenizer.from_pretrained(str(folder))
-    own.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", own.eos_token_id)]
-    )
-    own.save_pretrained(folder)
-    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
-    ids = torch.ones(1, 2, dtype=torch.long)
-    prompt = "spell the cat, copy the line, and then another line of them all"
-    found = model.score(Samples([prompt], ["cat"], ids, ids, ids, ids))
-    whole = own(prompt + "cat")["input_ids"]
-    assert len(whole) > 20
-    expected = alone([own.eos_token_id, *whole[-17:]], folder)
-    assert found.item() == pytest.approx(expected, abs=1e-5)
 
 
 def refusal(tmp_path: Path, tokenizer: Any, name: str) -> str:

@@ -17,20 +17,12 @@ from tests.unit.diagnosing import (
     OTHER,
     OTHER_HASHES,
     OTHER_LOSS,
-    TRAJECTORY,
     Change,
     changed,
-    diagnosed,
     every_micro,
     exact,
     sides,
 )
-
-
-def suspect(*changes: Change) -> Suspect:
-    found, diagnosis = diagnosed("sft", *changes)
-    assert diagnosis.top_suspect is not None, found.first_line
-    return diagnosis.top_suspect
 
 
 def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
@@ -175,43 +167,6 @@ def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
     eos = found.check("labels_contain_eos")
     assert eos.status == "fail"
     assert eos.message.startswith("0 EOS among")
-
-
-def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
-    top = suspect(*OTHER_HASHES, *OTHER_ROWS, *without_eos(), *OTHER_LOSS)
-    assert top.category == "data"
-    assert "end-of-sequence token is no longer appended" in top.description
-    assert top.description.endswith("-> 0.")
-    assert "eos_token" in top.suggested_actions[0]
-
-
-@pytest.mark.parametrize("first", [0.0])
-def test_another_order_is_the_datas_where_the_learning_rate_begins_at_zero_on_both_sides(
-    first: float,
-) -> None:
-    before, after = sides()
-    warm: Change = (
-        (*TRAJECTORY, "learning_rates"),
-        [first, *exact()["trajectory"]["learning_rates"][1:]],
-    )
-    order = every_micro("rows", lambda v: {"input_ids": v["input_ids"][::-1]})
-    after = changed(after, warm, *OTHER_HASHES, *order, *OTHER_LOSS)
-    found = compare_to_baseline(after, changed(before, warm), gates=())
-    top = found.diagnosis.top_suspect
-    assert top is not None
-    assert top.category == "data", found.diagnosis.summary
-    assert top.confidence > 0.9
-    assert "optimizer" not in {s.category for s in found.diagnosis.suspects}
-
-
-def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> None:
-    found, diagnosis = diagnosed("sft", *OTHER_HASHES, *OTHER_LOSS)
-    top = diagnosis.top_suspect
-    assert top is not None
-    assert "masks or labels differ" in top.description.lower()
-    shown = " ".join(map(str, top.evidence))
-    assert "same sequences, different masks or labels" in shown
-    assert "different tokens" not in shown + found.first_line
 
 
 def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:

@@ -116,16 +116,6 @@ def test_causes_of_one_chain_do_not_compete(name: str) -> None:
     assert [suspect.category for suspect in found.diagnosis.suspects] == [category]
 
 
-def test_more_positions_fed_while_generating_are_the_rollouts_and_so_are_their_operators() -> None:
-    fed = plain(sides("grpo")[1])["work"]
-    more: list[Change] = [
-        (("exact", "work", "tokens_fed"), 5 * fed["tokens_fed"]),
-        (("exact", "work", "operator_total"), 2 * fed["operator_total"]),
-    ]
-    found = slower({"generation": 0.2}, *more, kind="grpo")
-    assert [s.category for s in found.diagnosis.suspects] == ["rollout"], found.diagnosis.summary
-
-
 def test_what_follows_goes_to_the_first_of_a_chain_with_its_evidence() -> None:
     def finding(category: C, sign: str) -> Finding:
         return Finding(category, 0.9, sign, (Evidence("signal", sign),), sign=sign)
@@ -151,14 +141,6 @@ def test_no_chain_leads_back_to_its_cause() -> None:
 
     for sign in FOLLOWS:
         behind(sign)
-
-
-def test_a_collator_that_sleeps_is_a_dataloader_though_the_other_phases_waited_too() -> None:
-    """While it sleeps nobody takes the core: what other work takes falls on the other phases."""
-    waited: list[Change] = [(("host", "waiting"), 0.4), (("host", "run_delay"), 0.35)]
-    top = top_of(slower({"data": 0.12}, *waited))
-    assert top.category == "dataloader"
-    assert top.confidence > 0.9
 
 
 DOUBLED: list[Change] = [
@@ -188,43 +170,6 @@ def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statis
     first, second = found.diagnosis.suspects[:2]
     assert (first.category, second.category) == ("objective", "dataloader")
     assert first.confidence < second.confidence
-
-
-KEPT: Change = (("exact", "memory", "live_tensors"), [100 + 5 * step for step in range(12)])
-
-
-@pytest.mark.parametrize("learned", [[DOUBLED[1]], []])
-def test_a_longer_phase_is_no_suspect_of_memory_where_the_step_is_not_slower(
-    learned: list[Change],
-) -> None:
-    """As where gradients are kept: more is held, another update is made, and data took a bit."""
-    found = slower({"data": 0.006, "forward": 0.026}, KEPT, *learned)
-    assert found.check("live_tensors").status == "fail"
-    assert found.check("step_time_median").status == "pass"
-    assert "dataloader" not in {suspect.category for suspect in found.diagnosis.suspects}
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("max_steps", 90),
-        ("trainer_args.gradient_checkpointing", True),
-        ("trainer_args.save_steps", 7),
-    ],
-)
-def test_a_setting_that_cannot_slow_the_phase_that_grew_is_no_suspect(key: str, value: Any) -> None:
-    section, _, name = key.rpartition(".")
-    args = sides()[1].config.get("trainer_args") or {}
-    change = (("config", section), {**args, name: value}) if section else (("config", key), value)
-    before = slower({"data": 0.12}).diagnosis.suspects
-    phases = {"data": 0.12} if "save" not in key else {"backward": 0.12}
-    suspects = slower(phases, change).diagnosis.suspects
-    if phases == {"data": 0.12}:
-        assert [(s.category, s.confidence) for s in suspects] == [
-            (s.category, s.confidence) for s in before
-        ]
-    else:
-        assert "io" not in {s.category for s in suspects}
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,3 @@ def test_what_neither_side_recorded_is_not_called_equal(
     assert suspects[0].category == "unknown", told
     assert "undo half of the change" in suspects[0].suggested_actions[0], "none is about speed"
     assert "Likely cause" not in found.first_line
-
-
-def test_losses_that_nobody_recorded_are_not_equal() -> None:
-    norms: list[Change] = [((*TRAJECTORY, "grad_norms"), [None] * len(LOSSES))]
-    found = compared([*NO_LOSSES, *norms], [])
-    check = next(c for c in found.checks if c.name == "trajectory")
-    assert check.status == "skip"
-    assert "recorded on neither side" in check.message

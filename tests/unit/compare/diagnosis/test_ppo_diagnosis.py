@@ -11,7 +11,7 @@ from canary.compare.diagnosis.suspects import Diagnosis, Suspect
 from canary.config.sections import PPOConfig, SpeedConfig
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, plain
-from tests.unit.ppo_records import METRICS, altered_config, compared, later, moved, ppo
+from tests.unit.ppo_records import METRICS, compared, later, moved, ppo
 
 UPDATES = ("exact", "first_loss", "updates")
 
@@ -86,24 +86,13 @@ def test_a_ratio_off_1_tells_of_the_rollout_where_the_loss_differs_too() -> None
     assert found.category == "rollout"
 
 
-@pytest.mark.parametrize(("key", "value"), [("kl_estimator", "k3")])
-def test_a_changed_setting_of_ppo_is_named_as_the_cause(key: str, value: object) -> None:
-    found = top(moved(altered_config(ppo(1), key, value), "advantages", 1))
-    assert found.category == "objective"
-    assert any(item.kind == "config" and f"ppo.{key}" in item.message for item in found.evidence)
-
-
 LEARNED = {"objective", "data", "rollout"}
 
 
-@pytest.mark.parametrize("name", PPOConfig.model_fields)
-def test_each_setting_of_ppo_has_a_mechanism(name: str) -> None:
-    assert category_of(f"ppo.{name}") in LEARNED
-
-
-@pytest.mark.parametrize("name", SpeedConfig.model_fields)
-def test_a_switch_of_speed_changes_nothing_that_is_learned(name: str) -> None:
-    assert category_of(f"speed.{name}") in {"kernel", "rollout", "dataloader"}
+def test_each_setting_of_ppo_has_a_mechanism_and_a_switch_of_speed_learns_nothing() -> None:
+    assert {category_of(f"ppo.{name}") for name in PPOConfig.model_fields} <= LEARNED
+    speeds = {category_of(f"speed.{name}") for name in SpeedConfig.model_fields}
+    assert speeds <= {"kernel", "rollout", "dataloader"}
 
 
 def unmasked(*, pads: int = 0) -> RunRecord:
@@ -163,21 +152,8 @@ def test_a_gradient_of_which_less_is_computed_was_cut(factor: float) -> None:
     assert not any("went in" in suspect.description for suspect in found.suspects)
 
 
-def test_a_gradient_that_is_hardly_another_holds_nothing_of_an_earlier_step() -> None:
-    found = diagnosed(other_gradient(1.001))
-    assert found.top_suspect is not None
-    assert found.top_suspect.category == "objective"
-    assert not any("went in" in suspect.description for suspect in found.suspects)
-
-
 @pytest.mark.parametrize("calls", [{}, {"mm": -8, "add": 8}])
 def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str, int]) -> None:
     found = top(other_gradient(1.5, **calls))
     assert found.category == "optimizer"
     assert "gradients of an earlier step" in found.description
-
-
-def test_what_a_signal_is_made_of_is_called_equal_only_where_it_is() -> None:
-    nearly = moved(ppo(1), "rewards", 1, 1 + 2e-6)
-    found = top(later(moved(nearly, "advantages", 1), 1)).description
-    assert "rewards and values agree to 2e-06" in found.lower()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.diagnosis.numbers import rounded_to
 from canary.record.types import RunRecord
-from tests.unit.compare.diagnosis.test_ppo_diagnosis import diagnosed, top
+from tests.unit.compare.diagnosis.test_ppo_diagnosis import top
 from tests.unit.comparing import altered, plain
-from tests.unit.ppo_records import METRICS, later, moved, other_completions, ppo
+from tests.unit.ppo_records import later, moved, other_completions, ppo
 
 
 def other_prompt_ids(*, words: bool) -> RunRecord:
@@ -64,12 +63,3 @@ def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> No
     assert "forward passes" in found.description
     without_cache = altered(whole, "exact", "work", "forwards", to=ppo().exact["work"]["forwards"])
     assert top(without_cache).category == "rollout"
-
-
-def test_a_mean_of_eight_rows_is_not_taken_for_a_rounded_number() -> None:
-    lengths = [7.5, 7.875, 5.75, 8.125, 7.25, 8.875]
-    whole = altered(ppo(1), *METRICS, "completion_length", to=lengths)
-    assert not rounded_to(whole, "bfloat16")
-    values = [0.30078125, 0.2890625, 0.3125, 0.35546875, 0.40234375, 0.279296875]
-    assert rounded_to(altered(whole, *METRICS, "values_mean", to=values), "bfloat16")
-    assert not [s for s in diagnosed(whole).suspects if s.category == "numerics"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
@@ -14,7 +12,6 @@ from tests.unit.comparing import altered, plain, record
 FIRST = float(plain(record())["first_loss"]["loss"])
 Path = tuple[str | int, ...]
 BATCH: Path = ("exact", "batches", 0, 0, "sha256")
-MODEL: Path = ("exact", "model", "parameters_sha256")
 
 
 def run(
@@ -78,19 +75,6 @@ def test_an_unseeded_order_shows_in_tokens_where_losses_are_alike() -> None:
     assert (
         compared(unseeded(9, "b", length + 1, length + 2), baseline, same).verdict == "regression"
     )
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (((MODEL, "a" * 64),), "set the seed before the model is created"),
-        ((), "seed dropout and sampling"),
-        (((("exact", "data", "dataset_sha256"), "c" * 64),), "seed how the rows are chosen"),
-    ],
-)
-def test_what_differs_first_says_which_seed_is_missing(more: Any, words: str) -> None:
-    found = compared(run(9, -0.04, *more), run(0, 0.05))
-    assert words in found.check("repeatability").message
 
 
 def test_what_no_seed_moves_is_still_red() -> None:

@@ -88,20 +88,6 @@ def test_a_side_that_others_crowd_is_not_judged_whatever_its_baseline_waited(
     assert found.verdict == {"fail": "regression"}.get(status, status)
 
 
-def test_cpu_time_is_judged_where_both_sides_were_as_crowded() -> None:
-    sides = [
-        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
-        for time, first in ((0.1, 0), (0.14, 100))
-    ]
-    for place, records_ in enumerate(sides):
-        for record in records_:
-            record.env["device"] = {"type": "cpu", "threads": 1}
-            record.launches[0].cpu_s_per_step = (0.05, 0.07)[place]
-    found = compare_to_baseline(sides[1], sides[0])
-    assert found.check("step_time_median").status == "inconclusive"
-    assert found.check("cpu_time").status == "fail"
-
-
 def test_cpu_time_does_not_pass_a_real_slowdown_of_a_crowded_side() -> None:
     """A record that tells of waiting takes a failure back to undecided, and no further."""
     sides = [

@@ -85,28 +85,12 @@ def test_a_short_phase_that_doubles_explains_no_regression() -> None:
     assert grown(run({"logging": 0.001}, of=short), run(of=short)) == []
 
 
-def test_a_phase_that_got_faster_did_not_grow_however_much_faster_the_others_got() -> None:
-    faster = {name: -0.8 * seconds for name, seconds in STEP.items() if name != "data"}
-    small = {**STEP, "data": 0.018}
-    assert grown(run({**faster, "data": -0.003}, of=small), run(of=small)) == []
-    cpu = run(cpu={**faster, "data": -0.003}, of=small)
-    assert grown(cpu, run(cpu={"data": 0.0}, of=small)) == []
-
-
 def test_a_phase_that_the_baseline_did_not_have_is_named() -> None:
     found = held(run({"checkpoint": 0.020}), run())
     assert [phase.phase for phase in found.grown] == ["checkpoint"]
     assert found.grown[0].baseline_s == 0.0
     assert found.of("checkpoint") is found.grown[0]
     assert found.of("generation") is None
-
-
-def test_an_older_baseline_whose_evaluation_was_forward_grew_nothing() -> None:
-    older = run({"forward": 0.030})
-    for phases in (older.phases, older.launches[0].phases_steady):
-        phases.pop("evaluation")
-    assert grown(run({"evaluation": 0.030}), older) == []
-    assert grown(run({"evaluation": 0.090}), older) == ["forward"]
 
 
 def test_a_long_phase_is_not_its_own_measure() -> None:
@@ -147,11 +131,6 @@ def test_longer_completions_are_not_a_slower_generation() -> None:
     assert grown(longer, before) == []
     slower = altered(longer, "tokens", "completion_tokens", to=1000)
     assert grown(slower, before) == ["generation"]
-
-
-def test_a_run_that_generates_has_no_growth_without_a_baseline() -> None:
-    alone = altered(run(of={**STEP, "generation": 0.1}), "tokens", "completion_tokens", to=1000)
-    assert phase_growth(alone, []) is None
 
 
 def test_records_of_earlier_versions_hold_the_means_alone() -> None:

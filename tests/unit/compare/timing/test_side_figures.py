@@ -15,7 +15,7 @@ from canary.record.types import AlertSummary, Launch, RunRecord, Stability
 from canary.report.document import document
 from canary.report.render import render
 from canary.runner.outcome import outcome_text
-from tests.unit.comparing import altered, crashed, example, plain, record, records
+from tests.unit.comparing import altered, crashed, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
 """The newest is far from the others."""
@@ -62,13 +62,6 @@ def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
     assert check.interval[0] < check.delta_pct < check.interval[1]
 
 
-def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
-    found = compare_to_baseline(crashed(example()), records(UNEVEN))
-    assert found.verdict == "error"
-    expected = math.exp(sum(map(math.log, UNEVEN)) / 3)
-    assert found.baseline.summary["step_time_mean_s"] == pytest.approx(expected)
-
-
 def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> None:
     broken = crashed(record(3, 9.0, run_id="lost"), "oom")
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
@@ -112,14 +105,6 @@ def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None
     )
 
 
-def test_a_log_that_is_longer_by_its_times_leaves_learning_the_same() -> None:
-    more = plain(record(1))["calls"]["bytes_written"] + 1000
-    now = altered(probe_alone(record(10)), "exact", "calls", "bytes_written", to=more)
-    found = compare_to_baseline(now, probe_alone(record(1)))
-    assert found.check("bytes_written").status == "pass"
-    assert found.first_line.startswith("Learns the same: ")
-
-
 def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
     bare = altered(probe_alone(record(10)), "exact", "first_loss", to={})
     found = compare_to_baseline(bare, probe_alone(record(1)))
@@ -135,14 +120,6 @@ def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of
     assert found.check("nan_steps").status == "skip"
     assert found.current.summary["nan_steps"] is None
     assert found.current.steps == steps > 0
-
-
-def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_that_was() -> None:
-    judged = compare_to_baseline(record(10), record(1)).current.summary["final_loss"]
-    crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
-    assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
-    assert crash == pytest.approx(judged)
-    assert "final loss" in render(compare_to_baseline(record(10), record(1)), "text")
 
 
 RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
@@ -171,19 +148,6 @@ def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
         assert f"{100 * abs(factor - 1):g}%" in told["message"]
 
 
-def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
-    losses = [1e-3] * 12
-    baseline = altered(record(1), "exact", "trajectory", "losses", to=losses)
-    current = altered(baseline, "exact", "trajectory", "losses", 3, to=2e-3)
-    current = current.model_copy(update={"run_id": "current"})
-    found = compare_to_baseline(current, baseline)
-    told = document(found)["first_difference"]
-    assert told["relative"] == pytest.approx(0.1)
-    assert told["scale"] == "on a scale of 0.01"
-    assert told["scale"] in told["message"]
-    assert found.check("trajectory").delta_pct is None
-
-
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
     broken = altered(record(10), "exact", "first_loss", "loss", to="nan")
@@ -191,13 +155,3 @@ def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
     shown = render(compare_to_baseline(broken, record(1)), form)
     assert "inf relative" not in shown
     assert not re.search(r"\b(nan|inf)\b(?!\\)", shown)
-
-
-def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
-    empty = altered(crashed(record(10, 0.1)), "perf", "step_time", "mean", to=math.nan)
-    found = compare_to_baseline(empty, records(UNEVEN))
-    assert found.current.summary["step_time_mean_s"] is None
-    for form in ("text", "markdown", "json"):
-        assert "nan" not in render(found, form).lower().replace("nan steps", "").replace(
-            "nan_steps", ""
-        )

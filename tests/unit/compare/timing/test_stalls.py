@@ -130,12 +130,3 @@ def test_a_stall_that_contradicts_the_mean_excuses_nothing(others: float | str) 
     whole = run(100, stalls={140: 30.0})
     forged = altered(whole, "launches", 0, "stall", "others_mean_s", to=others)
     assert compared(forged).check("step_time_mean").status == "fail"
-
-
-def test_a_launch_of_even_steps_has_no_stall() -> None:
-    assert run(1).launches[0].stall is None
-    assert of_times(1, [0.1, 0.1, 0.1, 3.0]).launches[0].stall is None
-    stall = of_times(1, [0.1, 0.11, 0.1, 0.12, 3.0]).launches[0].stall
-    assert stall is not None
-    assert (stall.step, stall.seconds, stall.next_s) == (5, 3.0, 0.12)
-    assert stall.others_mean_s == pytest.approx(0.1075)

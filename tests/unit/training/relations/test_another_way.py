@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -15,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
-from canary.training.relations.another_way import AnotherWay, not_by_loops
+from canary.training.relations.another_way import AnotherWay
 from canary.training.relations.own_ranks import uses_ranks
 
 
@@ -73,13 +72,6 @@ class Unused:
     _shared_state: ClassVar[dict[str, Any]] = {}
 
 
-class Stream(IterableDataset[int]):
-    """Numbers."""
-
-    def __iter__(self) -> Any:
-        return iter(range(4))
-
-
 def test_a_loader_gets_workers_whatever_it_was_built_with() -> None:
     loader: Any = DataLoader(Rows(), 2)
     way = begun({"name": "two workers", "workers": 2})
@@ -125,19 +117,6 @@ def test_a_program_that_names_ranks_uses_them(
     assert uses_ranks()
 
 
-def test_rows_that_are_drawn_are_not_compared() -> None:
-    way = begun({"name": "no worker", "workers": 0})
-    assert way.why_not() == "no DataLoader gives the batches"
-    list(DataLoader(Rows(draws=True), 2, shuffle=True))
-    assert "rows are drawn at random" in str(way.why_not())
-
-
-def test_a_stream_is_known_as_one() -> None:
-    way = begun({"name": "no worker", "workers": 0})
-    list(DataLoader(Stream(), 2))
-    assert way.found == {"iterable": True}
-
-
 def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> None:
     early = torch.save
     way = begun({"name": "killed", "killed": True})
@@ -152,32 +131,6 @@ def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> Non
     assert way.is_killed(3)
     assert way.found == {"saved_at": 3, "saved": [str(tmp_path / "last.pt")]}
     assert way.why_not() is None
-
-
-def test_what_saves_can_be_sent_to_another_process_and_takes_odd_files() -> None:
-    way = begun({"name": "is killed", "killed": True})
-
-    class Unnamed(io.BytesIO):
-        @property
-        def name(self) -> str:
-            raise RuntimeError("it has no name yet")
-
-    assert pickle.loads(pickle.dumps(torch.save)) is torch.save
-    torch.save({}, Unnamed())
-    assert not way.is_killed(1)
-
-
-def test_a_file_of_losses_is_no_checkpoint(tmp_path: Path) -> None:
-    way = begun({"name": "is killed", "killed": True})
-    weights = torch.zeros(5_000)
-    torch.save([0.5], tmp_path / "losses.pt")
-    assert not way.is_killed(1, len(weights))
-    torch.save(weights.half(), tmp_path / "begun.pt")
-    (tmp_path / "begun.pt").rename(tmp_path / "last.pt")
-    assert way.is_killed(2, len(weights)), "a file that was moved is not measured"
-    way = begun({"name": "is killed", "killed": True})
-    torch.save(weights.half(), tmp_path / "last.pt")
-    assert way.is_killed(3, len(weights))
 
 
 def test_safetensors_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,10 +240,3 @@ def test_a_training_that_depends_on_lengths_rightly_is_not_judged(case: str, wor
             torch.multinomial(torch.ones(2, 5), 1)
         model(torch.cat([batch, batch], 1) if case == "other" else batch).backward()
     assert words in str(way.why_not())
-
-
-def test_a_loop_says_what_it_cannot_do() -> None:
-    assert not_by_loops(None) is None
-    assert not_by_loops({}) is not None
-    assert not_by_loops({"name": "x", "arguments": {}}) is not None
-    assert not_by_loops({"name": "x", "workers": 2, "saved_in": "runs"}) is None

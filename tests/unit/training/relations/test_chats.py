@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from canary.relations.conversations import Marks, marks_of
 from canary.relations.relation import Outcome
 from canary.training.relations import tokenizers
 from tests.unit.training.relations import chats
@@ -214,18 +213,6 @@ def test_prompts_of_left_padded_ids_are_found(
     assert found["prompt_labels"]["status"] == expected, found
 
 
-def test_a_tokenizer_is_known_while_the_collector_does_not_see_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alive = [tokenizer(), copy.deepcopy(tokenizer())]
-    monkeypatch.setattr(tokenizers, "_alive", lambda: alive)
-    known = tokenizers.LivingTokenizers()
-    monkeypatch.setattr(tokenizers, "_alive", list)
-    assert known.only() is alive[0], "both write the same"
-    alive[1].chat_template = "another"
-    assert known.only() is None
-
-
 HEADER = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['role'] + ': ' + m['content'] }}"
     "{{ eos_token }}{% endfor %}"
@@ -267,19 +254,6 @@ def test_a_mask_must_not_begin_within_a_word(before: str, expected: str) -> None
 
     found = Chat(trainer, collate).run()["assistant_mask"]
     assert found["status"] == expected, found
-
-
-DROPPING = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}"
-    "{% if m['role'] == 'assistant' and loop.last %}{{ '<think> </think>' }}{% endif %}"
-    "{{ m['content'] + eos_token }}{% endfor %}"
-)
-
-
-def test_a_template_may_add_thoughts_to_the_last_answer() -> None:
-    changed = copy.deepcopy(tokenizer())
-    changed.chat_template = DROPPING
-    assert marks_of(changed) == Marks("<|user|>", f"{changed.eos_token}<|assistant|>")
 
 
 def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:

@@ -148,29 +148,3 @@ def test_a_score_of_a_row_does_not_depend_on_its_padding(masked: bool, status: s
 
     found = asked(Scored(masked=masked), loss, "padding", "padding_side")
     assert {one["status"] for one in found.values()} == {status}, found
-
-
-class Wrapped(nn.Module):
-    """Gets its rows in a dictionary, and says log-probabilities."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = Own()
-
-    def forward(self, rollout: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Say the log-probability of each next token."""
-        ids = rollout["ids"]
-        known = self.inner(ids)[:, :-1].log_softmax(-1)
-        found: torch.Tensor = known.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
-        return found
-
-
-def test_a_model_whose_rows_are_in_a_dictionary_is_asked_inside() -> None:
-    model = Wrapped()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    looking = Inspector(object(), ("order", "causality", "frozen"))
-    for seed in range(2):
-        (-model({"ids": batch(seed)["input_ids"]}).mean()).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    assert {one["status"] for one in looking.end()} == {"holds"}

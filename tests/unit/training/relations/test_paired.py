@@ -91,11 +91,6 @@ def test_rejected_answers_of_other_prompts_are_broken() -> None:
     assert "compares each with the answer of another prompt" in found["message"]
 
 
-def test_several_answers_per_prompt_are_not_asked() -> None:
-    found = asked(scoring_model(), halves, batches=lambda seed: pairs(seed, prompts=2, answers=4))
-    assert found["status"] == "not applicable", found
-
-
 def test_a_loss_of_single_rows_is_not_asked() -> None:
     """Both answers of a prompt are good, or both are bad, as KTO may have them."""
     found = asked(scoring_model(), pairwise=False)

@@ -237,27 +237,6 @@ def test_a_loss_of_masked_words_may_see_the_future() -> None:
     assert found["status"] == "not applicable", found
 
 
-def test_two_optimizers_of_one_model_have_all_between_them() -> None:
-    model = llama()
-    inner = torch.optim.SGD([p for p in model.parameters() if p.dim() == 1], lr=1e-3)
-    outer = torch.optim.AdamW([p for p in model.parameters() if p.dim() > 1], lr=1e-3)
-    loop = Loop(model, optimizer=outer)
-    loop.after_update = lambda update: inner.step()
-    found = loop.run()["frozen"]
-    assert found["status"] == "holds", found
-
-
-def test_blocks_of_joined_texts_are_plain_language_modelling() -> None:
-    def joined(seed: int) -> dict[str, torch.Tensor]:
-        ids = torch.randint(3, 40, (2, 12), generator=torch.Generator().manual_seed(seed))
-        ids[:, 3] = ids[:, 8] = EOS
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-    found = Loop(llama(), batches=joined).run()["packing"]
-    assert found["status"] == "not applicable", found
-    assert "as in pretraining" in found["message"]
-
-
 def _with_groups() -> Loop:
     model = llama()
     return Loop(model, optimizer=groups(model))
@@ -362,22 +341,6 @@ def test_rounding_is_that_of_autocast(inside: bool) -> None:
     assert broken(found) == set()
     assert found["attention"]["tolerance"] is not None
     assert found["attention"]["tolerance"] > 1e-3
-
-
-def test_advantages_are_no_weights_of_micro_batches() -> None:
-    """By chance, the tokens of each micro-batch can weigh the same."""
-
-    class Policy(Loop):
-        """Raises the first micro-batch of an update and lowers the second, half as much."""
-
-        calls = 0
-
-        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-            self.calls += 1
-            return super().loss(one, tokens) * (1.0 if self.calls % 2 else -0.5)
-
-    found = Policy(llama()).run()["accumulation"]
-    assert found["status"] == "not applicable", found
 
 
 def test_half_precision_is_measured_against_float32() -> None:

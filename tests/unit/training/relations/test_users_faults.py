@@ -15,7 +15,6 @@ from tests.unit.training.relations.chats import (
     collate_with,
     completions,
     everything,
-    padded,
     plain,
     tokenizer,
 )
@@ -90,31 +89,3 @@ def test_labels_of_the_neighbouring_row_are_broken() -> None:
     found = Chat(Plain(completions()), rolled, ("next_token",), batch_size=4).run()["next_token"]
     assert found["status"] == "broken", found
     assert "of another row" in found["message"]
-
-
-@pytest.mark.parametrize(("less", "status"), [(0, "holds"), (4, "broken")])
-@pytest.mark.parametrize("names", [("instruction", "input", "output")])
-def test_columns_of_other_names_are_known(
-    names: tuple[str, str, str], less: int, status: str
-) -> None:
-    """`less`: tokens of the prompt that are trained on."""
-    rows = []
-    for number, row in enumerate(completions()):
-        texts = ("Copy the words", row["prompt"][0]["content"], row["completion"][0]["content"])
-        rows.append({**dict(zip(names, texts, strict=True)), "number": number})
-
-    def collate(drawn: list[Row]) -> Row:
-        ids, labels = [], []
-        for row in drawn:
-            one, two, answer = (row[name] for name in names)
-            asked = tokenizer()(f"{one}\n{two}\n", add_special_tokens=False)["input_ids"]
-            told = tokenizer()(answer, add_special_tokens=False)["input_ids"]
-            told = [*told, tokenizer().eos_token_id]
-            ids.append(asked + told)
-            labels.append([IGNORE] * (len(asked) - less) + ids[-1][len(asked) - less :])
-        mask = padded([[1] * len(one) for one in ids], 0)
-        filled = padded(ids, tokenizer().pad_token_id)
-        return dict(zip(NAMES, (filled, mask, padded(labels, IGNORE)), strict=True))
-
-    found = Chat(Plain(rows), collate, ("prompt_labels",)).run()["prompt_labels"]
-    assert found["status"] == status, found

@@ -15,7 +15,7 @@ from canary.training.sampling.engines import EngineFile, EngineFiles
 from canary.training.sampling.samples import UNKNOWN, Sampled
 from canary.training.sampling.watch import SamplingWatch
 from tests.unit.training.relations.tiny import EOS
-from tests.unit.training.sampling.grpo import GROUP, PROMPT, generate, sample, tiny
+from tests.unit.training.sampling.grpo import GROUP, PROMPT, sample, tiny
 
 
 def drawn(file: EngineFile, number: int, *tokens: int) -> None:
@@ -127,7 +127,7 @@ def engine(pipe: Any, sampler: Any) -> None:
         pipe.send(sampler(model, prompts))
 
 
-@pytest.mark.parametrize("sampler", [sample, generate])
+@pytest.mark.parametrize("sampler", [sample])
 def test_a_forked_engine_is_followed(tmp_path: Path, sampler: Any) -> None:
     watch = SamplingWatch()
     watch.begin(tmp_path)

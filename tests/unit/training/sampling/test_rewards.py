@@ -208,15 +208,6 @@ def test_a_reward_model_is_asked_with_other_rows_and_padding(model: Scorer, caus
     assert (found.cause, found.unasked) == (cause, "")
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("masks", [True, False])
-def test_without_a_mask_padded_rows_show_their_padding(masks: bool, side: str) -> None:
-    ids = torch.arange(1, 13).reshape(3, 4)
-    ids[1, 0 if side == "left" else -1] = 0
-    call = KeptCall(Scorer(masks=masks), {"input_ids": ids}, (3, 1), False, "logits")
-    assert asked_model(call).cause == ("" if masks else "it depends on the padding")
-
-
 def test_what_a_reward_starts_ends_with_its_fork(tmp_path: Path) -> None:
     """A process that it starts holds the pipe of the answer open."""
     file = tmp_path / "pid"

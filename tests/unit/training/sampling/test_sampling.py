@@ -59,80 +59,6 @@ def test_nothing_is_broken_in_a_healthy_loop(
     assert found["sampler_weights"]["status"] == weights
 
 
-def cut(engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Leave unlikely tokens out, as transformers does without being asked."""
-    return engine.generate(prompts, do_sample=True, top_k=5, max_new_tokens=COMPLETION)
-
-
-@pytest.mark.parametrize("sampler", [cut])
-def test_how_tokens_are_chosen_does_not_count(sampler: Sampler) -> None:
-    found = Grpo(tiny(), sampler=sampler).run()
-    assert found["sampler_logprobs"]["status"] == "holds", found
-
-
-def row_by_row(engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Sample each row alone, from probabilities without a dimension of rows."""
-    rows = []
-    with torch.no_grad():
-        for prompt in prompts:
-            ids = prompt.unsqueeze(0)
-            for _ in range(COMPLETION):
-                known = (engine(input_ids=ids).logits[0, -1] / temperature).softmax(-1)
-                ids = torch.cat([ids, torch.multinomial(known, 1).unsqueeze(0)], dim=1)
-            rows.append(ids)
-    return torch.cat(rows)
-
-
-def test_draws_of_single_rows_are_followed() -> None:
-    found = Grpo(tiny(), sampler=row_by_row, trained_at=1.5).run()["sampler_logprobs"]
-    assert "the sampler's temperature is 1, and the trainer's 1.5" in found["message"], found
-
-
-class Cut(Grpo):
-    """Samples with top-k, and takes as old log-probabilities those before or after it."""
-
-    after = False
-
-    def run(self) -> dict[str, Outcome]:
-        """Train, and return the outcomes by relation."""
-        self.sampler = self.top_k
-        return super().run()
-
-    def top_k(self, engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
-        ids, known = prompts, []
-        with torch.no_grad():
-            for _ in range(COMPLETION):
-                logits = engine(input_ids=ids).logits[:, -1]
-                least = logits.topk(6).values[:, -1:]
-                cut = logits.masked_fill(logits < least, -torch.inf)
-                drawn = torch.multinomial(cut.softmax(-1), 1)
-                scores = (cut if self.after else logits).log_softmax(-1)
-                known.append(scores.gather(1, drawn))
-                ids = torch.cat([ids, drawn], dim=1)
-        self.old = torch.cat(known, dim=1)
-        return ids
-
-    def loss(self, ids: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
-        """Return the policy gradient's loss, with the ratio to the old log-probabilities."""
-        completions = ids[:, PROMPT:]
-        logits = self.policy(input_ids=ids).logits[:, PROMPT - 1 : -1]
-        found = logits.log_softmax(-1).gather(-1, completions.unsqueeze(-1)).squeeze(-1)
-        ratio = (found - self.old).exp()
-        return -(ratio * advantages.unsqueeze(1)).mean()
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_old_log_probabilities_after_top_k_are_no_ratio_of_1(after: bool) -> None:
-    loop = Cut(tiny())
-    loop.after = after
-    found = loop.run()["sampler_logprobs"]
-    assert found["status"] == ("broken" if after else "holds"), found
-    if after:
-        assert "its first ratio is not 1" in found["message"]
-        assert found["place"].startswith("update 1, row 0")
-        assert found["values"][0] > found["values"][1]
-
-
 def never(policy: Any, engine: Any, update: int) -> None:
     """Leave the engine as it is."""
 
@@ -408,10 +334,3 @@ def test_what_cannot_be_read_is_told_in_one_line(given: tuple[Any, ...]) -> None
 def test_weights_that_cannot_be_read_are_told_in_one_line(weights: Any) -> None:
     with watched(), pytest.raises(UsageError, match=r"canary\.engine_weights"):
         canary.engine_weights(weights)
-
-
-def test_a_reward_that_is_no_number_is_said_of_the_reward() -> None:
-    with watched() as watch:
-        canary.reward_function(lambda texts: [10**400 for _ in texts])(["a"])
-    assert watch.found.failed == ""
-    assert "no list of numbers" in watch.found.rewards[0].unasked
