@@ -178,18 +178,6 @@ def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
     assert not (tmp_path / "runs" / COPY).exists()
 
 
-def test_a_large_working_folder_is_not_applicable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("canary.check.copied.MOST_FILES", 1)
-    for name in ("a", "b"):
-        (tmp_path / name).touch()
-    found = ask(fake(tmp_path / "runs", []), "resume")
-    assert found["status"] == "not applicable"
-    assert "more than 1 files" in found["message"]
-
-
 def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
     launches = fake(tmp_path, [told(1), told(1), told(1)])
     loaded = launches.loaded

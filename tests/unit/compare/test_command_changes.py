@@ -9,10 +9,8 @@ import pytest
 
 from canary.compare.exact.changes import config_changes
 from canary.compare.stats import compare_to_baseline
-from tests.unit.comparing import altered, plain, record
-from tests.unit.diagnosing import OTHER_LOSS, changed, later, sides
-
-RATES = ("exact", "trajectory", "learning_rates")
+from tests.unit.comparing import altered, record
+from tests.unit.diagnosing import OTHER_LOSS, changed, sides
 
 
 def told(before: str, after: str) -> dict[str, tuple[Any, Any]]:
@@ -108,30 +106,6 @@ def test_another_output_dir_leaves_a_silent_fault_a_regression() -> None:
     found = compare_to_baseline(after, before, gates=())
     assert found.verdict == "regression"
     assert [c.key for c in found.config_changes] == ["--output_dir"]
-
-
-def test_a_learning_rate_of_the_command_line_is_told_once_and_is_the_cause() -> None:
-    before, after = sides()
-    rates = plain(before)["trajectory"]["learning_rates"]
-    for side, rate in ((before, "1e-4"), (after, "2e-4")):
-        side.config |= {
-            "command": ["python", "t.py", "--learning_rate", rate],
-            "learning_rate": float(rate),
-            "trainer": "T",
-        }
-    losses = before.exact["trajectory"]["losses"]
-    after = changed(
-        after,
-        (RATES, [2 * rate for rate in rates]),
-        (("exact", "trajectory", "losses"), later(losses, 2)),
-    )
-    found = compare_to_baseline(after, before, gates=())
-    assert found.verdict == "changed"
-    assert "Changed: --learning_rate 1e-4 -> 2e-4." in found.first_line
-    assert [c.key for c in found.config_changes] == ["--learning_rate"]
-    suspect = found.diagnosis.suspects[0]
-    assert str(suspect.category) == "optimizer"
-    assert sum("learning_rate" in item.message for item in suspect.evidence) == 1
 
 
 @pytest.mark.spread(3)

@@ -101,27 +101,6 @@ def test_a_slower_candidate_never_looks_better(
         assert plain.verdict == "pass"
 
 
-@pytest.mark.slow
-@common
-@given(sides(paired=True), st.floats(1.0, 3.0), sensitivities, models)
-def test_a_slower_candidate_of_pairs_never_looks_better(
-    launches: tuple[Launches, Launches],
-    slower: float,
-    thresholds: Thresholds,
-    noise: NoiseModel | None,
-) -> None:
-    now, before = launches
-    baseline = made(before, 0)
-    plain, worse = (
-        compared(made(now, 100, factor), baseline, thresholds, noise, paired=True)
-        for factor in (1.0, slower)
-    )
-    for name in TIMED:
-        assert not (plain.check(name).status == "fail" and worse.check(name).status != "fail")
-    if plain.verdict == "regression":
-        assert worse.verdict == "regression"
-
-
 @common
 @given(sides(), st.randoms(use_true_random=False), sensitivities, models)
 def test_the_order_in_which_runs_are_given_does_not_matter(

@@ -159,11 +159,6 @@ def without(stage: str, number: int) -> RunRecord:
             "Learns the same: batches, losses and updates are identical; gradients were not "
             "recorded. Speed is not decided: ",
         ),
-        (
-            "batches",
-            "Learns the same: losses, gradients and updates are identical; batches were not "
-            "recorded. Speed is not decided: ",
-        ),
         ("first_update", "Inconclusive: "),
     ],
 )

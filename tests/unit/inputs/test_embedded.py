@@ -72,9 +72,6 @@ def test_a_changed_data_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert differing_files() == [tmp_path / "preference.jsonl"]
 
 
-# --- tasks
-
-
 # --- score
 
 

@@ -250,14 +250,6 @@ def waiting(**config: Any) -> Bottleneck:
     return the("synchronization", altered(run, "rl", to={"updates": updates}))
 
 
-@pytest.mark.parametrize(("micro_batches", "advised"), [(1, False), (4, True)])
-def test_gradients_are_exchanged_too_often_only_where_they_are_accumulated(
-    micro_batches: int, advised: bool
-) -> None:
-    found = waiting(training_type="sft", gradient_accumulation_steps=micro_batches)
-    assert ("not once per micro-batch" in found.advice) is advised
-
-
 def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:
     found = the("synchronization", gpu_run(exact__work__host_reads=229))
     assert found.severity == "watch"

@@ -12,7 +12,6 @@ from canary.config.schema import ProfilerConfig
 from canary.errors import MachineError
 from canary.record.profile import OPERATORS, SCHEMA_VERSION, Window
 from canary.record.profile_folder import keep_profile, window_of
-from canary.record.ranks import describe_ranks, merged_rows
 from canary.record.summary import summarise
 from canary.runner.outcome import outcome_text
 from canary.training.recorder.recorder import DEFAULTS
@@ -71,30 +70,6 @@ def test_memory_that_the_profiler_left_behind_is_no_growth() -> None:
     assert stepped.bytes_per_step > MB
 
 
-def test_what_the_profiler_takes_and_leaves_is_no_peak() -> None:
-    rows = with_window(20, 24)
-    plain = [row(step, 1.0) for step in range(1, 61)]
-    for each in (*rows, *plain):
-        each["rss_bytes"] = (600 + (10 if each["step"] == 50 else 0)) * MB
-    for each in rows:
-        step = each["step"]
-        each["rss_bytes"] += (180 if 20 <= step <= 24 else 40 if step > 24 else 0) * MB
-    found, expected = (summarise(record(), side, warmup=0) for side in (rows, plain))
-    assert found.perf.max_mem_mb == expected.perf.max_mem_mb == 610
-    assert found.memory.peak_rss_bytes == 610 * MB
-    assert found.memory.typical_bytes == expected.memory.typical_bytes == 600 * MB
-    assert found.memory.peak_step == 50
-
-
-def test_a_flag_of_the_first_rank_holds_for_the_step_of_all() -> None:
-    by_rank = {0: with_window(5, 6, steps=8), 1: [row(step, 1.5) for step in range(1, 9)]}
-    merged = merged_rows(by_rank)
-    assert [each["step"] for each in merged if each.get("profiled")] == [5, 6]
-    found = describe_ranks(by_rank, warmup=0)
-    assert len(found["imbalance"]) == 6
-    assert found["by_rank"]["0"]["step_time_s"] == 1.0
-
-
 def window(folder: Path, **changes: Any) -> Window:
     found = window_of({**DEFAULTS, **changes}, folder)
     assert found is not None
@@ -143,15 +118,6 @@ def test_what_the_child_left_is_in_the_record_with_paths_that_move_along(tmp_pat
     assert kept.profiler.operators_path == "profiler/operators.json"
     assert kept.unmeasured == {"profiler.copies": "no GPU"}
     assert kept.notes == []
-
-
-def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
-    kept = record()
-    left_window = window(tmp_path, start_step=3, num_steps=5)
-    left(tmp_path, {"summary": {"steps": [3, 4]}, "unmeasured": {}})
-    keep_profile(kept, tmp_path, left_window, 4)
-    assert kept.notes == ["2 of 5 steps were profiled: training ended after step 4"]
-    assert kept.profiler.trace_path is None
 
 
 @pytest.mark.parametrize(

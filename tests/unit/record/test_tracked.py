@@ -23,22 +23,6 @@ def test_rates_and_utilisation_are_those_of_the_step() -> None:
     assert found["canary/alerts"] == 0
 
 
-def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:
-    whole = row(3, completion_tokens=20, phases_cpu={"forward": 0.6}, host=HOST | {"gil_held": 0.5})
-    told = set(row_scalars(whole))
-    left = set(row_scalars(whole | {"profiled": True}))
-    assert {name for name in told - left if "phase/" not in name} == {
-        "canary/step_time_s",
-        "canary/samples_per_sec",
-        "canary/tokens_per_sec",
-        "canary/completion_tokens_per_sec",
-        "canary/utilization/cpu_percent",
-        "canary/utilization/gil_percent",
-    }
-    assert not [name for name in left if "phase/" in name]
-    assert "canary/loss" in left
-
-
 def test_every_stream_is_in_the_docs() -> None:
     text = (Path(__file__).parents[3] / "docs" / "live.md").read_text(encoding="utf-8")
     host = HOST | {"gil_held": 0.5}

@@ -91,9 +91,6 @@ def test_what_a_version_does_anyway_is_not_said(name: str, value: object, said: 
     assert len(notes) == said
 
 
-# the class itself refuses it
-
-
 @pytest.mark.parametrize(
     "name",
     ["warmup_ratio", "activation_checkpointing"],

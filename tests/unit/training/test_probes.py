@@ -138,20 +138,6 @@ def test_tokens_of_pairs_apart_count_both_sides_and_no_prompt_twice() -> None:
     assert found["pad_tokens"] == 3
 
 
-def test_tokens_of_older_layouts() -> None:
-    """trl 0.19: prompts apart from completions (DPO), sides named behind (Reward)."""
-    pair = {k: v for k, v in pair_batch().items() if "labels" not in k}
-    assert {k: int(v) for k, v in count_tokens(pair).items()} == {
-        "input_tokens": 17 + 2 * 3,
-        "label_tokens": 17,
-    }
-    batch = sft_batch()
-    sides = ("chosen", "rejected")
-    names = ("input_ids", "attention_mask")
-    behind = {f"{name}_{side}": batch[name] for name in names for side in sides}
-    assert {k: int(v) for k, v in count_tokens(behind).items()} == {"input_tokens": 18}
-
-
 def test_tokens_of_rollouts() -> None:
     batch = {
         "prompt_ids": torch.tensor([[0, 1, 5], [1, 5, 6]]),

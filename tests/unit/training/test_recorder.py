@@ -21,7 +21,6 @@ from canary.errors import MachineError, UsageError
 from canary.protocol.job import Job, Kind, Result
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
-from canary.record.phases import PHASES
 from canary.record.profile import Window
 
 LOOP = """
@@ -175,24 +174,6 @@ def test_scalars_of_any_framework_and_no_model(tmp_path: Path) -> None:
         assert record.unmeasured[key].startswith("the Recorder was given no")
 
 
-def test_the_phases_of_a_step_add_up_and_waiting_for_batches_is_data(tmp_path: Path) -> None:
-    import time
-
-    with bare(tmp_path, probe_steps=0) as recorder:
-        for _ in range(3):
-            time.sleep(0.02)
-            with recorder.step() as step:
-                for name in PHASES:
-                    with step.phase(name):
-                        time.sleep(0.001)
-    assert recorder.folder is not None
-    for row in read_rows(recorder.folder / "steps.jsonl"):
-        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-9)
-        assert row["phases"]["data"] >= 0.02
-        assert set(row["phases"]) == set(PHASES)
-        assert row["loss"] is None
-
-
 class OutOfMemoryError(RuntimeError):
     """As torch names its own."""
 
@@ -263,21 +244,6 @@ def test_past_the_last_step_nothing_is_recorded_and_the_loop_may_go_on(tmp_path:
     assert seen == [[1], [2]]
     assert recorder.folder is not None
     assert load_record(recorder.folder).stability.loss_values == [0.0, 1.0, 2.0]
-
-
-def test_batches_takes_none_from_the_loader_that_it_does_not_give(tmp_path: Path) -> None:
-    taken = []
-
-    def loader() -> Any:
-        for number in range(9):
-            taken.append(number)
-            yield number
-
-    with bare(tmp_path, max_steps=2) as recorder:
-        for _ in recorder.batches(loader()):
-            with recorder.step():
-                pass
-    assert taken == [0, 1]
 
 
 def test_a_tracker_gets_each_step_and_the_exact_scalars(tmp_path: Path) -> None:

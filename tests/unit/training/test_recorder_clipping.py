@@ -151,16 +151,6 @@ def test_another_objective_under_a_clip_is_no_clipping(tmp_path: Path) -> None:
     assert found.diagnosis.top_suspect.category == "objective"
 
 
-def test_a_setting_that_says_the_clip_explains_it(tmp_path: Path) -> None:
-    found = compared(
-        train(tmp_path, by_norm(0.5), config={"max_grad_norm": 0.5}),
-        train(tmp_path, by_norm(1.0), config={"max_grad_norm": 1.0}),
-    )
-    assert found.verdict == "changed"
-    assert found.diagnosis.top_suspect is not None
-    assert found.diagnosis.top_suspect.category == "optimizer"
-
-
 def test_a_loop_that_fails_leaves_backward_as_it_was(tmp_path: Path) -> None:
     before = torch.autograd.backward
 

@@ -16,11 +16,7 @@ from transformers import (
     AutoTokenizer,
     LlamaConfig,
     LlamaForSequenceClassification,
-    MPNetConfig,
-    MPNetForSequenceClassification,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForSequenceClassification,
 )
 
 from canary.config.load import load_values
@@ -232,39 +228,6 @@ def test_another_tokenizer_reads_the_texts_through_its_own_template(
     expected = torch.tensor([alone(own(text)["input_ids"], folder) for text in texts])
     scores = model.score(samples_of(tokenizer))
     torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
-
-
-KIN: dict[str, Any] = {
-    "roberta": (RobertaConfig, RobertaForSequenceClassification),
-    "mpnet": (MPNetConfig, MPNetForSequenceClassification),
-}
-
-
-def kin_of_roberta(folder: Path, kind: str, template: str | None) -> Path:
-    """A reward model whose 20 positions begin behind that of padding, 1: it has 18."""
-    other_model(folder, template=template)
-    (folder / "model.safetensors").unlink()
-    shape, model = KIN[kind]
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 20}
-    layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
-    model(shape(vocab_size=300, pad_token_id=1, num_labels=1, **sizes, **layers)).save_pretrained(
-        folder
-    )
-    return folder
-
-
-@pytest.mark.parametrize("kind", KIN)
-def test_positions_that_begin_behind_paddings_are_not_run_past(
-    tmp_path: Path, tokenizer: Any, kind: str
-) -> None:
-    folder = kin_of_roberta(tmp_path / "rm", kind, TEMPLATE)
-    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
-    own = AutoTokenizer.from_pretrained(str(folder))
-    ids = own(f"[user] {QUESTIONS[2]};[assistant] {ANSWERS[2]};")["input_ids"]
-    assert len(ids) > 20
-    expected = alone(ids[-18:], folder)
-    assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
 
 
 def refusal(tmp_path: Path, tokenizer: Any, name: str) -> str:

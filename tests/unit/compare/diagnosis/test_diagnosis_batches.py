@@ -111,18 +111,6 @@ def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> N
     assert describe_batch({"scale": torch.tensor(3)}, None)["rows"] == {}
 
 
-def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() -> None:
-    """Of an earlier version, on one side or both."""
-    nothing = every_micro("rows", {})
-    before, after = sides()
-    after = changed(after, *nothing, *OTHER_HASHES, *OTHER_LOSS)
-    for side in (before, changed(before, *nothing)):
-        top = compare_to_baseline(after, side, gates=()).diagnosis.top_suspect
-        assert top is not None
-        assert top.category == "data"
-        assert "training steps get different tokens" in top.description
-
-
 OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from canary.anomaly import Alert
-from canary.compare.diagnosis.batch_rows import batch_change
 from canary.compare.diagnosis.evidence import Finding
 from canary.compare.heuristics import (
     RegressionCategory,
@@ -17,7 +15,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
 from canary.report.story import story_of, story_text
 from tests.unit.comparing import example
-from tests.unit.diagnosing import CASES, LOSSES, OTHER_LOSS, TRAJECTORY, changed, diagnosed, sides
+from tests.unit.diagnosing import CASES, LOSSES, TRAJECTORY, changed, diagnosed, sides
 
 
 def test_between_runs_that_are_not_comparable_no_difference_is_a_cause() -> None:
@@ -70,50 +68,6 @@ def test_a_run_that_failed_is_explained_by_what_its_probe_and_config_tell() -> N
     top = compare_to_baseline(after, before).diagnosis.top_suspect
     assert top is not None
     assert top.category == "optimizer", "the config alone"
-
-
-def test_a_run_with_too_few_timed_steps_has_no_cause_where_nothing_failed() -> None:
-    before, after = sides()
-    after.perf.step_time.count = 3
-    found = compare_to_baseline(after, before)
-    assert found.verdict == "error"
-    assert "too few steps" in found.first_line
-    assert found.diagnosis.suspects == ()
-    total = ("exact", "work", "operator_total")
-    for calls in (-5, 5):
-        other = changed(after, (total, after.exact["work"]["operator_total"] + calls))
-        assert compare_to_baseline(other, before).diagnosis.suspects == ()
-    after = changed(after, *OTHER_LOSS)
-    found = compare_to_baseline(after, before)
-    assert [suspect.category for suspect in found.diagnosis.suspects] == ["objective"]
-
-
-@pytest.mark.parametrize(
-    ("same", "shared", "words"),
-    [(4, 4, "truncated more"), (0, 4, "rows of the same data"), (0, 0, "sequences differ")],
-)
-def test_shorter_batches_are_cut_only_where_the_other_rows_stay(
-    same: int, shared: int, words: str
-) -> None:
-    def side(names: list[str], width: int) -> Any:
-        return [[{"rows": {"input_ids": [n]}, "shapes": {"input_ids": [1, width]}}] for n in names]
-
-    old = [f"r{place}" for place in range(8)]
-    kept = old[:same] + [f"x{place}" for place in range(8 - same)]
-    if not same:
-        kept = [f"x{place}" for place in range(8 - shared)] + old[:shared]
-    found = batch_change(side(old, 90), side(kept, 50))
-    assert found.in_place == same / 8
-    assert found.shared == shared / 8
-    before, after = sides()
-    before.exact["batches"], after.exact["batches"] = side(old, 90), side(kept, 50)
-    for record, tokens in ((before, 90), (after, 50)):
-        for step in record.exact["batches"]:
-            step[0].update({"sha256": step[0]["rows"]["input_ids"][0], "input_tokens": tokens})
-    after = changed(after, *OTHER_LOSS)
-    top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
-    assert top is not None
-    assert words in top.description.lower()
 
 
 def test_a_finding_is_no_stronger_than_certain() -> None:

@@ -6,9 +6,7 @@ import pytest
 
 from canary.compare.diagnosis.operators import (
     OperatorUse,
-    of_rows,
     operator_differences,
-    table_differences,
 )
 from canary.record.profile import LISTED
 from canary.record.types import OperatorRow, Profiler, RunRecord
@@ -103,13 +101,3 @@ def test_without_profiles_the_probes_counts_are_compared() -> None:
     assert by_name[gone].change == "gone"
     assert len(found.rows) == 3
     assert found.rows[0].name == "aten.mm.default"
-
-
-def test_noise_in_many_short_operators_is_no_difference() -> None:
-    names = [f"aten::op{number}" for number in range(200)]
-    before = of_rows([row(name, 1.0, 4) for name in names], 1, "host")
-    after = of_rows([row(name, 1.2, 4) for name in names], 1, "host")
-    assert not table_differences(after, before).rows
-    far = of_rows([row(name, 1.8, 4) for name in names], 1, "host")
-    assert not table_differences(far, before).rows, "each is below a hundredth of the step"
-    assert table_differences(far, before, keep_same=True).rows[0].growth_ms == pytest.approx(0.8)

@@ -95,41 +95,6 @@ def test_each_setting_of_ppo_has_a_mechanism_and_a_switch_of_speed_learns_nothin
     assert speeds <= {"kernel", "rollout", "dataloader"}
 
 
-def unmasked(*, pads: int = 0) -> RunRecord:
-    """Each completion that ended is trained past its end; `pads`: with so many other padded ids."""
-    whole = ppo(1)
-    for place, ((micro,), own) in enumerate(
-        zip(ppo().exact["batches"], whole.exact["batches"], strict=True)
-    ):
-        more = micro["pad_tokens"] // 2
-        rows = {**micro["rows"], "completion_ids": [f"o{row}" for row in range(8)]}
-        changed = own[0] | {
-            "sha256": f"{place}" * 64,
-            "rows": rows,
-            "input_tokens": micro["input_tokens"] + more,
-            "label_tokens": micro["label_tokens"] + more,
-            "completion_tokens": micro["completion_tokens"] + more,
-            "pad_tokens": micro["pad_tokens"] - more,
-            "pad_ids": micro["pad_ids"] + pads,
-            "not_sampled": 5,
-        }
-        whole = altered(whole, "exact", "batches", place, 0, to=changed)
-    return altered(whole, "exact", "first_loss", "loss", to=1.0)
-
-
-def test_a_lost_mask_is_not_called_other_completions() -> None:
-    found = top(unmasked())
-    assert found.category == "rollout"
-    assert "after a completion's first EOS are trained" in found.description
-    assert "mask" in found.suggested_actions[0]
-    assert not any("temperature" in action for action in found.suggested_actions)
-
-
-def test_other_padded_ids_are_other_completions() -> None:
-    found = diagnosed(unmasked(pads=1)).suspects
-    assert not any("first EOS are trained" in suspect.description for suspect in found)
-
-
 def other_gradient(factor: float, **calls: int) -> RunRecord:
     """From step 2 on another norm of the same loss; operators by name, so many calls more."""
     norms = plain(ppo())["trajectory"]["grad_norms"]
@@ -150,10 +115,3 @@ def test_a_gradient_of_which_less_is_computed_was_cut(factor: float) -> None:
     assert "part of the graph is cut" in found.top_suspect.description
     assert "detach" in found.top_suspect.suggested_actions[0]
     assert not any("went in" in suspect.description for suspect in found.suspects)
-
-
-@pytest.mark.parametrize("calls", [{}, {"mm": -8, "add": 8}])
-def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str, int]) -> None:
-    found = top(other_gradient(1.5, **calls))
-    assert found.category == "optimizer"
-    assert "gradients of an earlier step" in found.description

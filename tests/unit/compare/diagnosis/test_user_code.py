@@ -53,19 +53,6 @@ def test_a_function_is_named_once_without_the_code_around_it() -> None:
     assert told(was, new) == ["function main.<locals>.step of train.py (line 12) changed"]
 
 
-def test_a_loop_that_moves_into_a_function_is_no_change_of_what_it_calls() -> None:
-    was = {"loop[0]": fact(TOP, "a"), "loop calls model.forward": fact(FORWARD, "f")}
-    new = {
-        "loop[0]": fact(MAIN, "m"),
-        "loop calls model.forward": fact(FORWARD, "f"),
-        "loop[1]": fact(TOP, "b"),
-    }
-    assert told(was, new) == [
-        "function main of train.py (line 8) is now part of the training loop",
-        "the code of train.py changed",
-    ]
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [

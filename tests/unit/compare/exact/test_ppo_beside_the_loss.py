@@ -6,7 +6,7 @@ import pytest
 
 from canary.record.types import RunRecord
 from tests.unit.compare.diagnosis.test_ppo_diagnosis import top
-from tests.unit.comparing import altered, plain
+from tests.unit.comparing import altered
 from tests.unit.ppo_records import later, moved, other_completions, ppo
 
 
@@ -51,15 +51,3 @@ def test_a_reference_that_alone_is_rounded_is_a_matter_of_precision(
         moved(whole, "reference_logprobs", 1), "exact", "model", "rounded_to", to=rounded
     )
     assert top(whole).category == category
-
-
-def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> None:
-    whole = ppo(1)
-    for name, factor in (("forwards", 1.25), ("tokens_fed", 1.4), ("flops", 1.3)):
-        more = int(factor * plain(ppo())["work"][name])
-        whole = altered(whole, "exact", "work", name, to=more)
-    found = top(whole)
-    assert found.category == "kernel"
-    assert "forward passes" in found.description
-    without_cache = altered(whole, "exact", "work", "forwards", to=ppo().exact["work"]["forwards"])
-    assert top(without_cache).category == "rollout"

@@ -123,12 +123,3 @@ def test_a_change_that_takes_the_seed_away_is_red_and_says_so() -> None:
     check = found.check("repeatability")
     assert check.status == "warn"
     assert "the baseline is reproducible" in check.message
-
-
-def test_online_trainers_compare_what_they_sampled_and_are_not_asked() -> None:
-    def online(number: int, first: float) -> RunRecord:
-        whole = record(number, kind="grpo")
-        whole = altered(whole, "exact", "first_loss", "loss", to=first)
-        return altered(whole, "exact", "trajectory", "losses", 0, to=first)
-
-    assert compared(online(9, 0.9), online(0, 0.5)).check("first_loss").status == "fail"

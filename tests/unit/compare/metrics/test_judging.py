@@ -387,6 +387,3 @@ def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
         gate("reward", statistic="steps", spikes=1_000_000_000, limit="5%")
     found = answer(runs([0.5], 100), HISTORY, statistic="steps", spikes=10, limit="5%")
     assert found.status == "fail"
-
-
-# What the answer says.

@@ -102,10 +102,7 @@ def test_a_start_that_is_not_above_zero_gives_no_share_of_it() -> None:
         ("max", [9.0], []),  # nothing else could confirm it
         ("last", [1.0, 1.0, 1.0, 9.0], [4]),
         ("last", [1.0, 1.0, 9.0, 9.0], []),
-        ("last", [9.0, 1.0, 1.0, 9.0], [4]),
         ("at", [1.0, 9.0, 1.0, 1.0], [2]),
-        ("at", [1.0, 9.0, 9.0, 1.0], []),
-        ("steps", [1.0, 9.0, 1.0, 1.0], [2]),
         ("mean", [1.0, 2.0, 1.0, 2.0, 1.0, 99.0], [6]),
         ("mean", [1.0, 2.0, 1.0, 99.0, 1.0, 99.0], []),
         ("mean", [2.1, 2.2, 2.3, 2.4, 99.0, 2.5], []),  # beyond the limit without it too

@@ -14,7 +14,6 @@ from canary.github.status import Answer, status_of
 from canary.record.types import AlertSummary, Launch, RunRecord, Stability
 from canary.report.document import document
 from canary.report.render import render
-from canary.runner.outcome import outcome_text
 from tests.unit.comparing import altered, crashed, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
@@ -44,24 +43,6 @@ def test_the_summary_of_several_runs_has_the_figures_of_the_checks(name: str) ->
     assert document(found)["baseline"]["summary"][figure] == found.baseline.summary[figure]
 
 
-def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
-    """Its profiled steps count in its tokens and not in its speeds: those timed may hold more."""
-    current = record(10, 0.03657)
-    rate = 1.01 * (current.perf.approx_tokens_per_sec or 0)
-    current = altered(current, "perf", "approx_tokens_per_sec", to=rate)
-    current = altered(current, "launches", 0, "tokens_per_sec", to=rate)
-    found = compare_to_baseline(current, records(UNEVEN))
-    check = found.check("tokens_per_sec")
-    assert f"{check.current:,.0f} tokens/s" in outcome_text(current)
-    assert check.current == pytest.approx(rate)
-    assert found.current.summary["tokens_per_sec"] == check.current
-    assert isinstance(check.baseline, float)
-    assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
-    assert check.interval is not None
-    assert check.delta_pct is not None
-    assert check.interval[0] < check.delta_pct < check.interval[1]
-
-
 def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> None:
     broken = crashed(record(3, 9.0, run_id="lost"), "oom")
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
@@ -77,17 +58,6 @@ def probe_alone(whole: RunRecord) -> RunRecord:
     return made.model_copy(
         update={**kept, "launches": [launch], "alert_summary": AlertSummary(total=0)}
     )
-
-
-def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
-    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
-    shown = render(found, "text")
-    for never in ("NaN steps", "Inf steps", "0 launches of 0 steps", "0 types"):
-        assert never not in shown
-    assert "no timed launch" in shown
-    for side in (found.baseline, found.current):
-        assert side.summary["nan_steps"] is None
-    assert found.check("alerts").status == "skip"
 
 
 def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:

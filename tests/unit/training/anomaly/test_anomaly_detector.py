@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-import gc
 import json
 import math
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -240,23 +240,7 @@ def test_windows_are_bounded() -> None:
             )
 
     def held() -> int:
-        gc.collect()
-        seen: set[int] = set()
-        waiting: list[Any] = [vars(each) for each in detector.detectors]
-        total = 0
-        while waiting:
-            value = waiting.pop()
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            total += sys.getsizeof(value)
-            if hasattr(value, "__dict__"):
-                waiting.append(vars(value))
-            elif isinstance(value, dict):
-                waiting += value.values()
-            elif isinstance(value, Iterable) and not isinstance(value, str):
-                waiting += list(value)
-        return total
+        return len(pickle.dumps([vars(each) for each in detector.detectors]))
 
     observe(range(1, 2001))
     after = held()
@@ -439,21 +423,6 @@ def test_a_threshold_that_can_never_hold_is_refused(
     with pytest.raises(UsageError) as refused:
         AdvancedAnomalyDetector(save_alerts=False, **settings)  # type: ignore[arg-type]
     assert said in f"{refused.value} {refused.value.hint}"
-
-
-def test_a_detector_that_gives_no_alerts_is_asked_no_more(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    class Wrong:
-        def observe(self, observation: Observation) -> Any:
-            return [1]
-
-    detector = quiet(detectors=[Wrong()])
-    for _ in range(3):
-        assert detector.analyze_training_step(loss=1.0) == []
-    assert capsys.readouterr().err.count("gave int instead of an Alert") == 2
-    with pytest.raises(ValueError, match="severity 'fatal'"):
-        Alert("fatal", "mine", "x", "words", 1)  # type: ignore[arg-type]
 
 
 def test_a_detector_of_ones_own_by_protocol_and_by_subclass() -> None:

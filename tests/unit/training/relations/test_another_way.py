@@ -80,17 +80,6 @@ def test_a_loader_gets_workers_whatever_it_was_built_with() -> None:
     assert way.found == {"iterable": False}
 
 
-@pytest.mark.train
-def test_a_loader_of_workers_loads_without_them() -> None:
-    loader: Any = DataLoader(
-        Rows(), 2, num_workers=2, persistent_workers=True, prefetch_factor=4, timeout=5
-    )
-    way = begun({"name": "no worker", "workers": 0})
-    for _ in range(2):
-        assert torch.cat([*loader])[:, :2].tolist() == [[place, 0] for place in range(8)]
-    assert way.why_not() is None
-
-
 def test_a_first_launch_looks_on(tmp_path: Path) -> None:
     way = begun({})
     assert way.found == {"saves": False, "loads": False, "workers": 0}
@@ -198,12 +187,6 @@ def test_a_trainers_models_are_left_to_vary() -> None:
     way.begin(PLAIN, trainer=True)
     other(IDS)
     assert other.drop.p == 0.5
-
-
-def trained(way_model: Net, batches: Any, cut: slice | None = None) -> None:
-    """Train on what a loader gives."""
-    for batch in batches:
-        way_model(batch if cut is None else batch[:, cut]).backward()
 
 
 def test_wider_batches_enter_the_training() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 
@@ -211,49 +210,6 @@ def test_prompts_of_left_padded_ids_are_found(
     monkeypatch.setattr(tokenizers, "_alive", lambda: [tokenizer()])
     found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
     assert found["prompt_labels"]["status"] == expected, found
-
-
-HEADER = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['role'] + ': ' + m['content'] }}"
-    "{{ eos_token }}{% endfor %}"
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [("assistant: ", "holds"), ("tant: ", "broken"), ("", "holds")],
-)
-def test_a_mask_must_not_begin_within_a_word(before: str, expected: str) -> None:
-    """`before`: what is trained on of the answer's header. All of it may be, or its last sign."""
-    changed = copy.deepcopy(tokenizer())
-    changed.chat_template = HEADER
-    rows = []
-    for row in conversations():
-        ids, labels = [], []
-        for one in row["messages"]:
-            is_answer = one["role"] == "assistant"
-            header = f"<|{one['role']}|>{one['role']}: "
-            cut = header.removesuffix(before) if is_answer else header + one["content"]
-            rest = header[len(cut) :] + one["content"] if is_answer else ""
-            asked, told = (
-                changed(text, add_special_tokens=False)["input_ids"]
-                for text in (cut, rest + changed.eos_token)
-            )
-            ids += asked + told
-            labels += [IGNORE] * len(asked) + (told if is_answer else [IGNORE] * len(told))
-        rows.append({"input_ids": ids, "own": labels})
-    trainer = Plain(rows)
-    trainer.processing_class = changed
-
-    def collate(drawn: list[chats.Row]) -> chats.Row:
-        return {
-            "input_ids": chats.padded([one["input_ids"] for one in drawn], changed.pad_token_id),
-            "attention_mask": chats.padded([[1] * len(one["input_ids"]) for one in drawn], 0),
-            "labels": chats.padded([one["own"] for one in drawn], IGNORE),
-        }
-
-    found = Chat(trainer, collate).run()["assistant_mask"]
-    assert found["status"] == expected, found
 
 
 def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:

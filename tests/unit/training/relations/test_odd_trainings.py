@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from canary.training.relations import scored
 from canary.training.relations.another_way import WiderBatches
 from canary.training.relations.references import Updates
-from canary.training.relations.scored import Scored, ScoredRows
+from canary.training.relations.scored import ScoredRows
 from tests.unit.training.relations.tiny import Loop, llama
 
 
@@ -91,38 +90,3 @@ def test_a_batch_that_cannot_be_read_is_left_alone(batch: Any, words: str) -> No
     assert wider.changed(batch) is batch
     wider.trained_on([3])
     assert wider.why_not() == f"more padding of a batch is not clear: {words}"
-
-
-class Looked:
-    """A log-probability of rows that counts how often its size is asked."""
-
-    asked = 0
-
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    def numel(self) -> int:
-        """Return its size."""
-        Looked.asked += 1
-        return self._tokens
-
-
-def scored_rows(*texts: list[int]) -> Any:
-    """What one model said of rows, one call per text."""
-    found: Any = ScoredRows()
-    for text in texts:
-        ids = torch.tensor([text])
-        known: Any = Looked(len(text) - 1)
-        model: Any = None
-        found._keep(Scored(model, 1, ids, None, known, (), (), 0))
-    return found
-
-
-def test_many_small_calls_are_not_looked_at_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scored, "MOST_TOKENS", 40)
-    Looked.asked = 0
-    found = scored_rows(*([5, 6, place] for place in range(400)))
-    assert [one.ids[0, -1].item() for one in found.calls] == [*range(380, 400)]
-    assert Looked.asked < 1_000

@@ -48,22 +48,6 @@ class OnlyLoss(Own):
         return cross_entropy(super().forward(idx), targets)
 
 
-class Scored(nn.Module):
-    """Gives one score per row: the mean over tokens, with or without its padding."""
-
-    def __init__(self, *, masked: bool) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed, self.head, self.masked = nn.Embedding(VOCABULARY, 24), nn.Linear(24, 1), masked
-
-    def forward(self, tokens: torch.Tensor, attn_mask: torch.Tensor) -> torch.Tensor:
-        """Score the rows."""
-        weight = (attn_mask if self.masked else torch.ones_like(attn_mask)).unsqueeze(-1).float()
-        hidden = (self.embed(tokens) * weight).sum(1) / weight.sum(1)
-        found: torch.Tensor = self.head(hidden)
-        return found
-
-
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean over labels that are no padding."""
     return nn.functional.cross_entropy(
@@ -138,13 +122,3 @@ def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> N
     found = asked(Own(), shifted(by), "next_token")["next_token"]
     assert found["status"] == status, found
     assert words in found["message"]
-
-
-@pytest.mark.parametrize(("masked", "status"), [(True, "holds"), (False, "broken")])
-def test_a_score_of_a_row_does_not_depend_on_its_padding(masked: bool, status: str) -> None:
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = model(ids, mask)
-        return scores.square().mean()
-
-    found = asked(Scored(masked=masked), loss, "padding", "padding_side")
-    assert {one["status"] for one in found.values()} == {status}, found

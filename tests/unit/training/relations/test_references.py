@@ -144,31 +144,6 @@ def layers(model: Any) -> list[Any]:
     return [one for one in model.modules() if isinstance(one, BaseTunerLayer)]
 
 
-@pytest.mark.parametrize("equal", [True, False])
-def test_an_adapter_for_the_reference_must_equal_that_of_the_policy(equal: bool) -> None:
-    from peft import LoraConfig
-
-    policy = adapted(tuned=0.5)
-    config = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])
-    policy.add_adapter("start", config)
-    if equal:
-        own = dict(policy.named_parameters())
-        for name, value in own.items():
-            if ".start." in name:
-                value.data.copy_(own[name.replace(".start.", ".default.")].data)
-
-    def known(rows: Rows) -> Known:
-        policy.set_adapter("start")
-        found = by(policy)(rows)
-        policy.set_adapter("default")
-        return found
-
-    found = asked(Preferences(policy, known))
-    assert found["status"] == ("holds" if equal else "broken"), found
-    assert equal or "with the adapter start, differs" in found["message"]
-    assert {one.active_adapters[0] for one in layers(policy)} == {"default"}
-
-
 def test_a_reference_with_active_dropout_is_broken_and_stays_as_it_is() -> None:
     policy = llama(attention_dropout=0.1)
     other = frozen(policy).train()

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from canary.relations.relation import Outcome
-from canary.training.relations.calls import kept_call
-from canary.training.relations.rounding import perturbed, rounding_of
+from canary.training.relations.rounding import perturbed
 from canary.training.relations.variations import vary
 from tests.unit.training.relations.tiny import EOS, QUICK, Loop, batch, gpt2, llama
 
@@ -220,23 +219,6 @@ def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> Non
     assert found["message"].startswith("alone and packed")
 
 
-class Masked(Loop):
-    """Restores words that are masked, and sees all tokens on purpose."""
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        """Return the loss of the masked words."""
-        masked = torch.zeros_like(one["input_ids"], dtype=torch.bool)
-        masked[:, 1:6:2] = True
-        ids = one["input_ids"].masked_fill(masked, 39)
-        logits = self.model(input_ids=ids, attention_mask=one["attention_mask"]).logits
-        return torch.nn.functional.cross_entropy(logits[masked], one["input_ids"][masked])
-
-
-def test_a_loss_of_masked_words_may_see_the_future() -> None:
-    found = Masked(seeing_the_future(), wanted=("causality",)).run()["causality"]
-    assert found["status"] == "not applicable", found
-
-
 def _with_groups() -> Loop:
     model = llama()
     return Loop(model, optimizer=groups(model))
@@ -341,20 +323,3 @@ def test_rounding_is_that_of_autocast(inside: bool) -> None:
     assert broken(found) == set()
     assert found["attention"]["tolerance"] is not None
     assert found["attention"]["tolerance"] > 1e-3
-
-
-def test_half_precision_is_measured_against_float32() -> None:
-    """One parameter off by a rounding moves far more than the errors of half precision."""
-    model = llama().to(torch.bfloat16)
-    inputs = batch(0, rows=4, width=24)
-    call = kept_call(model, (), inputs, "logits", model(**inputs).logits)
-    tight, loose = rounding_of(call, weights=False), rounding_of(call)
-    assert tight < loose / 8
-    assert all(one.dtype == torch.bfloat16 for one in model.parameters()), "they are put back"
-    call.module.lm_head.register_forward_pre_hook(_refuses)
-    assert rounding_of(call, weights=False) == loose, "a kernel may refuse float32"
-
-
-def _refuses(module: nn.Module, args: Any) -> None:
-    if args[0].dtype == torch.float32:
-        raise TypeError("no kernel for float32")

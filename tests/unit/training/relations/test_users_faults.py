@@ -11,7 +11,6 @@ from tests.unit.training.relations.chats import (
     IGNORE,
     Chat,
     Plain,
-    answers_only,
     collate_with,
     completions,
     everything,
@@ -20,21 +19,6 @@ from tests.unit.training.relations.chats import (
 )
 
 Row = dict[str, Any]
-
-
-class Positioned(Plain):
-    """Gives the model positions that do not count."""
-
-    def compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        places = torch.zeros_like(inputs["input_ids"])
-        logits = model(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            position_ids=places,
-        ).logits[:, :-1]
-        return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=IGNORE
-        )
 
 
 def left_padded(rows: list[Row], *, right_mask: bool) -> Row:
@@ -68,15 +52,6 @@ def test_a_mask_of_the_wrong_side_is_broken(right_mask: bool, status: str) -> No
     assert found["status"] == status, found
     if right_mask:
         assert "hides" in found["message"]
-
-
-def test_constant_positions_are_broken() -> None:
-    found = Chat(
-        Positioned(completions()), collate_with(answers_only), ("packing", "prompt_labels")
-    ).run()
-    assert found["packing"]["status"] == "broken", found
-    assert "have the position 0" in found["packing"]["message"]
-    assert found["prompt_labels"]["status"] == "holds", "the text is one document all the same"
 
 
 def test_labels_of_the_neighbouring_row_are_broken() -> None:

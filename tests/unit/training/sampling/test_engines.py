@@ -98,18 +98,6 @@ def test_a_pipe_in_place_of_a_file_stops_nothing(tmp_path: Path, child: EngineFi
     assert len(EngineFiles(tmp_path).taken()) == 2
 
 
-def test_few_streams_are_open_at_once(
-    tmp_path: Path, child: EngineFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engines, "MOST_ROWS", 2)
-    files = EngineFiles(tmp_path)
-    for number in range(2, 9):
-        child.began(number, [Sampled((5,), [], [])])
-        drawn(child, number, number)
-    assert [one.tokens for one in files.taken()] == [[7], [8]]
-    assert not files._open
-
-
 def test_a_full_file_ends_what_is_told(
     tmp_path: Path, child: EngineFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
 import random
@@ -117,19 +116,6 @@ def test_the_state_of_a_reward_and_of_the_process_is_left_alone() -> None:
     assert STATE["calls"] == 1
     assert ask(by_chance).changed
     assert random.random() == expected[len(COMPLETIONS)]
-
-
-def test_an_async_reward_is_asked() -> None:
-    async def reward(completions: list[str], **_: Any) -> list[float]:
-        await asyncio.sleep(0)
-        return by_order(completions)
-
-    async def first() -> Reward:
-        states = random_states(devices=False)
-        result = await reward(COMPLETIONS)
-        return asked(reward, (COMPLETIONS,), {}, result, states)
-
-    assert asyncio.run(first()).cause == "it depends on the order of the rows"
 
 
 def refuses(completions: list[str], **_: Any) -> list[float]:

@@ -13,7 +13,6 @@ import canary
 from canary.errors import UsageError
 from canary.relations.relation import Outcome
 from canary.training.sampling.samples import told
-from tests.unit.training.relations.tiny import EOS
 from tests.unit.training.sampling.grpo import (
     COMPLETION,
     GROUP,
@@ -151,53 +150,6 @@ def test_what_a_loop_reports_is_compared(off: float) -> None:
         assert sampler - trainer == pytest.approx(off, abs=1e-4)
 
 
-class Rollouts:
-    """A trainer that keeps log-probabilities of its rollouts, as trl's GRPO does."""
-
-    def _generate_and_score_completions(self, rollout: dict[str, Any]) -> dict[str, Any]:
-        return rollout
-
-
-@pytest.mark.parametrize(
-    ("engine", "old", "words"),
-    [
-        (0.0, 0.0, ""),
-        (0.01, 0.01, "the loop's engine gives"),
-        (0.0, 0.01, "and the old log-probabilities of the loss"),
-    ],
-    ids=["healthy", "engine", "old"],
-)
-def test_what_a_trainer_keeps_of_a_rollout_is_compared(
-    engine: float, old: float, words: str
-) -> None:
-    policy, trainer = tiny(), Rollouts()
-
-    def report(ids: torch.Tensor) -> None:
-        with torch.no_grad():
-            scores = policy(input_ids=ids).logits.log_softmax(-1)
-        known = scores[:, :-1].gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)[:, PROMPT - 1 :]
-        completions, prompts = ids[:, PROMPT:], ids[:, :PROMPT]
-        ends = completions.eq(EOS).long()
-        trainer._generate_and_score_completions(
-            {
-                "prompt_ids": prompts,
-                "prompt_mask": torch.ones_like(prompts),
-                "completion_ids": completions,
-                "completion_mask": ((ends.cumsum(1) - ends) == 0).long(),
-                "sampling_per_token_logps": known + engine,
-                "old_per_token_logps": known + old,
-            }
-        )
-
-    def unseen(engine: Any, prompts: torch.Tensor, temperature: float) -> torch.Tensor:
-        return torch.cat([prompts, torch.randint(3, 40, (GROUP, COMPLETION))], dim=1)
-
-    loop = Grpo(policy, sampler=unseen, report=report, trainer=trainer)
-    found = loop.run()["sampler_logprobs"]
-    assert found["status"] == ("broken" if words else "holds"), found
-    assert words in found["message"]
-
-
 def hashes(policy: Any, dtype: torch.dtype = torch.float32) -> dict[str, str]:
     return {
         name: hashlib.sha256(
@@ -229,31 +181,6 @@ def test_weights_that_a_loop_reports_are_compared(
     found = loop.run()["sampler_weights"]
     assert found["status"] == status, found
     assert words in found["message"]
-
-
-@pytest.mark.parametrize("merges", [True, False])
-def test_an_engine_holds_merged_adapters(merges: bool) -> None:
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    torch.manual_seed(1)
-    policy, engine = peft.get_peft_model(tiny(), config), tiny()
-
-    def sync(policy: Any, engine: Any, update: int) -> None:
-        if merges:
-            policy.merge_adapter()
-        known = {
-            name.removeprefix("base_model.model.").replace(".base_layer", ""): value
-            for name, value in policy.state_dict().items()
-            if "lora_" not in name
-        }
-        engine.load_state_dict(known)
-        if merges:
-            policy.unmerge_adapter()
-
-    found = Grpo(policy, engine.eval(), sync=sync).run()
-    assert broken(found) == (set() if merges else BOTH), found
-    if merges:
-        assert found["sampler_weights"]["status"] == "holds"
 
 
 def test_the_training_is_left_as_it_was() -> None:

@@ -57,14 +57,6 @@ def test_batches_of_an_evaluation_are_not_trained_on() -> None:
     assert batches.take() == ["trained in evaluation mode"]
 
 
-def test_a_batch_of_which_old_probabilities_are_computed_first_is_trained_on() -> None:
-    batches, train = LoaderBatches(), object()
-    for batch in ("first", "second"):
-        batches.yielded(train, batch)
-        batches.doubted()
-        assert batches.take() == [batch]
-
-
 def test_pairs_under_their_plain_names_are_no_labels() -> None:
     found = as_tokens({"chosen": IDS, "rejected": LABELS}, embeds=True)
     assert [*found] == ["chosen_input_ids", "rejected_input_ids"]
@@ -119,14 +111,6 @@ def test_batches_that_a_resumed_loop_skips_are_not_trained_on() -> None:
     batches.yielded(loader, rows[3])
     batches.entered(entered(rows[3][0] + 0))
     assert batches.take() == [rows[3]], "a copy says nothing"
-
-
-def test_a_backward_of_two_batches_skips_none() -> None:
-    batches, loader = LoaderBatches(), object()
-    for number in range(2):
-        batches.yielded(loader, {"input_ids": IDS + number})
-        batches.entered(entered(next(reversed(batches._waiting[id(loader)])).batch["input_ids"]))
-    assert batches.take()[0]["input_ids"].equal(IDS)
 
 
 def test_a_tensor_without_memory_is_no_batch() -> None:
