@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from canary.check.answer import check_text, first_line, listing
-from canary.check.run import LEFT_OUT, Checked, CheckRequest, _of_record, _worst
+from canary.check.run import LEFT_OUT, Checked, CheckRequest, _worst
 from canary.config.load import load_config
 from canary.errors import ConfigError, UsageError
 from canary.relations import MODULES, RELATIONS
 from canary.relations.relation import Outcome, outcome
-from tests.unit.comparing import example
 
 BROKEN = outcome(
     "padding", "broken", "a log-probability of -1 becomes -2", "row 1, token 3", (-1, -2)
@@ -79,14 +78,6 @@ def test_a_broken_answer_outweighs_one_that_holds() -> None:
     assert _worst(relation, [none], True)["status"] == "not asked"
     assert _worst(relation, [holds], True) == holds
     assert _worst(relation, [], False)["status"] == "undecided"
-
-
-def test_a_trainer_without_known_first_values_is_named_so() -> None:
-    def said(trainer: str) -> set[str]:
-        return {one["message"] for one in _of_record(RELATIONS["identities"], example(trainer))}
-
-    assert said("sft") == {"this trainer has no known first values"}
-    assert not any("only for" in one or "no known" in one for one in said("dpo"))
 
 
 def test_relations_are_chosen_by_name() -> None:

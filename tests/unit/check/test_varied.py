@@ -153,16 +153,6 @@ def test_a_checkpoint_outside_of_the_working_folder_ends_the_launches(
     assert len(launches.ran) == 1
 
 
-def test_what_a_launch_cannot_do_is_not_applicable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    launches = fake(tmp_path / "runs", [told(1)])
-    launches.why = "no DataLoader gives the batches"
-    assert ask(launches, "workers")["status"] == "not applicable"
-    assert len(launches.ran) == 1
-
-
 def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,17 +66,6 @@ def test_extends_lays_files_over_each_other_and_keeps_their_lines(tmp_path: Path
     assert loaded.origins["seed"] == "default"
 
 
-def test_a_file_that_extends_nothing_readable_is_named(tmp_path: Path) -> None:
-    top = tmp_path / "top.yaml"
-    (tmp_path / "base.yaml").write_text("name: a\n")
-    line = refused(top, "name: b\nextends: bas.yaml\n")
-    wrong, near = tmp_path / "bas.yaml", tmp_path / "base.yaml"
-    assert line == f"no config at {wrong}, which {top}:2 extends (did you mean '{near}'?)"
-    line = refused(top, "extends: [a]\n")
-    hint = "for example `extends: base.yaml`"
-    assert line == f"extends in {top}:1 must be a file name, got ['a'] ({hint})"
-
-
 def test_merge_keys_keep_the_lines_of_what_they_merge(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("thresholds:\n  <<: {max_nan_steps: 2}\n  max_inf_steps: 1\n")

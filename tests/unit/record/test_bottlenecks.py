@@ -106,12 +106,6 @@ def test_waiting_for_pythons_lock_is_named_in_the_documented_bands(
         assert value(found["gil_contention"], "waiting for Python's lock") == 100 * contention
 
 
-def test_a_lock_that_nobody_knocked_at_is_not_judged_with_the_records_own_reason() -> None:
-    run = example()
-    run.unmeasured["host.gil_contention"] = "gilknocker is not installed"
-    assert find_bottlenecks(run)[1]["gil_contention"] == "gilknocker is not installed"
-
-
 def profile(cuda_ms: float, cpu_ms: float, **operators: float) -> Profiler:
     rows = [
         OperatorRow(name=f"aten::{name}", self_cuda_time_ms=ms, self_cpu_time_ms=1.0, count=1)
@@ -183,13 +177,6 @@ def test_device_time_in_operators_that_only_move_memory_is_named() -> None:
     assert value(found, "memory-bound operators") == pytest.approx(75.0)
     computing = profile(100.0, 90.0, mm=60.0, addmm=20.0, bmm=10.0, mul=10.0)
     assert names(gpu_run(profiler=computing)) == []
-
-
-def test_without_a_profile_nvml_tells_of_busy_memory() -> None:
-    busy = {"memory__sampled": {"gpu_memory_utilization": {"mean": 75.0}}}
-    found = the("memory_bandwidth", gpu_run(**busy))
-    assert (found.severity, value(found, "device memory busy")) == ("watch", 75.0)
-    assert "memory_bandwidth" in find_bottlenecks(gpu_run(memory__sampled={}))[1]
 
 
 def eager(length: int, rows: int = 4) -> RunRecord:

@@ -13,7 +13,6 @@ from canary.errors import MachineError
 from canary.record.profile import OPERATORS, SCHEMA_VERSION, Window
 from canary.record.profile_folder import keep_profile, window_of
 from canary.record.summary import summarise
-from canary.runner.outcome import outcome_text
 from canary.training.recorder.recorder import DEFAULTS
 from tests.unit.record.test_summary import record, row
 
@@ -45,14 +44,6 @@ def test_profiled_steps_leave_every_speed_and_stay_in_the_stability() -> None:
     assert len(found.stability.loss_values) == 12
     assert found.tokens["input_tokens"] == 1200, "tokens are counted, not timed"
     assert found.rl["kl"].count == 1, "what is learned is no speed"
-
-
-def test_a_run_in_which_nothing_else_is_left_says_so() -> None:
-    found = summarise(record(), with_window(2, 6, steps=6), warmup=1)
-    assert found.perf.step_time.count == 0
-    assert found.unmeasured["perf.step_time"] == "every step after the warm-up was profiled"
-    assert "step time   every step after the warm-up was profiled" in outcome_text(found)
-    assert "nan" not in outcome_text(found)
 
 
 def test_memory_that_the_profiler_left_behind_is_no_growth() -> None:

@@ -70,17 +70,6 @@ def test_an_answer_that_comes_often_is_no_leftover() -> None:
     assert not seen(calls).left_over()
 
 
-def test_turns_that_rows_share_are_no_leftovers() -> None:
-    """Left padding: all rows end in the last column, with the same turn."""
-    chance = random.Random(0)
-    turn = text(20, chance)
-    buffer = Buffer()
-    for _ in range(5):
-        lines = [[0] * place + text(30 - place, chance) + turn for place in (0, 4, 9)]
-        buffer.add(lines, [_span(line) for line in lines])
-    assert not buffer.left_over()
-
-
 @pytest.mark.parametrize(("size", "expected"), [(30, [30]), (12, [])])
 def test_one_reused_row_needs_a_long_end(size: int, expected: list[int]) -> None:
     chance = random.Random(3)

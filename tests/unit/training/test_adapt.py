@@ -63,14 +63,6 @@ def test_older_names_and_types_are_found() -> None:
     assert notes == []
 
 
-def test_older_names_in_a_config_are_found_in_the_newest_class() -> None:
-    notes: list[str] = []
-    given = {"evaluation_strategy": "steps", "warmup_ratio": 0.1}
-    expected = {"eval_strategy": "steps", "warmup_steps": 0.1}
-    assert adapt.settings(Newest, given, notes) == expected
-    assert notes == []
-
-
 def test_a_setting_that_is_nowhere_is_said() -> None:
     notes: list[str] = []
     assert adapt.settings(Bare, {"max_length": 8, "group_by_length": True}, notes) == {

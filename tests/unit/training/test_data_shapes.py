@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from canary.inputs.row_shapes import (
     split_raw_single,
     unpaired,
 )
-from canary.protocol.spec import local_path
 
 CHOSEN = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 4, of course"
 REJECTED = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 5"
@@ -105,13 +103,6 @@ def test_each_trainer_gets_the_columns_it_takes(
     assert converter_for(training_type, list(row), row, "d")(row) == expected
 
 
-def test_sft_of_raw_conversations_learns_from_chosen() -> None:
-    row = {"chosen": CHOSEN, "rejected": REJECTED}
-    shaped = converter_for("sft", list(row), row, "d")(row)
-    assert shaped is not None
-    assert shaped["completion"] == " 4, of course"
-
-
 def test_grpo_of_raw_conversations_takes_the_prompt_and_keeps_the_answer() -> None:
     row = {"chosen": CHOSEN, "rejected": REJECTED, "answer": "4"}
     shaped = converter_for("grpo", list(row), row, "d")(row)
@@ -151,13 +142,6 @@ def test_neighbours_of_pairs_taken_apart_have_different_prompts() -> None:
     pairs = [{"prompt": f"p{n}", "chosen": "good", "rejected": "bad"} for n in range(6)]
     prompts = [row["prompt"] for row in unpaired(pairs)]
     assert all(one != other for one, other in itertools.pairwise(prompts))
-
-
-def test_names_written_like_paths_are_paths_even_when_missing(tmp_path: Path) -> None:
-    assert local_path("./nowhere") == Path("nowhere")
-    assert local_path("/nowhere/at/all") == Path("/nowhere/at/all")
-    assert local_path(str(tmp_path)) == tmp_path
-    assert local_path("EleutherAI/pythia-70m") is None
 
 
 def test_every_trainer_takes_a_known_shape_and_every_shape_has_embedded_rows() -> None:

@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from canary import Recorder
-from canary.compare.exact.inputs_stages import batch_differences
 from canary.record.folder import load_record
 from canary.training.collectors.batches import count_tokens, describe_batch, parts
 from canary.training.collectors.named import hashable, named, with_nested
-from tests.unit.comparing import example
 
 IDS = [[5, 6, 7], [8, 9, 10]]
 RAGGED = [[5, 6, 7], [8]]
@@ -87,21 +85,6 @@ def test_a_batch_of_tensors_alone_is_what_it_was() -> None:
     batch = {"input_ids": torch.tensor(IDS), "texts": ["a", "b"], "count": 2}
     assert with_nested(batch) is batch
     assert named((torch.ones(2, 3), torch.tensor([1, 0]))).keys() == {"0", "1"}
-
-
-def test_a_baseline_that_left_the_lists_out_is_no_difference() -> None:
-    """And one whose tensors have other sizes is."""
-    batch = {"ids": torch.tensor(IDS), "chosen": {"input_ids": IDS}}
-    before, after = example(), example()
-    top = {"ids": torch.tensor(IDS)}
-    for side, micro in ((before, describe_batch(top, None)), (after, described(batch))):
-        side.exact["batches"] = [[micro]]
-    assert batch_differences(before, after) == []
-    assert batch_differences(after, before) == []
-    before.exact["batches"] = [[describe_batch({"ids": torch.ones(3, 3).long()}, None)]]
-    assert batch_differences(before, after)
-    before.exact["batches"] = [[described({**batch, "chosen": {"input_ids": IDS[::-1]}})]]
-    assert batch_differences(before, after)
 
 
 def test_a_loop_records_its_nested_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.training.trainers.ppo import figures
-from canary.training.trainers.ppo.figures import every_row, largest, moments_of_ranks
+from canary.training.trainers.ppo.figures import moments_of_ranks
 from canary.training.trainers.ppo.objective import (
     Experience,
     Moments,
@@ -150,15 +149,6 @@ def test_moments_of_two_ranks_are_those_of_the_whole_batch() -> None:
     assert found.mean.item() == pytest.approx(whole.mean.item(), rel=1e-12)
     assert found.variance.item() == pytest.approx(whole.variance.item(), rel=1e-12)
     assert ranks.asked == 2
-
-
-def test_rows_and_maxima_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = [torch.tensor([[3.0, 0.0]]), torch.tensor([2.0])]
-    monkeypatch.setattr(figures, "gather", lambda own: torch.cat([own, other.pop(0)]))
-    table = every_row({"reward": torch.tensor([1.5]), "eos_rate": torch.tensor([True])})
-    assert table["reward"].tolist() == [1.5, 3.0]
-    assert table["eos_rate"].tolist() == [1.0, 0.0]
-    assert largest(torch.tensor(0.5)) == 2.0
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 1), ()])

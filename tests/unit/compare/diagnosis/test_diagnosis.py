@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from canary.compare.causes import CAUSES
-from canary.compare.diagnosis.evidence import Finding
-from canary.compare.diagnosis.ranking import ranked
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.heuristics import (
     Diagnosis,
@@ -90,22 +87,6 @@ def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
     assert any("canary profile" in action for action in top.suggested_actions)
 
 
-def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
-    facts = _facts(compare_to_baseline(records([0.3] * 5, 100), records([0.1] * 5)))
-    strong = Finding(RegressionCategory.KERNEL, 0.9, "one")
-    weak = Finding(RegressionCategory.HOST, 0.6, "another")
-    alone = ranked([strong], facts)[0].confidence
-    beside = ranked([strong, weak], facts)
-    assert alone == pytest.approx(0.9)
-    assert beside[0].category == "kernel"
-    assert beside[0].confidence < alone
-    equal = ranked([strong, Finding(RegressionCategory.HOST, 0.9, "another")], facts)
-    assert [suspect.category for suspect in equal] == ["unknown", "kernel", "host"]
-    assert "Kernel or host" in equal[0].description
-    two = ranked([weak, Finding(RegressionCategory.HOST, 0.6, "more of it")], facts)
-    assert two[0].confidence > 0.6
-
-
 FORWARD: OwnCode = {"name": "model.Net.forward", "file": "model.py", "line": 7}
 
 
@@ -134,13 +115,6 @@ def test_a_graph_that_is_cut_is_no_adapters_in_a_model_without_one() -> None:
     assert first.category is RegressionCategory.OBJECTIVE
     assert "part of the graph is cut" in first.description
     assert "Net.forward of model.py (line 7) changed" in str([*map(str, first.evidence)])
-
-
-def _facts(found: Comparison) -> Any:
-    from canary.compare.diagnosis.facts import Facts
-
-    before, after = sides()
-    return Facts(found, [after], [before])
 
 
 def test_the_package_and_the_key_stand_beside_the_mechanism() -> None:

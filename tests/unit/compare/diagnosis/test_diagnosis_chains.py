@@ -18,7 +18,7 @@ from tests.unit.comparing import plain, records
 from tests.unit.diagnosing import LOSSES, TRAJECTORY, WORK, Change, changed, later, sides
 
 STEP_S = {"data": 0.0018, "forward": 0.03, "backward": 0.04, "optimizer": 0.006, "other": 0.003}
-CALLED: list[Change] = [(("io", "tokenizer_calls"), 4160), (("exact", "calls"), {})]
+
 SHARES = ("gil_contention", "other_threads", "waiting", "run_delay")
 QUIET: list[Change] = [
     *((("host", share), 0.0) for share in SHARES),
@@ -51,17 +51,6 @@ def top_of(found: Comparison) -> Suspect:
 
 def told(suspect: Suspect) -> str:
     return "; ".join(item.message for item in suspect.evidence)
-
-
-def test_a_tokenizer_in_the_collator_is_one_suspect_and_the_data_phase_its_evidence() -> None:
-    found = slower({"data": 0.0458}, *CALLED)
-    assert found.verdict == "regression"
-    top = top_of(found)
-    assert top.category == "tokenization", found.diagnosis.summary
-    assert top.confidence > 0.9
-    assert "tokenizer calls: 0 -> 4,160" in told(top)
-    assert "data 1.8 -> 45.8 ms per step" in told(top)
-    assert [suspect.category for suspect in found.diagnosis.suspects] == ["tokenization"]
 
 
 def test_a_pass_over_the_dataset_before_the_steps_does_not_explain_a_slow_collator() -> None:

@@ -182,14 +182,6 @@ def test_each_step_is_judged_by_percent(run: RunRecord, status: str, stored: int
     assert answer([run], before, limit="15%", statistic="steps").status == status
 
 
-def test_each_step_is_judged_by_the_spread() -> None:
-    before = [stepwise(number=number) for number in range(12)]
-    for run, status in ((stepwise(number=100), "pass"), (stepwise(0.7, number=100), "fail")):
-        found = answer([run], before, limit="history", statistic="steps")
-        assert found.status == status
-        assert "One step alone shows only changes above" in found.message
-
-
 def test_other_steps_than_the_baselines_are_not_judged() -> None:
     every_third = record(100).model_copy(
         update={"curves": {"reward": curve([1.0] * 20, first=100, every=3)}}
@@ -291,8 +283,6 @@ def test_the_error_budget_is_shared_by_all_gates() -> None:
         ("reward", "stability"),
         ("step_time_s", "performance"),
         ("tokens_per_sec_per_gpu", "performance"),
-        ("ray/node.0.gpu.0.mem_gb", "memory"),
-        ("sometimes_reward", "stability"),
     ],
 )
 def test_a_gate_is_in_the_group_of_its_metric(name: str, group: str) -> None:

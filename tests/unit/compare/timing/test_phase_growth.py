@@ -131,12 +131,3 @@ def test_longer_completions_are_not_a_slower_generation() -> None:
     assert grown(longer, before) == []
     slower = altered(longer, "tokens", "completion_tokens", to=1000)
     assert grown(slower, before) == ["generation"]
-
-
-def test_records_of_earlier_versions_hold_the_means_alone() -> None:
-    old = run()
-    old.launches[0] = Launch(index=1, kind="measured", status="completed", steps=100)
-    found = held(run({"data": 0.050}), old)
-    assert [phase.phase for phase in found.grown] == ["data"]
-    assert found.baseline_cpu_s is None
-    assert phase_growth(run(), old.model_copy(update={"phases": {}})) is None

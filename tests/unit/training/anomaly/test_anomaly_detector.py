@@ -366,22 +366,6 @@ def test_a_handler_that_raises_is_reported_and_the_others_are_still_called(
     )
 
 
-def test_a_handler_may_stop_the_run_after_all_were_called(tmp_path: Path) -> None:
-    heard = []
-
-    def stop(alerts: list[Alert], step: int) -> None:
-        raise StopTraining(f"enough at {step}")
-
-    detector = AdvancedAnomalyDetector(output_dir=tmp_path)
-    AnomalyDetectionHook(detector).register_with_profiler()
-    profiler_registry.register_hook("anomaly_detection", stop)
-    profiler_registry.register_hook("anomaly_detection", lambda alerts, step: heard.append(step))
-    with pytest.raises(StopTraining, match="enough at 1"):
-        nan_step(detector)
-    assert heard == [1]
-    assert len(list(read_rows(tmp_path / "alerts.jsonl"))) == 1
-
-
 def test_stop_on_ends_at_that_severity_and_not_below() -> None:
     with pytest.raises(StopTraining, match=r"stopped at step 1 by loss_not_finite \(critical\)"):
         nan_step(quiet(stop_on="critical"))

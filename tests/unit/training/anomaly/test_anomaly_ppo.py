@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from canary.training.anomaly.observation import Observation, from_row
-from tests.unit.observing import judged, types
+from tests.unit.observing import types
 from tests.unit.ppo_records import ppo
 
 STEPS = 120
@@ -99,22 +99,6 @@ def values_explode(step: int, row: Any) -> Any:
         "loss": row["loss"] + 0.1 * rl["value_loss"],
         "grad_norm": row["grad_norm"] * grown,
     }
-
-
-def test_what_breaks_at_once_is_held_against_the_first_step() -> None:
-    """As a run at a learning rate of 0.1 told it."""
-    kl = (0.0, 11.6, 14.1, 13.8, 13.7, 12.7, 13.3, 14.1, 13.1, 13.3, 13.6, 12.5)
-    entropy = (2.15, 0.93, 4e-11, 7e-8, 1e-5, 5e-15, 6e-16, 2e-15, 7e-15, 1e-13, 2e-12, 9e-12)
-
-    def change(step: int, row: Any) -> Any:
-        return row | {"rl": row["rl"] | {"kl": kl[step - 1], "entropy": entropy[step - 1]}}
-
-    told = {alert.type: alert for alert in judged(run(change, len(kl)))}
-    assert told["kl_blowup"].step == 3
-    assert told["kl_blowup"].metadata == {"before": 0.0}
-    assert "from 0 at the start" in told["kl_blowup"].message
-    assert told["entropy_collapse"].step <= 5
-    assert told["entropy_collapse"].metadata == {"start": 2.15}
 
 
 def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,10 @@ from tests.unit.observing import (
 )
 
 Run = Sequence[Observation]
+
+
+def at_20(before: Any, after: Any) -> Any:
+    return before_after(before, after, 20)
 
 
 def falling(step: int) -> float:
@@ -341,93 +345,54 @@ def test_it_keeps_silent(kind: str, observations: Run) -> None:
     assert kind not in types(observations)
 
 
-LIMITS: dict[str, tuple[dict[str, Any], Run, Run]] = {
-    "explosion_threshold": (
-        {"gradient": {"explosion_threshold": 3.0}},
-        run(30, grad_norm=before_after(1.0, 5.0, 20)),
-        run(30, grad_norm=before_after(1.0, 2.5, 20)),
+LIMITS: list[tuple[str, str, tuple[float, float, float], Callable[[Any], Run]]] = [
+    ("gradient", "explosion_threshold", (3, 5, 2.5), lambda v: run(30, grad_norm=at_20(1.0, v))),
+    ("gradient", "vanishing_threshold", (0.1, 0.05, 0.2), lambda v: run(5, grad_norm=v)),
+    (
+        *("learning_rate", "change_threshold", (0.1, 1.25e-4, 1.05e-4)),
+        lambda v: run(20, learning_rates=before_after((1e-4,), (v,), 10)),
     ),
-    "vanishing_threshold": (
-        {"gradient": {"vanishing_threshold": 0.1}},
-        run(5, grad_norm=0.05),
-        run(5, grad_norm=0.2),
+    ("learning_rate", "min_lr", (1e-5, 5e-6, 2e-5), lambda v: run(20, learning_rates=(v,))),
+    ("learning_rate", "max_lr", (1e-3, 2e-3, 1e-3), lambda v: run(2, learning_rates=(v,))),
+    (
+        *("batch_size", "performance_threshold", (0.5, 2, 1.4)),
+        lambda v: run(40, batch_size=at_20(8, 64), loss=at_20(wobble(1), wobble(v))),
     ),
-    "change_threshold": (
-        {"learning_rate": {"change_threshold": 0.1}},
-        run(20, learning_rates=before_after((1e-4,), (1.25e-4,), 10)),
-        run(20, learning_rates=before_after((1e-4,), (1.05e-4,), 10)),
+    (
+        *("convergence", "plateau_threshold", (0.1, 0.02, 0.2)),
+        lambda v: run(60, loss=lambda n: 1 + v * (n % 2)),
     ),
-    "min_lr": (
-        {"learning_rate": {"min_lr": 1e-5}},
-        run(20, learning_rates=(5e-6,)),
-        run(20, learning_rates=(2e-5,)),
+    ("convergence", "plateau_window", (10, 12, 9), lambda v: run(v, loss=1.0)),
+    (
+        *("reward_drift", "drift_threshold", (0.5, 0.2, 0.7)),
+        lambda v: run(120, rewards=rewards(before_after(wobble(1), wobble(v), 90))),
     ),
-    "max_lr": (
-        {"learning_rate": {"max_lr": 1e-3}},
-        run(2, learning_rates=(2e-3,)),
-        run(2, learning_rates=(1e-3,)),
+    (
+        *("reward_drift", "calibration_threshold", (0.95, 0.2, 0.02)),
+        lambda v: run(20, agreement=agreement(wobble(v))),
     ),
-    "performance_threshold": (
-        {"batch_size": {"performance_threshold": 0.5}},
-        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(2), 21)),
-        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(1.4), 21)),
+    ("rlhf", "kl_limit", (10, 20, 5), lambda v: run(30, kl=at_20(0.1, v))),
+    ("rlhf", "entropy_floor", (0.5, 0.4, 0.6), lambda v: run(30, entropy=at_20(1.0, v))),
+    ("rlhf", "clip_limit", (0.2, 0.3, 0.1), lambda v: run(30, clip_fraction=v)),
+    ("value", "loss_limit", (30, 9, 4), lambda v: run(30, value_loss=at_20(0.2, v))),
+    (
+        *("value", "unexplained_limit", (9, -10, -6)),
+        lambda v: run(30, value_loss=5.0, explained_variance=float(v)),
     ),
-    "plateau_threshold": (
-        {"convergence": {"plateau_threshold": 0.1}},
-        run(60, loss=lambda n: 1 + 0.02 * (n % 2)),
-        run(60, loss=lambda n: 1 + 0.2 * (n % 2)),
-    ),
-    "plateau_window": (
-        {"convergence": {"plateau_window": 10}},
-        run(12, loss=1.0),
-        run(9, loss=1.0),
-    ),
-    "drift_threshold": (
-        {"reward_drift": {"drift_threshold": 0.5}},
-        run(120, rewards=rewards(before_after(wobble(1), wobble(0.2), 90))),
-        run(120, rewards=rewards(before_after(wobble(1), wobble(0.7), 90))),
-    ),
-    "calibration_threshold": (
-        {"reward_drift": {"calibration_threshold": 0.95}},
-        run(20, agreement=agreement(wobble(0.2))),
-        run(20, agreement=agreement(wobble(0.02))),
-    ),
-    "kl_limit": (
-        {"rlhf": {"kl_limit": 10.0}},
-        run(30, kl=before_after(0.1, 20.0, 20)),
-        run(30, kl=before_after(0.1, 5.0, 20)),
-    ),
-    "entropy_floor": (
-        {"rlhf": {"entropy_floor": 0.5}},
-        run(30, entropy=before_after(1.0, 0.4, 20)),
-        run(30, entropy=before_after(1.0, 0.6, 20)),
-    ),
-    "clip_limit": (
-        {"rlhf": {"clip_limit": 0.2}},
-        run(30, clip_fraction=0.3),
-        run(30, clip_fraction=0.1),
-    ),
-    "loss_limit": (
-        {"value": {"loss_limit": 30.0}},
-        run(30, value_loss=before_after(0.2, 9.0, 20)),
-        run(30, value_loss=before_after(0.2, 4.0, 20)),
-    ),
-    "unexplained_limit": (
-        {"value": {"unexplained_limit": 9.0}},
-        run(30, value_loss=5.0, explained_variance=-10.0),
-        run(30, value_loss=5.0, explained_variance=-6.0),
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("name", LIMITS)
-def test_every_threshold_moves_what_it_names(name: str) -> None:
-    arguments, beyond, within = LIMITS[name]
+@pytest.mark.parametrize(("section", "name", "values", "made"), LIMITS)
+def test_every_threshold_moves_what_it_names(
+    section: str, name: str, values: tuple[float, float, float], made: Callable[[Any], Run]
+) -> None:
+    limit, *sides = values
+    arguments: dict[str, Any] = {section: {name: limit}}
+    beyond, within = map(made, sides)
     assert types(beyond, **arguments)
     assert not types(within, **arguments)
     # The default judges one of the two otherwise.
-    changed = [types(each) != types(each, **arguments) for each in (beyond, within)]
-    assert any(changed)
+    assert any(types(each) != types(each, **arguments) for each in (beyond, within))
 
 
 def test_documented_defaults_are_the_defaults() -> None:
@@ -444,16 +409,10 @@ def test_documented_defaults_are_the_defaults() -> None:
         parameters = inspect.signature(kind).parameters.values()
         return {each.name: each.default for each in parameters}
 
-    assert defaults(GradientDetector) == {
-        "explosion_threshold": 10.0,
-        "vanishing_threshold": 1e-6,
-        "window_size": 100,
-    }
-    assert defaults(LearningRateDetector) == {
-        "change_threshold": 0.3,
-        "min_lr": 1e-8,
-        "max_lr": 1.0,
-    }
+    gradient = {"explosion_threshold": 10.0, "vanishing_threshold": 1e-6, "window_size": 100}
+    assert defaults(GradientDetector) == gradient
+    rates = {"change_threshold": 0.3, "min_lr": 1e-8, "max_lr": 1.0}
+    assert defaults(LearningRateDetector) == rates
     assert defaults(BatchSizeDetector) == {"performance_threshold": 0.1, "window_size": 20}
     assert defaults(ConvergenceDetector) == {"plateau_threshold": 0.001, "plateau_window": 50}
     assert defaults(CalibrationDetector) == {"drift_threshold": 0.1, "calibration_threshold": 0.7}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections import OrderedDict
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
-import accelerate.state
 import pytest
 import torch
 from torch import nn
@@ -21,7 +18,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
 from canary.training.relations.another_way import AnotherWay
-from canary.training.relations.own_ranks import uses_ranks
 
 
 @pytest.fixture(autouse=True)
@@ -66,12 +62,6 @@ class Rows(torch.utils.data.Dataset[torch.Tensor]):
         return torch.tensor([place, 0 if info is None else info.num_workers, drawn])
 
 
-class Unused:
-    """accelerate's state, in a program that imports it only."""
-
-    _shared_state: ClassVar[dict[str, Any]] = {}
-
-
 def test_a_loader_gets_workers_whatever_it_was_built_with() -> None:
     loader: Any = DataLoader(Rows(), 2)
     way = begun({"name": "two workers", "workers": 2})
@@ -89,21 +79,6 @@ def test_a_first_launch_looks_on(tmp_path: Path) -> None:
     assert not way.is_killed(2), "only a launch that is to be killed is"
     assert way.found == {"saves": True, "loads": True, "workers": 0, "ranks": False}
     assert way.why_not() is None
-
-
-def test_a_program_that_names_ranks_uses_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accelerate.state, "PartialState", Unused)
-    main, beside = tmp_path / "main.py", tmp_path / "lib.py"
-    main.write_text("import lib")
-    beside.write_text("dist.init_process_group()")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main), raising=False)
-    assert not uses_ranks(), "no file says it"
-    library = ModuleType("lib")
-    library.__file__ = str(beside)
-    monkeypatch.setitem(sys.modules, "lib", library)
-    assert uses_ranks()
 
 
 def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> None:
@@ -175,18 +150,6 @@ def test_parameters_move_once_and_a_reference_alike() -> None:
     with torch.no_grad():
         reference(IDS)
     assert torch.equal(reference.embed.weight, once)
-
-
-def test_a_trainers_models_are_left_to_vary() -> None:
-    model = Net()
-    begun(WIDER, trainer=True)
-    model(IDS)
-    assert model.drop.p == 0.5
-    other = Net()
-    way = begun(PLAIN)
-    way.begin(PLAIN, trainer=True)
-    other(IDS)
-    assert other.drop.p == 0.5
 
 
 def test_wider_batches_enter_the_training() -> None:

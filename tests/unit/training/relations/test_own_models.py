@@ -40,14 +40,6 @@ class Own(nn.Module):
         return found
 
 
-class OnlyLoss(Own):
-    """Returns its loss alone."""
-
-    def forward(self, idx: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """Say the loss."""
-        return cross_entropy(super().forward(idx), targets)
-
-
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean over labels that are no padding."""
     return nn.functional.cross_entropy(
@@ -86,18 +78,6 @@ def test_a_model_with_names_of_its_own_is_asked() -> None:
         ABOUT_TOKENS, "holds"
     ), found
     mixed = asked(Own(mixes=True), shifted(1), *ABOUT_TOKENS)
-    assert mixed["neighbour"]["status"] == "broken"
-
-
-def test_a_model_that_returns_only_its_loss_is_asked() -> None:
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = model(ids[:, :-1], ids[:, 1:])
-        return found
-
-    found = asked(OnlyLoss(), loss, *ABOUT_TOKENS, "replay")
-    statuses = {name: one["status"] for name, one in found.items()}
-    assert statuses == dict.fromkeys((*ABOUT_TOKENS, "replay"), "holds"), found
-    mixed = asked(OnlyLoss(mixes=True), loss, "neighbour")
     assert mixed["neighbour"]["status"] == "broken"
 
 

@@ -68,14 +68,14 @@ def asked(model: Any, split: Split = alternating, **changed: Any) -> Outcome:
     return loop.run()["swap"]
 
 
-@pytest.mark.parametrize("model", [scoring_model, llama], ids=["scores", "log-probabilities"])
+@pytest.mark.parametrize("model", [llama], ids=["log-probabilities"])
 def test_pairs_of_one_prompt_hold(model: Callable[[], Any]) -> None:
     found = asked(model())
     assert found["status"] == "holds", found
     assert found["message"] == "the loss compares the two answers of each of 8 prompts"
 
 
-@pytest.mark.parametrize("model", [scoring_model, llama], ids=["scores", "log-probabilities"])
+@pytest.mark.parametrize("model", [scoring_model], ids=["scores"])
 def test_halves_of_alternating_rows_are_broken(model: Callable[[], Any]) -> None:
     found = asked(model(), halves)
     assert found["status"] == "broken", found

@@ -25,14 +25,8 @@ def broken(found: Outcomes) -> set[str]:
 
 @pytest.mark.parametrize(
     "made",
-    [
-        lambda: Loop(llama()),
-        lambda: Loop(llama(), side="left"),
-        lambda: Loop(gpt2()),
-        lambda: Loop(llama(attention_dropout=0.1)),
-        lambda: Loop(llama().to(torch.bfloat16)),
-    ],
-    ids=["llama", "left", "gpt2", "dropout", "bfloat16"],
+    [lambda: Loop(llama()), lambda: Loop(gpt2()), lambda: Loop(llama().to(torch.bfloat16))],
+    ids=["llama", "gpt2", "bfloat16"],
 )
 def test_nothing_is_broken_in_a_healthy_loop(made: Callable[[], Loop]) -> None:
     found = made().run()
@@ -286,15 +280,6 @@ def test_integers_of_a_quantised_model_are_left_alone() -> None:
         assert torch.equal(model.codes, torch.arange(5))
         assert not torch.equal(model.weight, before)
     assert torch.equal(model.weight, before)
-
-
-def test_ranks_are_compared_without_random_noise() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
-    args = SimpleNamespace(neftune_noise_alpha=5.0)
-    trainer = SimpleNamespace(args=args, model=model, neftune_noise_alpha=5.0)
-    assert vary(trainer, {"no_dropout": True}, Path()) is None
-    assert (trainer.neftune_noise_alpha, args.neftune_noise_alpha) == (None, None)
-    assert model[1].p == 0.0
 
 
 @pytest.mark.parametrize(("optim", "why"), [("adamw_torch", None), ("sgd", "is not AdamW")])

@@ -243,21 +243,7 @@ def test_padding_is_no_part_of_a_report() -> None:
         assert other.log_probs == pytest.approx([0.3, 0.4])
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ([[1, 2, None]], [[-1.0]], 2),
-        ([[1, 2, 3]], [[{3: -1.0}]], 2),
-        (torch.ones(1, 3, device="meta"), [[-1.0]], 2),
-        ([[1, 2, 3]], [[-1.0]], [[2]]),
-    ],
-)
-def test_what_cannot_be_read_is_told_in_one_line(given: tuple[Any, ...]) -> None:
-    with watched(), pytest.raises(UsageError, match=r"canary\.sampled"):
-        canary.sampled(*given)
-
-
-@pytest.mark.parametrize("weights", [None, {1: torch.ones(1)}, {"a": torch.ones(1).to_sparse()}])
+@pytest.mark.parametrize("weights", [None, {1: torch.ones(1)}])
 def test_weights_that_cannot_be_read_are_told_in_one_line(weights: Any) -> None:
     with watched(), pytest.raises(UsageError, match=r"canary\.engine_weights"):
         canary.engine_weights(weights)
