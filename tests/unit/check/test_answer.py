@@ -99,15 +99,12 @@ def test_options_replace_what_the_config_says() -> None:
     assert not CheckRequest(loaded, quick=False).is_quick
 
 
-@pytest.mark.parametrize("key", ["only"])
-def test_a_config_with_an_unknown_relation_is_refused_when_it_loads(
-    tmp_path: Path, key: str
-) -> None:
+def test_a_config_with_an_unknown_relation_is_refused_when_it_loads(tmp_path: Path) -> None:
     for command in ("", "command: [python, train.py]\n"):
         config = tmp_path / "canary.yaml"
-        config.write_text(f"{command}check:\n  {key}: [order, paddin]\n")
+        config.write_text(f"{command}check:\n  {'only'}: [order, paddin]\n")
         with pytest.raises(
-            ConfigError, match=rf"check\.{key} in .*canary\.yaml:\d.*paddin"
+            ConfigError, match=rf"check\.{'only'} in .*canary\.yaml:\d.*paddin"
         ) as said:
             load_config(config)
         assert said.value.hint == "did you mean 'padding'?"

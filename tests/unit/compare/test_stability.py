@@ -55,11 +55,10 @@ def test_one_bad_step_fails_and_says_where(name: str) -> None:
     assert check(f"{name}_steps", example()).status == "pass"
 
 
-@pytest.mark.parametrize("name", ["nan"])
-def test_the_worst_run_speaks_and_a_bad_baseline_excuses_nothing(name: str) -> None:
-    side = [bad(name, 1, [2]), bad(name, 2, [3, 4]), example()]
-    assert check(f"{name}_steps", side).current == 2
-    made = check(f"{name}_steps", bad(name, 1, [2]), bad(name, 5, [1]))
+def test_the_worst_run_speaks_and_a_bad_baseline_excuses_nothing() -> None:
+    side = [bad("nan", 1, [2]), bad("nan", 2, [3, 4]), example()]
+    assert check(f"{'nan'}_steps", side).current == 2
+    made = check(f"{'nan'}_steps", bad("nan", 1, [2]), bad("nan", 5, [1]))
     assert made.status == "fail"
     assert made.delta == -4
 
@@ -92,29 +91,13 @@ def test_a_spike_in_the_middle_is_no_divergence_and_one_at_the_end_is() -> None:
     assert check("loss_divergence", losing([*calm[:90], *[2.0] * 10])).status == "fail"
 
 
-@pytest.mark.parametrize("last", [math.nan])
 @pytest.mark.parametrize("kind", ["sft", "grpo"])
-def test_a_run_that_ends_without_a_finite_loss_diverged(last: float, kind: str) -> None:
-    made = check("loss_divergence", losing([1.0] * 99 + [last], kind))
+def test_a_run_that_ends_without_a_finite_loss_diverged(kind: str) -> None:
+    made = check("loss_divergence", losing([1.0] * 99 + [math.nan], kind))
     assert made.status == "fail"
     assert made.message.endswith("the last loss is not finite")
-    assert made.current == str(last)
+    assert made.current == str(math.nan)
     assert made.delta == math.inf
-
-
-def scaled(kind: str, factor: float) -> RunRecord:
-    return losing([factor * value for value in example(kind).stability.loss_values], kind)
-
-
-FINAL = [(1.0, "pass"), (1.09, "pass"), (1.11, "fail"), (0.81, "pass"), (0.79, "warn")]
-
-
-@pytest.mark.parametrize(("factor", "status"), FINAL)
-def test_the_end_of_the_losses_against_the_baselines(factor: float, status: str) -> None:
-    made = check("final_loss", scaled("sft", factor))
-    assert made.status == status
-    assert made.delta_pct == pytest.approx(100 * (factor - 1))
-    assert made.delta == pytest.approx((factor - 1) * float(made.baseline or 0))
 
 
 def test_the_final_loss_is_a_mean_of_the_last_tenth() -> None:
@@ -125,14 +108,13 @@ def test_the_final_loss_is_a_mean_of_the_last_tenth() -> None:
     assert tail_mean([]) is None
 
 
-@pytest.mark.parametrize("last", [math.nan])
 @pytest.mark.parametrize("broken", [20, 100])
-def test_a_run_that_ends_without_a_finite_loss_ends_with_that(last: float, broken: int) -> None:
-    losses = [*[2.4] * (100 - broken), *[last] * broken]
+def test_a_run_that_ends_without_a_finite_loss_ends_with_that(broken: int) -> None:
+    losses = [*[2.4] * (100 - broken), *[math.nan] * broken]
     made = check("final_loss", losing(losses))
     assert made.status == "fail"
-    assert made.current == str(last)
-    assert f"-> {shown(str(last))}: not finite at the end" in made.message
+    assert made.current == str(math.nan)
+    assert f"-> {shown(str(math.nan))}: not finite at the end" in made.message
 
 
 def test_final_losses_that_have_no_scale_are_skipped() -> None:
@@ -196,14 +178,6 @@ def test_kl_blows_up_in_ratio_above_a_floor(before: float, after: float, status:
     assert made.delta == pytest.approx(after - before)
 
 
-@pytest.mark.parametrize(("after", "status"), [(0.41, "pass"), (0.39, "fail"), (0.9, "pass")])
-def test_rewards_collapse_in_deviations_of_the_baseline(after: float, status: str) -> None:
-    baseline = with_mean("grpo", "reward", 0.6, std=0.2)
-    made = check("reward", with_mean("grpo", "reward", after), baseline)
-    assert made.status == status
-    assert made.scale == "std"
-
-
 def telling(**means: float) -> RunRecord:
     told = example("grpo").rl["reward"]
     rl = {
@@ -233,21 +207,6 @@ def test_a_quantity_under_two_names_may_have_two_scales_and_is_not_compared() ->
     assert check("kl", telling(objective__kl=8.0), both).status == "pass"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "metric"),
-    [("margin", "dpo", "rewards/margins"), ("entropy", "grpo", "entropy")],
-)
-@pytest.mark.parametrize(("share", "status"), [(0.51, "pass"), (0.49, "fail"), (2.0, "pass")])
-def test_margins_and_entropy_collapse_in_percent(
-    name: str, kind: str, metric: str, share: float, status: str
-) -> None:
-    baseline = with_mean(kind, metric, 0.8)
-    made = check(name, with_mean(kind, metric, 0.8 * share), baseline)
-    assert made.status == status
-    assert made.delta_pct == pytest.approx(100 * (share - 1))
-    assert ("collapse" in made.message) == (status == "fail")
-
-
 @pytest.mark.parametrize(("after", "status"), [(0.9, "pass"), (1.1, "warn")])
 def test_a_reward_that_jumps_is_suspicious(after: float, status: str) -> None:
     baseline = with_mean("grpo", "reward", 0.6, std=0.2)
@@ -256,9 +215,8 @@ def test_a_reward_that_jumps_is_suspicious(after: float, status: str) -> None:
     assert ("suspiciously good" in made.message) == (status == "warn")
 
 
-@pytest.mark.parametrize(("kind", "metric", "name"), [("grpo", "reward", "reward")])
-def test_a_metric_that_is_no_number_any_more_fails(kind: str, metric: str, name: str) -> None:
-    made = check(name, with_mean(kind, metric, math.nan), example(kind))
+def test_a_metric_that_is_no_number_any_more_fails() -> None:
+    made = check("reward", with_mean("grpo", "reward", math.nan), example("grpo"))
     assert made.status == "fail"
     assert made.delta == 1
 

@@ -10,7 +10,6 @@ import pytest
 
 from canary.anomaly import Observation
 from canary.record.alert import SEVERITIES
-from canary.training.anomaly.observation import Sample
 from tests.unit.observing import (
     agreement,
     before_after,
@@ -41,7 +40,6 @@ FIRES: dict[str, dict[str, Run]] = {
             30, grad_norm=before_after(wobble(1.0), 1000.0, 20)
         ),
         "from the first step on": run(3, grad_norm=20000.0),
-        "by a fifth a step": run(60, grad_norm=growing(0.5, 1.2)),
     },
     "gradient_vanishing": {
         "no gradient from the first step": run(3, grad_norm=1e-9),
@@ -170,7 +168,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "small norms that grow": run(40, grad_norm=growing(1e-3, 1.1)),
     },
     "gradient_vanishing": {
-        "small, and enough": run(30, grad_norm=wobble(1e-4)),
         "a group of equal rewards": run(
             30, grad_norm=lambda n: 0.0 if n % 5 == 0 else 1.0, no_signal=lambda n: n % 5 == 0
         ),
@@ -207,7 +204,6 @@ SILENT: dict[str, dict[str, Run]] = {
     "convergence_divergence": {
         "a loss that falls": run(200, loss=falling),
         "one spike": run(100, loss=lambda n: 50.0 if n == 60 else falling(n)),
-        "a loss that doubles in a short run": run(25, loss=before_after(1.0, 2.0, 12)),
         "a penalty that begins at zero": run(40, loss=lambda n: 1e-4 * n * n),
         "what online RL minimises": run(
             40, loss=lambda n: 0.01 * n * n, rewards=rewards(wobble(1.0, 0.05))
@@ -251,19 +247,11 @@ SILENT: dict[str, dict[str, Run]] = {
     "reward_hacking": {
         "rewards that rise at a steady KL": run(
             100, rewards=rewards(lambda n: 1 + 0.02 * n), kl=wobble(0.05), length=wobble(100.0)
-        ),
-        "completions that grow without a gain": run(
-            100, rewards=rewards(wobble(1.0)), length=lambda n: 50.0 + 2 * n
-        ),
+        )
     },
     "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
     "value_loss_blowup": {
-        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01))),
-        "the first score after forty steps without any": run(
-            80,
-            value_loss=before_after(1e-6, wobble(0.02), 41),
-            rewards=lambda n: Sample(0.0, 0.0, 8) if n < 41 else Sample(0.1, 0.3, 8),
-        ),
+        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01)))
     },
     "value_explains_nothing": {
         "scores that hardly differ any more": run(
@@ -283,7 +271,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "longer sequences": run(
             100, own_s=before_after(0.1, 0.25, 50), tokens=before_after(400, 700, 50)
         ),
-        "wall time alone": run(100, wall_s=before_after(0.1, 0.4, 50)),
     },
 }
 

@@ -115,14 +115,13 @@ def engine(pipe: Any, sampler: Any) -> None:
         pipe.send(sampler(model, prompts))
 
 
-@pytest.mark.parametrize("sampler", [sample])
-def test_a_forked_engine_is_followed(tmp_path: Path, sampler: Any) -> None:
+def test_a_forked_engine_is_followed(tmp_path: Path) -> None:
     watch = SamplingWatch()
     watch.begin(tmp_path)
     try:
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe()
-        process = context.Process(target=engine, args=(there, sampler), daemon=True)
+        process = context.Process(target=engine, args=(there, sample), daemon=True)
         process.start()
         torch.manual_seed(2)
         prompts = torch.randint(3, 40, (GROUP, PROMPT))
