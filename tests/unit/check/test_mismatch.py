@@ -37,26 +37,17 @@ def imported(
         (STEADY, "mismatch", "x", "holds"),
         (ISSUE_5312, "mismatch", "x", "broken"),
         ([0.010, 0.201, *STEADY], "mismatch", "x", "holds"),
-        ([1.2, 1.1, 1.2], "mismatch", "x", "broken"),
         ([float("nan"), 0.1], "mismatch", "x", "broken"),
         ([0.01, float("nan"), float("nan")], "mismatch", "x", "broken"),
         ([1.01, 1.02, 1.01], "mismatch", "train/token_mult_prob_error", "holds"),
         ([1.01, 1.3, 1.4], "mismatch", "train/token_mult_prob_error", "broken"),
         ([1e-4, 2e-4, 1e-4], "mismatch_kl", "x", "holds"),
-        ([1e-4, 2e-2, 3e-2], "mismatch_kl", "x", "broken"),
     ],
 )
 def test_a_logged_mismatch(values: list[float], name: str, source: str, status: str) -> None:
     found = judged(imported(values, name, source))
     assert found is not None
     assert found["status"] == status, found
-
-
-def test_the_step_of_the_growth_is_named() -> None:
-    found = judged(imported(ISSUE_5312, source="sampling/sampling_logp_difference/mean"))
-    assert found is not None
-    assert found["place"] == "step 3"
-    assert "from 0.01 at step 1 to 0.201 at step 3" in found["message"]
 
 
 def test_trl_in_a_probe() -> None:
@@ -72,10 +63,6 @@ def test_a_framework_that_samples_late_on_purpose_is_not_judged() -> None:
     found = judged(imported(ISSUE_5312, staleness=[0.0, 1.0, 1.0]))
     assert found is not None
     assert found["status"] == "not applicable"
-
-
-def test_without_a_metric_nothing_is_judged() -> None:
-    assert judged(example("grpo")) is None
 
 
 IMPORT = """name: mine

@@ -34,7 +34,6 @@ def test_the_name_of_a_file_is_the_relation(tmp_path: Path) -> None:
     ("files", "said"),
     [
         (("shift.txt",), "cannot name a relation"),
-        (("Shift.py",), "cannot name a relation"),
         (("../<b>.py",), "cannot name a relation"),
         (("padding.py",), "has the name of a built-in relation"),
         (("a/shift.py", "b/shift.py"), "two files have the name 'shift.py'"),

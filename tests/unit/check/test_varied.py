@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from canary.check import varied
 from canary.check.launches import Launches
 from canary.check.varied import COPY, affordable, ask_launches, variations_of
 from canary.config.load import load_config
@@ -154,16 +153,6 @@ def test_a_checkpoint_outside_of_the_working_folder_ends_the_launches(
     assert len(launches.ran) == 1
 
 
-def test_what_a_launch_cannot_do_is_not_applicable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    launches = fake(tmp_path / "runs", [told(1)])
-    launches.why = "no DataLoader gives the batches"
-    assert ask(launches, "workers")["status"] == "not applicable"
-    assert len(launches.ran) == 1
-
-
 def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,18 +168,6 @@ def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
     assert not (tmp_path / "runs" / COPY).exists()
 
 
-def test_a_large_working_folder_is_not_applicable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("canary.check.copied.MOST_FILES", 1)
-    for name in ("a", "b"):
-        (tmp_path / name).touch()
-    found = ask(fake(tmp_path / "runs", []), "resume")
-    assert found["status"] == "not applicable"
-    assert "more than 1 files" in found["message"]
-
-
 def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
     launches = fake(tmp_path, [told(1), told(1), told(1)])
     loaded = launches.loaded
@@ -199,12 +176,6 @@ def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
     launches.varied({"name": "moved", "no_dropout": True, "perturbed": 1}, loaded, None)
     launches.varied({"name": "wider", "no_dropout": True, "widened": 7}, loaded, None)
     assert len(launches.ran) == 3
-
-
-def test_several_ranks_are_not_killed(tmp_path: Path) -> None:
-    record = _record({}, {"world_size": 2})
-    plan = varied._planned(load_config(None, []), {"name": "x", "killed": True}, record, LOOP)
-    assert plan == varied.SEVERAL_RANKS
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,11 @@ from canary.compare.stats import compare_to_baseline
 from canary.errors import RecordError
 from canary.github.section import section
 from canary.github.status import Source
-from canary.record import jsonio
 from canary.record.alerts import with_alerts
 from canary.record.folder import load_record
 from canary.record.step_row import Row
 from canary.record.types import MOST_ALERTS as MOST
 from canary.record.types import RunRecord
-from canary.report.document import comparison_from, document
 from canary.report.render import render
 from tests.unit.comparing import history, record, write
 
@@ -100,13 +98,6 @@ def test_the_comment_holds_them_escaped() -> None:
     assert "http://evil" not in text
 
 
-def test_a_saved_comparison_reads_back_with_its_alerts() -> None:
-    found = compared(current(alert(value="nan")), baseline())
-    again = comparison_from(jsonio.loads(jsonio.dumps(document(found))))
-    assert [one.sentence() for one in again.alerts] == [one.sentence() for one in found.alerts]
-    assert len(again.alerts) == 1
-
-
 def test_alerts_of_a_failed_run_are_still_shown() -> None:
     stopped = current(alert()).model_copy(update={"status": "failed", "reason": "stopped"})
     found = compared(stopped, baseline())
@@ -116,13 +107,7 @@ def test_alerts_of_a_failed_run_are_still_shown() -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    [
-        {"severity": "apocalyptic"},
-        {"message": "x" * 5000},
-        {"step": "twelve"},
-        {"type": "t" * 100},
-        {"value": [1.0]},
-    ],
+    [{"severity": "apocalyptic"}, {"message": "x" * 5000}, {"step": "twelve"}, {"value": [1.0]}],
 )
 def test_a_record_with_a_forged_alert_is_refused(tmp_path: Path, forged: dict[str, Any]) -> None:
     made = current(alert()).model_copy(update={"alerts": [alert(**forged)]})

@@ -56,9 +56,3 @@ def test_other_losses_are_not_called_another_gradient_for_want_of_norms() -> Non
     assert found.first_difference.signal == "loss"
     told = [suspect.description for suspect in found.diagnosis.suspects]
     assert not any("another gradient" in words for words in told), told
-
-
-def test_norms_that_a_setting_brings_are_still_a_difference() -> None:
-    before, after = sides()
-    found = compare_to_baseline(after, changed(before, *NO_NORMS), gates=())
-    assert [difference.signal for difference in found.differences] == ["grad_norm"]

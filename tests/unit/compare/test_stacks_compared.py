@@ -15,7 +15,6 @@ from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.record.types import RunRecord
 
 DATA = Path(__file__).parents[2] / "data"
-UPGRADED = ("transformers", "trl", "datasets", "tokenizers")
 
 
 def on(trl: str) -> RunRecord:
@@ -33,12 +32,6 @@ def test_an_upgrade_that_changes_the_loss_needs_acceptance(upgrade: Comparison) 
     assert not [check.name for check in upgrade.checks if check.status == "fail"]
 
 
-def test_the_first_line_names_the_package_and_what_moved_first(upgrade: Comparison) -> None:
-    line = upgrade.first_line
-    assert "Changed: packages.transformers, packages.trl" in line
-    assert "first_loss differs: loss 8.20831 -> 8.44452" in line
-
-
 def test_the_differences_begin_at_the_environment_and_end_in_the_losses(
     upgrade: Comparison,
 ) -> None:
@@ -54,11 +47,6 @@ def test_the_differences_begin_at_the_environment_and_end_in_the_losses(
     )
 
 
-def test_every_package_that_changed_is_listed(upgrade: Comparison) -> None:
-    changed = [change.key for change in upgrade.environment_changes]
-    assert changed == [f"packages.{name}" for name in UPGRADED]
-
-
 def test_the_same_move_without_an_upgrade_is_a_regression() -> None:
     before, after = on("0.29.1"), on("1.0.0")
     after.env = before.env
@@ -66,16 +54,6 @@ def test_the_same_move_without_an_upgrade_is_a_regression() -> None:
     assert found.verdict == "regression"
     assert found.check("first_loss").status == "fail"
     assert found.check("host_reads").status == "fail"
-
-
-def test_reads_of_an_upgrade_that_changes_nothing_learned_are_a_regression() -> None:
-    before, after = on("0.29.1"), on("1.0.0")
-    reads = after.exact["work"]
-    after.exact = before.model_copy(deep=True).exact | {"work": reads}
-    after.stability = before.stability
-    found = compare_to_baseline(after, [before])
-    assert found.check("host_reads").status == "fail"
-    assert found.verdict == "regression"
 
 
 def test_more_work_of_an_upgrade_is_not_excused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BeforeValidator
@@ -20,12 +19,11 @@ from canary.compare.thresholds import (
     Thresholds,
     from_config,
     load_thresholds,
-    tier_thresholds,
 )
 from canary.config.load import load_config
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError
-from tests.unit.comparing import growing, history, on_gpu, record
+from tests.unit.comparing import history, record
 
 FIELDS = set(Thresholds.model_fields)
 TIERS = [
@@ -55,41 +53,6 @@ def test_tiers_differ_in_nothing_else() -> None:
     told |= {"max_tps_drop_pct", "max_mem_increase_mb"}
     for tier in TIER_THRESHOLDS.values():
         assert tier.model_dump(exclude=told) == Thresholds().model_dump(exclude=told)
-
-
-def test_tiers_are_found_by_name() -> None:
-    assert [tier_thresholds(name) for name in ("default", "smoke", "perf", "nightly")] == [
-        tier for tier, *_ in TIERS
-    ]
-
-
-def recording(tier: Thresholds, seen: set[str], **changes: Any) -> Thresholds:
-    """Thresholds that note which of their fields are read."""
-
-    class Recording(Thresholds):
-        def __getattribute__(self, name: str) -> Any:
-            if name in FIELDS:
-                seen.add(name)
-            return super().__getattribute__(name)
-
-    made = Recording.model_validate(tier.model_dump() | changes)
-    seen.clear()
-    return made
-
-
-@pytest.mark.parametrize("sensitivity", ["fixed", "adaptive"])
-def test_a_comparison_of_full_records_reads_every_field(sensitivity: str) -> None:
-    read: set[str] = set()
-    for kind in ("sft", "dpo", "grpo"):
-        seen: set[str] = set()
-        thresholds = recording(DEFAULT_THRESHOLDS, seen, sensitivity=sensitivity)
-        current = growing(on_gpu(record(100, kind=kind)), 0.1, 0.01)
-        baseline = [growing(on_gpu(run), 0.1, 0.01) for run in history(kind=kind)]
-        compare_to_baseline(current, baseline, thresholds)
-        on_cpu = [record(number, cpu_s=0.1, kind=kind) for number in range(4)]
-        compare_to_baseline(on_cpu[3], on_cpu[:3], thresholds)
-        read |= seen
-    assert read == FIELDS
 
 
 def test_the_config_has_the_same_keys_in_the_same_order() -> None:
@@ -165,16 +128,10 @@ WRONG = [
     ("max_nan_steps: -1", "max_nan_steps", "-1"),
     ("max_nan_steps: 0.5", "max_nan_steps", "0.5"),
     ("max_step_time_increase_pct: -3", "max_step_time_increase_pct", "-3"),
-    ("max_step_time_increase_pct: 0", "max_step_time_increase_pct", "0"),
     ("max_step_time_increase_pct: fast", "max_step_time_increase_pct", "'fast'"),
-    ("max_step_time_increase_pct: '10'", "max_step_time_increase_pct", "'10'"),
-    ("max_step_time_increase_pct: true", "max_step_time_increase_pct", "True"),
     ("max_step_time_increase_pct: .inf", "max_step_time_increase_pct", "inf"),
     ("max_step_time_increase_pct: .nan", "max_step_time_increase_pct", "nan"),
-    ("max_step_time_increase_pct: [1]", "max_step_time_increase_pct", "[1]"),
-    ("max_step_time_increase_pct:", "max_step_time_increase_pct", "None"),
     ("max_tps_drop_pct: 100", "max_tps_drop_pct", "100"),
-    ("max_loss_rise: 0.9", "max_loss_rise", "0.9"),
     ("sensitivity: keen", "sensitivity", "'keen'"),
 ]
 
@@ -204,13 +161,6 @@ def test_a_threshold_beside_its_section_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_an_unknown_tier_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError) as caught:
-        tier_thresholds("strict")
-    expected = "no threshold tier 'strict' (one of default, smoke, perf, nightly)"
-    assert str(caught.value) == expected
-
-
 def test_a_missing_or_empty_file_is_one_line(tmp_path: Path) -> None:
     assert "no config at" in refused(tmp_path / "none.yaml")
     assert "is empty" in refused(yaml_file(tmp_path, ""))
@@ -227,16 +177,3 @@ def test_thresholds_cannot_be_changed_or_misspelt() -> None:
 
 def compared(thresholds: Thresholds, median_s: float) -> Comparison:
     return compare_to_baseline(record(100, median_s), history(0.005), thresholds)
-
-
-@pytest.mark.parametrize(("tier", "step_time", "tokens", "memory_mb"), TIERS)
-def test_each_tiers_step_time_gates_where_it_says(
-    tier: Thresholds, step_time: float, tokens: float, memory_mb: float
-) -> None:
-    below = compared(tier, 0.1 * (1 + (step_time - 0.5) / 100))
-    above = compared(tier, 0.1 * (1 + (step_time + 0.5) / 100))
-    assert below.check("step_time_median").status == "warn"
-    assert above.check("step_time_median").status == "fail"
-    slower = 100 * (100 / (100 - tokens) - 1)
-    assert compared(tier, 0.1 * (1 + (slower - 0.5) / 100)).check("tokens_per_sec").status == "warn"
-    assert compared(tier, 0.1 * (1 + (slower + 0.5) / 100)).check("tokens_per_sec").status == "fail"

@@ -14,7 +14,6 @@ from canary.errors import InputError
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
-from canary.report.render import render
 from tests.unit.comparing import (
     EXAMPLES,
     altered,
@@ -25,9 +24,6 @@ from tests.unit.comparing import (
     plain,
     record,
 )
-from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
-
-SAME = "Learns the same: batches, losses, gradients and updates are identical."
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -151,32 +147,6 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     assert found.exit_code(strict=True) == 3
 
 
-def in_bfloat16(number: int, loss: float = 0.0, **config: object) -> RunRecord:
-    """With measured losses that grow apart from step 3 on, by so much."""
-    whole = altered(record(number), "config", "dtype", to="bfloat16")
-    for key, value in config.items():
-        whole = altered(whole, "config", key, to=value)
-    losses = plain(whole)["trajectory"]["losses"]
-    moved = [value * (1 + loss) if step > 2 else value for step, value in enumerate(losses, 1)]
-    return altered(whole, "exact", "trajectory", "losses", to=moved)
-
-
-def test_what_is_equal_within_rounding_only_is_not_called_identical() -> None:
-    found = compare_to_baseline(in_bfloat16(9, loss=0.002), in_bfloat16(0))
-    assert found.check("trajectory").status == "pass"
-    assert found.first_line.startswith(
-        "Learns the same: the losses of the following steps: equal within rounding of bfloat16; "
-        "loss differs from step 3 on by up to 2.0e-03. Speed is not decided: "
-    ), found.first_line
-    assert "identical" not in found.first_line
-
-
-def test_a_changed_key_that_changes_nothing_learned_is_named_in_the_first_line() -> None:
-    found = compare_to_baseline(other_config(record(9)), record(0))
-    said = "identical. Changed: learning_rate 0.0005 -> 0.001. Speed is not decided: "
-    assert said in found.first_line, found.first_line
-
-
 def without(stage: str, number: int) -> RunRecord:
     return altered(record(number), "exact", stage, to=[] if stage == "batches" else {})
 
@@ -187,11 +157,6 @@ def without(stage: str, number: int) -> RunRecord:
         (
             "first_gradient",
             "Learns the same: batches, losses and updates are identical; gradients were not "
-            "recorded. Speed is not decided: ",
-        ),
-        (
-            "batches",
-            "Learns the same: losses, gradients and updates are identical; batches were not "
             "recorded. Speed is not decided: ",
         ),
         ("first_update", "Inconclusive: "),
@@ -205,51 +170,12 @@ def test_a_loop_that_does_not_show_a_stage_may_learn_the_same(stage: str, words:
     assert one_side.first_line.startswith("Inconclusive: ")
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (verdict_pass, f"Pass: l{SAME[1:-1]}; median step time +0.0%, at most +"),
-        (verdict_regression, "Regression: median step time +100.0% (limit 10%), more"),
-        (verdict_changed, "Changed, needs acceptance: first_loss differs: "),
-        (verdict_accepted, "Changed and accepted (as planned): first_loss differs: "),
-        (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
-        (
-            verdict_no_baseline,
-            "No baseline yet: 2 of 3 runs are stored. Store 1 more of the default branch.",
-        ),
-        (
-            verdict_error,
-            "Error: run run-00100 failed: it broke, after step 100.",
-        ),
-    ],
-)
-def test_the_first_line_answers_in_words(make: Any, words: str) -> None:
-    assert make().first_line.startswith(words)
-
-
 def test_acceptance_excuses_no_regression() -> None:
     slow = other_config(learns_otherwise(record(100, 0.2)))
     found = compare_to_baseline(slow, STORED, accept="as planned")
     assert found.verdict == "regression"
     assert found.accepted is None
     assert found.exit_code() == 1
-
-
-def test_acceptance_of_what_did_not_change_leaves_no_mark() -> None:
-    found = compare_to_baseline(HEALTHY, STORED, accept="as planned")
-    assert found.verdict == "pass"
-    assert found.accepted is None
-
-
-WORSE = [5.0] * 10 + [7.0] * 90
-
-
-def test_a_trend_of_learning_is_accepted_with_the_change_that_it_comes_from() -> None:
-    worse = altered(learns_otherwise(HEALTHY), "stability", "loss_values", to=WORSE)
-    found = compare_to_baseline(other_config(worse), STORED)
-    assert found.check("final_loss").status == "changed"
-    assert found.verdict == "changed"
-    assert compare_to_baseline(worse, STORED).check("final_loss").status == "fail"
 
 
 def test_a_leak_or_a_nan_is_not_accepted_with_a_change() -> None:
@@ -287,7 +213,7 @@ def test_every_failed_check_has_a_delta_that_is_a_number_other_than_zero(
         assert check.message
 
 
-@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
+@pytest.mark.parametrize("status", ["failed", "oom"])
 def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str) -> None:
     once, again = crashed(record(100), status), crashed(record(101), status)
     found = compare_to_baseline([once, again], STORED)
@@ -298,45 +224,28 @@ def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str)
     assert compare_to_baseline(once, STORED).verdict == "error"
 
 
-def test_a_command_that_crashed_before_its_trainer_is_known_is_compared_with_its_baseline() -> None:
-    """Its config still says `exec`; the completed runs say which trainer the command uses."""
-    crashes = [
-        altered(crashed(record(number)), "config", "training_type", to="exec")
-        for number in (100, 101)
-    ]
-    found = compare_to_baseline(crashes, STORED)
-    assert found.verdict == "regression"
-    assert "it broke" in found.first_line
+def twice(status: str = "failed") -> list[RunRecord]:
+    return [crashed(record(number), status) for number in (100, 101)]
 
 
-def test_a_crash_twice_proves_nothing_beside_a_run_that_completed() -> None:
-    side = [crashed(record(100)), crashed(record(101)), record(102)]
-    assert compare_to_baseline(side, STORED).verdict == "error"
-
-
-def test_a_crash_twice_where_the_baseline_crashes_too_is_an_error() -> None:
-    side = [crashed(record(100)), crashed(record(101))]
-    assert compare_to_baseline(side, [crashed(record(0))]).verdict == "error"
-    assert compare_to_baseline(side, []).verdict == "error"
-
-
-def test_an_interruption_is_never_a_regression() -> None:
-    side = [crashed(record(100), "interrupted"), crashed(record(101), "interrupted")]
-    assert compare_to_baseline(side, STORED).verdict == "error"
+def test_a_crash_twice_proves_nothing_where_something_else_may_be_the_cause() -> None:
+    on_small = [on_gpu(run, name="Small 16GB") for run in twice("oom")]
+    on_large = [on_gpu(run, name="Large 80GB") for run in STORED]
+    for side, baseline in (
+        ([*twice(), record(102)], STORED),
+        (twice(), [crashed(record(0))]),
+        (twice(), []),
+        (twice("interrupted"), STORED),
+        (on_small, on_large),
+    ):
+        assert compare_to_baseline(side, baseline).verdict == "error"
 
 
 def test_a_crash_before_the_device_was_known_is_a_regression_all_the_same() -> None:
-    side = [crashed(record(n), "timeout") for n in (100, 101)]
+    side = twice("timeout")
     for run in side:
         del run.env["device"]
     assert compare_to_baseline(side, STORED).verdict == "regression"
-
-
-def test_a_crash_twice_on_another_gpu_is_an_error() -> None:
-    """Out of memory on a smaller card says nothing of the change."""
-    side = [on_gpu(crashed(record(n), "oom"), name="Small 16GB") for n in (100, 101)]
-    baseline = [on_gpu(run, name="Large 80GB") for run in STORED]
-    assert compare_to_baseline(side, baseline).verdict == "error"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -443,29 +352,3 @@ def test_the_documented_use() -> None:
     assert report.check("max_memory").group == "memory"
     with pytest.raises(KeyError):
         report.check("nothing")
-
-
-def test_both_sides_are_described() -> None:
-    found = verdict_pass()
-    assert found.current.run_ids == ("run-00100",)
-    assert found.current.launches == 1
-    assert found.baseline.launches == 20
-    assert found.baseline.steps == 100
-    assert found.current.summary["step_time_mean_s"] == pytest.approx(0.1)
-
-
-def test_the_first_line_counts_all_that_stands_under_failed_checks() -> None:
-    before, after = sides()
-    losses = [*LOSSES[:-1], math.nan]
-    after = changed(
-        after,
-        (("config", "callbacks"), ["mine:Broken"]),
-        (("stability", "loss_values"), losses),
-        (("stability", "nan_steps"), 1),
-        ((*TRAJECTORY, "losses"), [*LOSSES[:-1], "nan"]),
-    )
-    found = compare_to_baseline(after, before, gates=())
-    assert {check.status for check in found.failed_checks} == {"fail", "changed"}
-    assert f"({len(found.failed_checks) - 1} more checks failed)" in found.first_line
-    listed = render(found, "text").split("Failed checks\n")[1].split("\n\n")[0]
-    assert len(listed.splitlines()) == len(found.failed_checks)

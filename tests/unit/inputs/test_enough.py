@@ -47,9 +47,7 @@ def test_too_few_rows_are_seen_again_and_the_largest_max_steps_is_told() -> None
     ("training_type", "ranks", "changes"),
     [
         ("sft", 1, {}),
-        ("sft", 3, {}),
         ("grpo", 1, {"num_generations": 4}),
-        ("rloo", 2, {"num_generations": 8}),
         ("ppo", 1, {"ppo": {"num_mini_batches": 3}}),
     ],
 )
@@ -66,10 +64,8 @@ def test_the_largest_max_steps_is_the_last_that_needs_no_more_rows(
     ("training_type", "fewest", "words", "changes"),
     [
         ("sft", 4, r"a batch takes 4 rows \(batch_size 4\)", {}),
-        ("kto", 4, "a batch takes 4 rows", {}),
         ("grpo", 2, r"a rollout takes 2 prompts \(.* / num_generations 4\)", {}),
         ("ppo", 8, "a rollout takes 8 prompts", {}),
-        ("ppo", 8, "a rollout takes 8 prompts", {"allow_repeat": True}),
     ],
 )
 def test_what_repetition_cannot_fill_is_refused(
@@ -78,14 +74,6 @@ def test_what_repetition_cannot_fill_is_refused(
     require_enough(spec_of(100, training_type, **changes), fewest)
     with pytest.raises(InputError, match=words):
         require_enough(spec_of(100, training_type, **changes), fewest - 1)
-
-
-def test_a_rollout_that_trl_is_told_the_size_of_is_trls_own_affair() -> None:
-    require_enough(spec_of(9, "grpo", trainer_args={"steps_per_generation": 1}), 1)
-
-
-def test_a_smaller_batch_may_be_allowed() -> None:
-    require_enough(spec_of(100, allow_repeat=True), 3)
 
 
 PAIR = json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})
@@ -125,12 +113,3 @@ def test_a_file_that_cannot_be_counted_is_left_to_loading(tmp_path: Path) -> Non
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="has no rows in split 'train'"):
         rows_there(config_of(dataset_name=str(tmp_path / "none.jsonl")))
-
-
-def test_rows_that_fill_no_batch_name_the_most_steps_of_batches_of_one() -> None:
-    with pytest.raises(InputError) as caught:
-        require_enough(spec_of(10, batch_size=8, gradient_accumulation_steps=1), 3)
-    assert "lower batch_size (with batch_size 1, max_steps 3 is the most)" in str(caught.value)
-    with pytest.raises(InputError) as caught:
-        require_enough(spec_of(10, batch_size=8, gradient_accumulation_steps=2), 1)
-    assert "lower batch_size, raise dataset_size" in str(caught.value)

@@ -65,13 +65,6 @@ def test_shares_and_seconds_of_rows() -> None:
     assert found.cpu_utilization_of_cores == 25.0
 
 
-def test_waiting_for_a_core_is_no_waiting_for_a_lock() -> None:
-    found = host_of(record(gil_held=0.9), [row(run_delay_s=0.045)])
-    assert found.run_delay == pytest.approx(0.45)
-    assert found.waiting == pytest.approx(0.05 / 0.55)
-    assert found.gil_contention == found.waiting
-
-
 def test_a_contended_lock_is_as_contended_on_a_machine_with_other_work() -> None:
     """Every clock time is four times as long, and three quarters of it the thread has no core."""
     quiet = host_of(record(gil_held=0.9), [row()])
@@ -129,19 +122,6 @@ def spend(seconds: float) -> None:
         pass
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
-def test_rows_carry_how_long_the_thread_had_no_core() -> None:
-    rows: list[Any] = []
-    steps = EndedSteps(torch.device("cpu"), rows.append)
-    steps.clock.start()
-    for number in range(3):
-        spend(0.01)
-        steps.close({"step": number}, {}, lambda row, values: None)
-    delays = [row["host"]["run_delay_s"] for row in rows]
-    assert delays[0] is None
-    assert all(0 <= delay <= row["wall_s"] for delay, row in zip(delays[1:], rows[1:], strict=True))
-
-
 SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"
 
 
@@ -161,22 +141,6 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
     assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) == pytest.approx(0.6, abs=0.2)
     assert rows[1]["cpu_s"] < 0.1
     assert 0.0 <= rows[2]["cpu_s"] < 0.1, "what was counted while it ran is not counted again"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
-def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders() -> None:
-    decodes = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPENDS!r}])\n"
-    rows: list[Any] = []
-    steps = EndedSteps(torch.device("cpu"), rows.append)
-    steps.begin()
-    loader = [sys.executable, "-c", decodes.format(0.3, 0) + "time.sleep(60)"]
-    with subprocess.Popen(loader) as running:
-        end = time.monotonic() + 30
-        while sum_of_children(steps) < 0.3 and time.monotonic() < end:
-            time.sleep(0.01)
-        steps.close({"step": 1}, {}, lambda row, values: None)
-        running.kill()
-    assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) >= 0.3
 
 
 def sum_of_children(steps: EndedSteps) -> float:
@@ -231,14 +195,6 @@ def test_with_gilknocker_a_held_lock_is_told_from_a_free_one() -> None:
         held = next((share for share in tries if share > 0.5), 0.0)
     assert held > 0.5
     assert watched(LEAST_S + 0.1) < held - 0.3
-
-
-def test_a_training_too_short_for_samples_is_not_told_as_one_without_contention() -> None:
-    pytest.importorskip("gilknocker")
-    watch = HostMeter(own_process=True)
-    watch.begin()
-    assert "gil_held" not in watch.end()
-    assert "less than 1.1 s" in watch.unmeasured["host.gil_contention"]
 
 
 def watched(seconds: float) -> float:

@@ -38,19 +38,6 @@ def reading(topic: Topic, **changes: Any) -> Reading:
     return found
 
 
-def test_an_unremarkable_profile_raises_no_concern() -> None:
-    found = readings(profiled())
-    assert [item.topic for item in found] == [
-        "balance",
-        "idle",
-        "copies",
-        "conversions",
-        "operator",
-    ]
-    assert not any(item.concern for item in found)
-    assert found[0].text.startswith("balanced")
-
-
 @pytest.mark.parametrize(
     ("host", "waits", "words", "concern"),
     [
@@ -120,7 +107,3 @@ def test_a_cpu_is_said_to_be_one_and_judged_by_what_it_has() -> None:
     assert "2.0% of the operators' time" in found[1].text
     assert found[2].concern
     assert "aten::add takes 90%" in found[2].text
-
-
-def test_nothing_is_said_of_a_run_that_was_not_profiled() -> None:
-    assert readings(Profiler()) == ()

@@ -12,9 +12,7 @@ from canary.config.schema import ProfilerConfig
 from canary.errors import MachineError
 from canary.record.profile import OPERATORS, SCHEMA_VERSION, Window
 from canary.record.profile_folder import keep_profile, window_of
-from canary.record.ranks import describe_ranks, merged_rows
 from canary.record.summary import summarise
-from canary.runner.outcome import outcome_text
 from canary.training.recorder.recorder import DEFAULTS
 from tests.unit.record.test_summary import record, row
 
@@ -48,14 +46,6 @@ def test_profiled_steps_leave_every_speed_and_stay_in_the_stability() -> None:
     assert found.rl["kl"].count == 1, "what is learned is no speed"
 
 
-def test_a_run_in_which_nothing_else_is_left_says_so() -> None:
-    found = summarise(record(), with_window(2, 6, steps=6), warmup=1)
-    assert found.perf.step_time.count == 0
-    assert found.unmeasured["perf.step_time"] == "every step after the warm-up was profiled"
-    assert "step time   every step after the warm-up was profiled" in outcome_text(found)
-    assert "nan" not in outcome_text(found)
-
-
 def test_memory_that_the_profiler_left_behind_is_no_growth() -> None:
     rows = with_window(20, 24)
     for each in rows:
@@ -69,37 +59,6 @@ def test_memory_that_the_profiler_left_behind_is_no_growth() -> None:
     stepped = summarise(record(), rows, warmup=0).memory.growth
     assert stepped is not None
     assert stepped.bytes_per_step > MB
-
-
-def test_what_the_profiler_takes_and_leaves_is_no_peak() -> None:
-    rows = with_window(20, 24)
-    plain = [row(step, 1.0) for step in range(1, 61)]
-    for each in (*rows, *plain):
-        each["rss_bytes"] = (600 + (10 if each["step"] == 50 else 0)) * MB
-    for each in rows:
-        step = each["step"]
-        each["rss_bytes"] += (180 if 20 <= step <= 24 else 40 if step > 24 else 0) * MB
-    found, expected = (summarise(record(), side, warmup=0) for side in (rows, plain))
-    assert found.perf.max_mem_mb == expected.perf.max_mem_mb == 610
-    assert found.memory.peak_rss_bytes == 610 * MB
-    assert found.memory.typical_bytes == expected.memory.typical_bytes == 600 * MB
-    assert found.memory.peak_step == 50
-
-
-def test_a_run_whose_every_step_was_profiled_has_their_memory() -> None:
-    rows = with_window(1, 6, steps=6)
-    for each in rows:
-        each["rss_bytes"] = 700 * MB
-    assert summarise(record(), rows, warmup=1).perf.max_mem_mb == 700
-
-
-def test_a_flag_of_the_first_rank_holds_for_the_step_of_all() -> None:
-    by_rank = {0: with_window(5, 6, steps=8), 1: [row(step, 1.5) for step in range(1, 9)]}
-    merged = merged_rows(by_rank)
-    assert [each["step"] for each in merged if each.get("profiled")] == [5, 6]
-    found = describe_ranks(by_rank, warmup=0)
-    assert len(found["imbalance"]) == 6
-    assert found["by_rank"]["0"]["step_time_s"] == 1.0
 
 
 def window(folder: Path, **changes: Any) -> Window:
@@ -152,29 +111,10 @@ def test_what_the_child_left_is_in_the_record_with_paths_that_move_along(tmp_pat
     assert kept.notes == []
 
 
-def test_of_several_ranks_the_one_that_was_profiled_is_named(tmp_path: Path) -> None:
-    kept = record()
-    kept.env["world_size"] = 2
-    given = window(tmp_path, start_step=3, num_steps=1)
-    left(tmp_path, {"summary": {"steps": [3]}, "unmeasured": {}})
-    keep_profile(kept, tmp_path, given, 8)
-    assert kept.notes == ["only the first rank was profiled"]
-
-
-def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
-    kept = record()
-    left_window = window(tmp_path, start_step=3, num_steps=5)
-    left(tmp_path, {"summary": {"steps": [3, 4]}, "unmeasured": {}})
-    keep_profile(kept, tmp_path, left_window, 4)
-    assert kept.notes == ["2 of 5 steps were profiled: training ended after step 4"]
-    assert kept.profiler.trace_path is None
-
-
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
         (1, 12, "steps 20 to 24 not profiled: training ended after step 12"),
-        (None, None, "steps 20 to 24 not profiled: no step was completed"),
         (1, 22, "steps 20 to 24 not profiled: the profiler wrote nothing; see log.txt"),
         (
             101,
@@ -191,11 +131,3 @@ def test_a_profile_that_is_not_there_has_a_reason(
     keep_profile(kept, tmp_path, window(tmp_path), last, first)
     assert kept.unmeasured["profiler"] == reason
     assert kept.profiler.steps == []
-
-
-def test_the_childs_own_reason_is_kept(tmp_path: Path) -> None:
-    kept = record()
-    given = window(tmp_path)
-    left(tmp_path, {"unmeasured": {"profiler": "torch's profiler did not start: busy"}})
-    keep_profile(kept, tmp_path, given, 100)
-    assert kept.unmeasured["profiler"] == "torch's profiler did not start: busy"

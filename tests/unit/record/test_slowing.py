@@ -142,7 +142,6 @@ def compared(now: float | None, before: list[float | None]) -> Check:
     ("now", "before", "status"),
     [
         (2.64, [1.0], "fail"),
-        (2.64, [0.97, 1.02, 1.0, 1.05, 0.99], "fail"),
         (1.6, [0.97, 1.02, 1.0, 1.05, 0.99], "fail"),
         (1.6, [1.0], "pass"),
         (2.64, [2.5, 2.7, 2.6], "pass"),
@@ -160,31 +159,7 @@ def test_the_end_of_a_run_is_held_against_its_start_and_the_baselines_own(
     assert check.name == NAME
 
 
-def test_a_run_too_short_to_tell_is_no_open_question() -> None:
-    current, baseline = sides(None, [1.0])
-    current[0].launches[-1].steps = 20
-    (check,) = within_run_checks(current, baseline, DEFAULT_THRESHOLDS)
-    assert check.status == "skip"
-
-
-@pytest.mark.parametrize("side", ["the current side", "the baseline"])
-def test_steps_that_were_profiled_leave_too_few_and_the_comparison_passes(side: str) -> None:
-    """30 steps, 6 of them warm-up: 24 tell, without 5 that were profiled 19 do not."""
-    is_current = side == "the current side"
-    current, baseline = sides(*((None, [1.0] * 60) if is_current else (1.0, [None] * 60)))
-    for record in (*current, *baseline):
-        record.launches[-1].steps, record.config["metrics_warmup_steps"] = 30, 6
-    assert one(current, baseline).status == ("inconclusive" if is_current else "skip")
-    for record in current if is_current else baseline:
-        record.profiler.steps = [15, 16, 17, 18, 19]
-    compared = compare_to_baseline(current, baseline)
-    (check,) = [each for each in compared.checks if each.name == NAME]
-    assert check.status == "skip"
-    assert check.message == f"{side} timed 19 steps after warm-up, but 24 are needed (5 profiled)"
-    assert compared.passed, compared.first_line
-
-
-@pytest.mark.parametrize("hides", ["steps", "status", "warm-up", "profile"])
+@pytest.mark.parametrize("hides", ["steps", "warm-up", "profile"])
 def test_a_record_that_hides_its_trend_stays_undecided(hides: str) -> None:
     """Of 60 steps, whatever a record leaves out or claims of the rest."""
     current, baseline = sides(None, [1.0])
@@ -202,21 +177,6 @@ def test_a_record_that_hides_its_trend_stays_undecided(hides: str) -> None:
     assert one(current, baseline).status == "inconclusive"
 
 
-def test_where_it_resumed_the_warm_up_was_in_another_launch() -> None:
-    current, baseline = sides(None, [1.0])
-    current[0].first_step, current[0].launches[-1].steps = 101, 24
-    assert one(current, baseline).status == "inconclusive"
-    current[0].launches[-1].steps = 23
-    assert one(current, baseline).status == "skip"
-
-
-def test_a_profiled_step_of_the_warm_up_is_left_out_once() -> None:
-    current, baseline = sides(None, [1.0])
-    current[0].launches[-1].steps, current[0].config["metrics_warmup_steps"] = 30, 6
-    current[0].profiler.steps = [2, 3, 4]
-    assert one(current, baseline).status == "inconclusive"
-
-
 def test_a_small_slowing_that_is_sure_warns() -> None:
     current, baseline = (records([0.1] * 60, first) for first in (1000, 0))
     for record in current:
@@ -226,13 +186,6 @@ def test_a_small_slowing_that_is_sure_warns() -> None:
     (check,) = within_run_checks(current, baseline, DEFAULT_THRESHOLDS)
     assert check.status == "warn"
     assert "+8.0%" in check.message
-
-
-def test_records_of_earlier_versions_have_no_such_check() -> None:
-    current, baseline = sides(None, [None])
-    assert within_run_checks(current, baseline, DEFAULT_THRESHOLDS) == []
-    found = compare_to_baseline(current, baseline)
-    assert NAME not in {check.name for check in found.checks}
 
 
 def test_a_run_that_slows_down_is_no_green_comparison() -> None:

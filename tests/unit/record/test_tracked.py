@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from canary.record.tracked import SAMPLED, alerts_text, row_scalars, sampled_scalars
+from canary.record.tracked import SAMPLED, alerts_text, row_scalars
 from tests.unit.record.test_summary import row
 
 HOST = {"computing_s": 1.0, "waiting_s": 0.3, "others_s": 0.1, "own_cpu_s": 0.7, "run_delay_s": 0.0}
@@ -22,49 +21,6 @@ def test_rates_and_utilisation_are_those_of_the_step() -> None:
     assert found["canary/completion_tokens_per_sec"] == 40
     assert found["canary/utilization/cpu_percent"] == pytest.approx(140)
     assert found["canary/alerts"] == 0
-
-
-def test_the_share_of_pythons_lock_is_told_where_it_is_sampled() -> None:
-    def told(**host: float) -> Any:
-        return row_scalars(row(3, host=HOST | host)).get("canary/utilization/gil_percent")
-
-    assert told() is None
-    assert told(gil_held=0.6) == pytest.approx(10), "other threads ran for a tenth of it"
-    assert told(gil_held=0.05) == pytest.approx(5)
-    assert told(gil_held=0.6, others_s=2.0) == pytest.approx(30), "it waited no longer"
-
-
-def test_what_is_not_there_is_not_told() -> None:
-    found = row_scalars(row(3))
-    assert "canary/completion_tokens_per_sec" not in found
-    assert not [name for name in found if name.startswith("canary/utilization")]
-    assert sampled_scalars({}) == {}
-
-
-def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:
-    whole = row(3, completion_tokens=20, phases_cpu={"forward": 0.6}, host=HOST | {"gil_held": 0.5})
-    told = set(row_scalars(whole))
-    left = set(row_scalars(whole | {"profiled": True}))
-    assert {name for name in told - left if "phase/" not in name} == {
-        "canary/step_time_s",
-        "canary/samples_per_sec",
-        "canary/tokens_per_sec",
-        "canary/completion_tokens_per_sec",
-        "canary/utilization/cpu_percent",
-        "canary/utilization/gil_percent",
-    }
-    assert not [name for name in left if "phase/" in name]
-    assert "canary/loss" in left
-
-
-def test_samples_of_a_device_are_told_by_name() -> None:
-    reading = {"gpu_utilization": 91.0, "gpu_memory_utilization": 40.0, "gpu_memory_bytes": 2e9}
-    assert sampled_scalars(reading | {"cpu_percent": 120.0, "rss_bytes": 1e9}) == {
-        "canary/utilization/gpu_percent": 91.0,
-        "canary/utilization/gpu_memory_percent": 40.0,
-        "canary/utilization/tree_cpu_percent": 120.0,
-        "canary/memory/gpu_used_bytes": 2e9,
-    }
 
 
 def test_every_stream_is_in_the_docs() -> None:

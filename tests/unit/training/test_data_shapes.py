@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from canary.inputs.embedded import data_file
 from canary.inputs.row_shapes import (
     SHAPES,
     converter_for,
-    is_conversational,
     is_raw_conversation,
     shape_of,
     split_messages,
@@ -21,7 +19,6 @@ from canary.inputs.row_shapes import (
     split_raw_single,
     unpaired,
 )
-from canary.protocol.spec import local_path
 
 CHOSEN = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 4, of course"
 REJECTED = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 5"
@@ -34,32 +31,6 @@ def test_raw_pair_is_cut_after_the_last_common_assistant_marker() -> None:
         "chosen": " 4, of course",
         "rejected": " 5",
     }
-
-
-def test_raw_pair_joins_back_to_the_original_text() -> None:
-    row = split_raw_pair(CHOSEN, REJECTED)
-    assert row is not None
-    assert row["prompt"] + row["chosen"] == CHOSEN
-    assert row["prompt"] + row["rejected"] == REJECTED
-
-
-def test_raw_pair_that_diverges_early_keeps_later_turns_in_the_completion() -> None:
-    chosen = "\n\nHuman: a\n\nAssistant: x\n\nHuman: b\n\nAssistant: y"
-    rejected = "\n\nHuman: a\n\nAssistant: z"
-    row = split_raw_pair(chosen, rejected)
-    assert row is not None
-    assert row["prompt"] == "\n\nHuman: a\n\nAssistant:"
-    assert row["chosen"] == " x\n\nHuman: b\n\nAssistant: y"
-
-
-def test_raw_pair_with_the_same_completion_keeps_it() -> None:
-    row = split_raw_pair(REJECTED, REJECTED)
-    assert row is not None
-    assert row["chosen"] == row["rejected"] == " 5"
-
-
-def test_raw_pair_without_a_common_turn_is_no_row() -> None:
-    assert split_raw_pair("\n\nHuman: a\n\nAssistant: x", "\n\nHuman: b\n\nAssistant: x") is None
 
 
 def test_a_marker_cut_by_the_divergence_is_not_common() -> None:
@@ -104,7 +75,6 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "chosen": "c", "rejected": "r"},
             {"prompt": "p", "completion": "c"},
         ),
-        ("sft", {"text": "t", "id": 1}, {"text": "t"}),
         ("sft", {"messages": [{"role": "user"}]}, {"messages": [{"role": "user"}]}),
         (
             "dpo",
@@ -118,11 +88,6 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "completion": "c", "label": 1, "id": 1},
             {"prompt": "p", "completion": "c", "label": True},
         ),
-        (
-            "kto",
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-        ),
         ("kto", {"prompt": "p", "completion": "c", "label": None}, None),
         (
             "reward",
@@ -130,25 +95,12 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
             {"prompt": "p", "chosen": "c", "rejected": "r"},
         ),
         ("reward", {"chosen": "c", "rejected": "r", "id": 1}, {"chosen": "c", "rejected": "r"}),
-        (
-            "orpo",
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-            {"prompt": "p", "chosen": "c", "rejected": "r"},
-        ),
-        ("rloo", {"prompt": "p", "grade": 3}, {"prompt": "p", "grade": 3}),
     ],
 )
 def test_each_trainer_gets_the_columns_it_takes(
     training_type: str, row: dict[str, object], expected: dict[str, object] | None
 ) -> None:
     assert converter_for(training_type, list(row), row, "d")(row) == expected
-
-
-def test_sft_of_raw_conversations_learns_from_chosen() -> None:
-    row = {"chosen": CHOSEN, "rejected": REJECTED}
-    shaped = converter_for("sft", list(row), row, "d")(row)
-    assert shaped is not None
-    assert shaped["completion"] == " 4, of course"
 
 
 def test_grpo_of_raw_conversations_takes_the_prompt_and_keeps_the_answer() -> None:
@@ -160,16 +112,7 @@ def test_grpo_of_raw_conversations_takes_the_prompt_and_keeps_the_answer() -> No
 
 @pytest.mark.parametrize(
     ("training_type", "missing"),
-    [
-        ("sft", "'completion'"),
-        ("dpo", "'chosen', 'rejected'"),
-        ("reward", "'chosen', 'rejected'"),
-        ("kto", "'completion'"),
-        ("orpo", "'chosen', 'rejected'"),
-        ("cpo", "'chosen', 'rejected'"),
-        ("grpo", "'answer'"),
-        ("rloo", "'answer'"),
-    ],
+    [("sft", "'completion'"), ("dpo", "'chosen', 'rejected'"), ("grpo", "'answer'")],
 )
 def test_missing_columns_are_named_with_those_found(training_type: str, missing: str) -> None:
     row = {"question": "2+2?", "label": "4"}
@@ -199,18 +142,6 @@ def test_neighbours_of_pairs_taken_apart_have_different_prompts() -> None:
     pairs = [{"prompt": f"p{n}", "chosen": "good", "rejected": "bad"} for n in range(6)]
     prompts = [row["prompt"] for row in unpaired(pairs)]
     assert all(one != other for one, other in itertools.pairwise(prompts))
-
-
-def test_rows_of_messages_are_conversational_and_strings_are_not() -> None:
-    assert is_conversational({"prompt": [{"role": "user", "content": "x"}]})
-    assert not is_conversational({"prompt": "x", "completion": "y"})
-
-
-def test_names_written_like_paths_are_paths_even_when_missing(tmp_path: Path) -> None:
-    assert local_path("./nowhere") == Path("nowhere")
-    assert local_path("/nowhere/at/all") == Path("/nowhere/at/all")
-    assert local_path(str(tmp_path)) == tmp_path
-    assert local_path("EleutherAI/pythia-70m") is None
 
 
 def test_every_trainer_takes_a_known_shape_and_every_shape_has_embedded_rows() -> None:

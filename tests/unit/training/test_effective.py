@@ -12,7 +12,6 @@ from torch import nn
 from canary.record.exact import OwnCode
 from canary.training.collectors.batches import row_hashes
 from canary.training.exact.effective import called_code, effective_settings
-from canary.training.plugins import NamedCall
 
 
 class Trainer:
@@ -82,30 +81,3 @@ def test_rows_have_one_hash_however_they_are_padded(side: str) -> None:
     assert row_hashes({"input_ids": ids, "attention_mask": mask}) == plain
     completions = {"completion_ids": ids, "completion_mask": mask}
     assert row_hashes(completions)["completion_ids"] == plain["input_ids"]
-
-
-def test_scaling_is_that_of_adapters_and_not_of_attention() -> None:
-    trainer = Trainer()
-    attention, adapter = nn.Linear(1, 1), nn.Linear(1, 1)
-    attention.scaling, adapter.scaling = 0.5, {"default": 2.0}  # type: ignore[assignment]
-    trainer.model.extend([attention, adapter])
-    assert effective_settings(trainer)["peft.scaling"] == [2.0]
-    assert "peft.scaling" not in effective_settings(Trainer())
-
-
-def test_what_a_config_names_is_known_by_the_users_own_code() -> None:
-    """The canary puts names of its own around plugins, so that an error says whose it is."""
-
-    class Collator:
-        def __call__(self, rows: list[int]) -> list[int]:
-            return rows[::-1]
-
-    def reward(completions: list[str]) -> list[float]:
-        return [len(text) / 40 for text in completions]
-
-    trainer = Trainer()
-    trainer.data_collator = NamedCall("data_collator", "mine:Collator", Collator())
-    trainer.reward_funcs = [NamedCall("reward_functions", "mine:reward", reward)]  # type: ignore[attr-defined]
-    code = called_code(trainer)
-    assert code["reward_funcs[0]"]["name"].endswith("reward")
-    assert code["data_collator.__call__"]["name"].endswith("Collator.__call__")

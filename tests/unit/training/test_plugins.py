@@ -144,20 +144,11 @@ def awaited(result: Any) -> Any:
 
 
 @pytest.mark.parametrize("rewards", [plain, awaited])
-def test_rewards_are_handed_on_as_they_are(rewards: Callable[[Any], Any]) -> None:
-    assert rewards([1, None]) == [1, None]
-    assert rewards((0.5, 2.0)) == [0.5, 2.0]
-    assert rewards([3e38, -0.0]) == [3e38, 0.0]
-
-
-@pytest.mark.parametrize("rewards", [plain, awaited])
 @pytest.mark.parametrize(
     ("result", "what"),
     [
         ([1.0], "returned 1 rewards for 2 completions"),
         (3.0, "returned float instead of a number"),
-        (None, "returned NoneType instead of a number"),
-        (["1", "2"], "returned str instead of a number"),
         ([[1.0], [2.0]], "returned list instead of a number"),
         ([1.0, math.nan], "returned nan for completion 2 of 2, 'b'"),
         ([-math.inf, math.nan], "returned -inf for completion 1 of 2, 'a'"),
@@ -209,10 +200,3 @@ def test_async_rewards_are_async_to_trl_and_checked_too(tmp_path: Path) -> None:
     ):
         asyncio.run(fails(**GIVEN))
     assert unwrapped(short).__code__.co_filename.endswith("slow.py")
-
-
-def test_a_reward_keeps_its_name_for_the_metrics() -> None:
-    function = load_callable("reward_functions", "mine.code:score")
-    named = NamedReward("reward_functions", "mine.code:score", function)
-    assert named.__name__ == "score"
-    assert named(prompts=["p"], completions=["abc"]) == [3.0]

@@ -20,7 +20,6 @@ from canary.training.exact.parameters import (
     combined,
     describe_model,
     gradient_norms,
-    group_of,
     parameter_digests,
     rounded_to,
     tensor_digest,
@@ -43,24 +42,6 @@ def test_phases_nest_and_add_up_to_the_step() -> None:
     assert 0.03 <= phases["forward"] <= step.wall_s() - 0.03
     assert phases["other"] < phases["forward"]
     assert sum(phases.values()) == pytest.approx(step.wall_s(), rel=1e-9)
-
-
-def test_the_next_step_begins_where_the_last_one_ended() -> None:
-    clock = StepClock(torch.device("cpu"))
-    clock.start()
-    first = clock.close()
-    time.sleep(0.02)
-    second = clock.close()
-    assert first.marks[-1] is second.marks[0]
-    assert second.wall_s() >= 0.02
-
-
-def test_a_phase_that_raises_is_left() -> None:
-    clock = StepClock(torch.device("cpu"))
-    clock.start()
-    with pytest.raises(RuntimeError), clock.phase("backward"):
-        raise RuntimeError
-    assert clock.switch("other") == "other"
 
 
 def sft_batch() -> dict[str, Any]:
@@ -100,13 +81,6 @@ def test_tokens_of_preference_batches() -> None:
     assert describe_batch(batch, TOKENIZER)["eos_labels"] == 2
 
 
-def test_tokens_of_reward_batches_have_no_labels() -> None:
-    batch = sft_batch()
-    del batch["labels"]
-    assert {k: int(v) for k, v in count_tokens(batch).items()} == {"input_tokens": 9}
-    assert describe_batch(batch, TOKENIZER)["eos_labels"] == 2
-
-
 def test_a_prompt_that_is_begun_twice_is_counted() -> None:
     prompts = torch.tensor([[0, 1, 1, 5], [1, 5, 6, 7]])
     answers = torch.tensor([[8, 2, 0], [8, 9, 2]])
@@ -121,14 +95,13 @@ def test_a_prompt_that_is_begun_twice_is_counted() -> None:
     assert (found["eos_labels"], found["pad_tokens"], found["sequences"]) == (2, 1, 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_weights_once_stored_in_a_narrow_dtype_are_known(dtype: torch.dtype) -> None:
+def test_weights_once_stored_in_a_narrow_dtype_are_known() -> None:
     layer = nn.Linear(16, 16)
     assert rounded_to(layer) is None
     with torch.no_grad():
-        layer.weight.copy_(layer.weight.to(dtype))
-    assert rounded_to(layer) == str(dtype).removeprefix("torch.")
-    assert rounded_to(layer.to(dtype)) is None
+        layer.weight.copy_(layer.weight.to(torch.bfloat16))
+    assert rounded_to(layer) == str(torch.bfloat16).removeprefix("torch.")
+    assert rounded_to(layer.to(torch.bfloat16)) is None
 
 
 def test_tokens_of_unpaired_batches_leave_the_kl_pairs_to_the_hash() -> None:
@@ -162,20 +135,6 @@ def test_tokens_of_pairs_apart_count_both_sides_and_no_prompt_twice() -> None:
     assert (found["input_tokens"], found["label_tokens"], found["sequences"]) == (17, 12, 4)
     assert (found["eos_labels"], found["bos_tokens"], found["bos_most_in_a_sequence"]) == (3, 4, 1)
     assert found["pad_tokens"] == 3
-
-
-def test_tokens_of_older_layouts() -> None:
-    """trl 0.19: prompts apart from completions (DPO), sides named behind (Reward)."""
-    pair = {k: v for k, v in pair_batch().items() if "labels" not in k}
-    assert {k: int(v) for k, v in count_tokens(pair).items()} == {
-        "input_tokens": 17 + 2 * 3,
-        "label_tokens": 17,
-    }
-    batch = sft_batch()
-    sides = ("chosen", "rejected")
-    names = ("input_ids", "attention_mask")
-    behind = {f"{name}_{side}": batch[name] for name in names for side in sides}
-    assert {k: int(v) for k, v in count_tokens(behind).items()} == {"input_tokens": 18}
 
 
 def test_tokens_of_rollouts() -> None:
@@ -228,10 +187,6 @@ def test_a_frozen_half_shows_in_the_trainable_names() -> None:
     assert (one["trainable_tensors"], two["trainable_tensors"]) == (4, 2)
     assert one["trainable_names_sha256"] != two["trainable_names_sha256"]
     assert one["parameters_sha256"] == two["parameters_sha256"]
-
-
-def test_groups_take_layer_numbers_out() -> None:
-    assert group_of("model.layers.11.self_attn.q_proj.weight") == "model.layers.*.self_attn.q_proj"
 
 
 def test_gradient_norms_by_group_compose_to_the_total() -> None:
@@ -296,11 +251,6 @@ def test_live_tensors_see_a_leak_exactly_and_garbage_not_at_all() -> None:
         live.release()
     assert [b - a for a, b in zip(live.counts, live.counts[1:], strict=False)] == [1, 1]
     assert live.bytes[1] - live.bytes[0] == 20
-
-
-def test_scalars_on_the_host_are_read_at_once() -> None:
-    found = DeferredScalars({"loss": torch.tensor(1.5), "norm": 2.0, "n": torch.tensor(3)})
-    assert found.read() == {"loss": 1.5, "norm": 2.0, "n": 3}
 
 
 def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:

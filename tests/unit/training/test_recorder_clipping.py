@@ -93,25 +93,11 @@ def compared(current: RunRecord, baseline: RunRecord) -> Comparison:
     return compare_to_baseline(current, baseline, gates=())
 
 
-def older(record: RunRecord) -> RunRecord:
-    """As it was written before the gradients of both moments were."""
-    made = record.model_copy(deep=True)
-    exact = plain(made)
-    applied = exact.pop("clipping")["applied"]
-    exact["first_gradient"]["total"] = applied[0]
-    exact["first_gradient"]["groups"] = {
-        name: norm * applied[0] / record.exact["first_gradient"]["total"]
-        for name, norm in record.exact["first_gradient"]["groups"].items()
-    }
-    return made
-
-
 @pytest.mark.parametrize("clip", [by_norm, by_value, by_hand])
-@pytest.mark.parametrize("phases", [False, True])
 def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
-    clip: Callable[[float], Clip], phases: bool, tmp_path: Path
+    clip: Callable[[float], Clip], tmp_path: Path
 ) -> None:
-    clean, clipped = train(tmp_path, never), train(tmp_path, clip(0.1), phases=phases)
+    clean, clipped = train(tmp_path, never), train(tmp_path, clip(0.1))
     assert clipped.exact["first_gradient"] == clean.exact["first_gradient"]
     assert clean.exact["clipping"]["before"] == clean.exact["clipping"]["applied"]
     assert len(clean.exact["clipping"]["before"]) == 6
@@ -123,10 +109,7 @@ def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
     ("loop", "was", "now", "words"),
     [
         ({}, by_norm(1.0), never, "is no longer clipped"),
-        ({"phases": True}, by_norm(1.0), never, "is no longer clipped"),
-        ({"tells": True}, by_norm(1.0), by_norm(1e6), "is no longer clipped"),
         ({"adam": True}, by_norm(1.0), never, "is no longer clipped"),
-        ({"adam": True, "tells": True}, by_norm(1.0), by_norm(0.5), "is clipped differently"),
         ({}, by_value(0.1), by_value(0.2), "is clipped differently"),
         ({}, never, by_hand(1.0), "is now clipped"),
         ({"growing": True}, by_norm(1.0), never, "is no longer clipped"),
@@ -161,51 +144,10 @@ def test_a_gradient_that_is_zeroed_before_the_step_is_not_called_clipped(tmp_pat
     assert any("zero_grad" in action for action in suspect.suggested_actions)
 
 
-def test_equal_clips_differ_in_nothing(tmp_path: Path) -> None:
-    found = compared(train(tmp_path, by_norm(1.0)), train(tmp_path, by_norm(1.0)))
-    assert found.differences == ()
-    assert not found.failed_checks
-
-
 def test_another_objective_under_a_clip_is_no_clipping(tmp_path: Path) -> None:
     found = compared(train(tmp_path, by_norm(1.0), scale=2.0), train(tmp_path, by_norm(1.0)))
     assert found.diagnosis.top_suspect is not None
     assert found.diagnosis.top_suspect.category == "objective"
-
-
-def test_a_setting_that_says_the_clip_explains_it(tmp_path: Path) -> None:
-    found = compared(
-        train(tmp_path, by_norm(0.5), config={"max_grad_norm": 0.5}),
-        train(tmp_path, by_norm(1.0), config={"max_grad_norm": 1.0}),
-    )
-    assert found.verdict == "changed"
-    assert found.diagnosis.top_suspect is not None
-    assert found.diagnosis.top_suspect.category == "optimizer"
-
-
-def test_a_record_of_before_holds_clipped_gradients_and_is_no_regression(tmp_path: Path) -> None:
-    baseline = older(train(tmp_path, by_norm(1.0)))
-    found = compared(train(tmp_path, by_norm(1.0)), baseline)
-    assert not found.failed_checks, [check.message for check in found.failed_checks]
-
-
-def test_against_a_record_of_before_a_lost_clip_is_not_called_an_objective_for_sure(
-    tmp_path: Path,
-) -> None:
-    baseline = older(train(tmp_path, by_norm(1.0)))
-    found = compared(train(tmp_path, never), baseline)
-    assert found.verdict == "regression"
-    suspect = found.diagnosis.top_suspect
-    assert suspect is not None
-    assert suspect.category == "unknown"
-    objective = next(one for one in found.diagnosis.suspects if one.category == "objective")
-    assert "clip" in objective.description
-
-
-def test_backward_is_left_as_it_was(tmp_path: Path) -> None:
-    before = torch.autograd.backward
-    train(tmp_path, never)
-    assert torch.autograd.backward is before
 
 
 def test_a_loop_that_fails_leaves_backward_as_it_was(tmp_path: Path) -> None:

@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     LlamaConfig,
     LlamaForSequenceClassification,
-    MPNetConfig,
-    MPNetForSequenceClassification,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    XLMRobertaConfig,
-    XLMRobertaForSequenceClassification,
 )
 
 from canary.config.load import load_values
@@ -97,9 +91,7 @@ def test_a_score_that_is_no_number_is_not_taken_for_an_abstention(tokenizer: Any
     assert str(scores.tolist()) == "[3.0, nan, 2.0]"
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "returned 0.5")]
-)
+@pytest.mark.parametrize(("answer", "words"), [([0.5], "1 rewards"), (0.5, "returned 0.5")])
 def test_as_many_rewards_as_completions_are_asked_for(
     tokenizer: Any, answer: Any, words: str
 ) -> None:
@@ -111,20 +103,6 @@ def test_as_many_rewards_as_completions_are_asked_for(
     with pytest.raises(InputError, match=words) as told:
         RewardFunctions([shortened]).score(samples_of(tokenizer))
     assert "'shortened'" in str(told.value)
-
-
-def test_completions_without_any_reward_are_told_of_once(tokenizer: Any) -> None:
-    notes: list[str] = []
-    silent = RewardFunctions([lambda completions, **_: [1.0, None, None]], notes)
-    for _ in range(2):
-        assert silent.score(samples_of(tokenizer)).tolist() == [1.0, 0.0, 0.0]
-    assert notes == [
-        "completions score 0 if every reward function abstains: 2 of 3 in the first such "
-        f"step, for example {ANSWERS[1]!r}"
-    ]
-    told: list[str] = []
-    RewardFunctions([lambda completions, **_: [1.0, 0.0, 2.0]], told).score(samples_of(tokenizer))
-    assert told == []
 
 
 def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
@@ -141,18 +119,6 @@ def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
     assert seen["answer"] == ["c a t", "7", "owl"]
     ends = [ids[-1] for ids in seen["completion_ids"]]
     assert ends == [tokenizer.eos_token_id] * 3
-
-
-def test_plain_prompts_get_plain_completions() -> None:
-    seen: list[Any] = []
-
-    def looks(completions: list[Any], **_: Any) -> list[float]:
-        seen.extend(completions)
-        return [0.0] * len(completions)
-
-    ids = torch.ones(1, 2, dtype=torch.long)
-    RewardFunctions([looks]).score(Samples(["2+2="], ["4"], ids, ids, ids, ids))
-    assert seen == ["4"]
 
 
 def test_without_a_reward_model_the_answers_own_score_is_the_reward(
@@ -203,14 +169,6 @@ def test_what_follows_the_end_does_not_count(embedded: RewardModel, tokenizer: A
     clean = embedded.score(samples_of(tokenizer))
     assert torch.equal(embedded.score(samples_of(tokenizer, junk=77)), clean)
     assert not torch.allclose(embedded.score(samples_of(tokenizer, ended=False)), clean, atol=0.1)
-
-
-def test_a_right_answer_scores_above_one_cut_short_or_run_on(
-    embedded: RewardModel, tokenizer: Any
-) -> None:
-    right = embedded.score(samples_of(tokenizer, ("c a t", "7", "owl")))
-    wrong = embedded.score(samples_of(tokenizer, ("c", "7 wolf river goat", "owl")))
-    assert (right[:2] > wrong[:2]).all()
 
 
 def test_the_model_never_changes(embedded: RewardModel, tokenizer: Any) -> None:
@@ -270,69 +228,6 @@ def test_another_tokenizer_reads_the_texts_through_its_own_template(
     expected = torch.tensor([alone(own(text)["input_ids"], folder) for text in texts])
     scores = model.score(samples_of(tokenizer))
     torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_a_sequence_too_long_for_the_model_keeps_its_end(tmp_path: Path, tokenizer: Any) -> None:
-    folder = other_model(tmp_path / "rm", positions=16, template=TEMPLATE)
-    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
-    own = AutoTokenizer.from_pretrained(str(folder))
-    text = f"[user] {QUESTIONS[2]};[assistant] {ANSWERS[2]};"
-    expected = alone(own(text)["input_ids"][-16:], folder)
-    assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
-
-
-KIN: dict[str, Any] = {
-    "roberta": (RobertaConfig, RobertaForSequenceClassification),
-    "xlm-roberta": (XLMRobertaConfig, XLMRobertaForSequenceClassification),
-    "mpnet": (MPNetConfig, MPNetForSequenceClassification),
-}
-
-
-def kin_of_roberta(folder: Path, kind: str, template: str | None) -> Path:
-    """A reward model whose 20 positions begin behind that of padding, 1: it has 18."""
-    other_model(folder, template=template)
-    (folder / "model.safetensors").unlink()
-    shape, model = KIN[kind]
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 20}
-    layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
-    model(shape(vocab_size=300, pad_token_id=1, num_labels=1, **sizes, **layers)).save_pretrained(
-        folder
-    )
-    return folder
-
-
-@pytest.mark.parametrize("kind", KIN)
-def test_positions_that_begin_behind_paddings_are_not_run_past(
-    tmp_path: Path, tokenizer: Any, kind: str
-) -> None:
-    folder = kin_of_roberta(tmp_path / "rm", kind, TEMPLATE)
-    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
-    own = AutoTokenizer.from_pretrained(str(folder))
-    ids = own(f"[user] {QUESTIONS[2]};[assistant] {ANSWERS[2]};")["input_ids"]
-    assert len(ids) > 20
-    expected = alone(ids[-18:], folder)
-    assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_text_that_is_cut_keeps_what_its_tokenizer_puts_first(
-    tmp_path: Path, tokenizer: Any
-) -> None:
-    """RoBERTa reads its score at the first token."""
-    folder = kin_of_roberta(tmp_path / "rm", "roberta", None)
-    own = AutoTokenizer.from_pretrained(str(folder))
-    own.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", own.eos_token_id)]
-    )
-    own.save_pretrained(folder)
-    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
-    ids = torch.ones(1, 2, dtype=torch.long)
-    prompt = "spell the cat, copy the line, and then another line of them all"
-    found = model.score(Samples([prompt], ["cat"], ids, ids, ids, ids))
-    whole = own(prompt + "cat")["input_ids"]
-    assert len(whole) > 20
-    expected = alone([own.eos_token_id, *whole[-17:]], folder)
-    assert found.item() == pytest.approx(expected, abs=1e-5)
 
 
 def refusal(tmp_path: Path, tokenizer: Any, name: str) -> str:

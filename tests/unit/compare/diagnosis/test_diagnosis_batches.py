@@ -17,20 +17,12 @@ from tests.unit.diagnosing import (
     OTHER,
     OTHER_HASHES,
     OTHER_LOSS,
-    TRAJECTORY,
     Change,
     changed,
-    diagnosed,
     every_micro,
     exact,
     sides,
 )
-
-
-def suspect(*changes: Change) -> Suspect:
-    found, diagnosis = diagnosed("sft", *changes)
-    assert diagnosis.top_suspect is not None, found.first_line
-    return diagnosis.top_suspect
 
 
 def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
@@ -58,12 +50,6 @@ def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
     assert "labels" not in top.description
 
 
-def test_tuples_in_another_order_are_said_to_be() -> None:
-    batches = [pair_of(seed) for seed in range(6)]
-    top = against(batches, batches[::-1])
-    assert "sequences are reordered: check seed, sampler" in top.description
-
-
 def accumulated(times: int) -> RunRecord:
     """A record of five steps whose loop accumulates so many micro-batches of four rows."""
     made = changed(sides()[times > 1], *(OTHER_LOSS if times > 1 else ()))
@@ -85,14 +71,6 @@ def test_steps_of_more_rows_are_said_to_be_with_their_setting() -> None:
         top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
         assert top is not None
         assert (top.category, top.description) == ("data", words)
-
-
-def test_rows_per_step_that_vary_are_not_said_to_have_grown() -> None:
-    before, now = accumulated(1), accumulated(4)
-    now.exact["batches"][1].pop()
-    top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
-    assert top is not None
-    assert "times as many" not in top.description
 
 
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
@@ -131,18 +109,6 @@ def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> N
     pictures = {"label": torch.tensor([1, 0]), "pixel_values": torch.arange(24).view(2, 3, 4)}
     assert set(describe_batch(pictures, None)["rows"]) == {"pixel_values"}
     assert describe_batch({"scale": torch.tensor(3)}, None)["rows"] == {}
-
-
-def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() -> None:
-    """Of an earlier version, on one side or both."""
-    nothing = every_micro("rows", {})
-    before, after = sides()
-    after = changed(after, *nothing, *OTHER_HASHES, *OTHER_LOSS)
-    for side in (before, changed(before, *nothing)):
-        top = compare_to_baseline(after, side, gates=()).diagnosis.top_suspect
-        assert top is not None
-        assert top.category == "data"
-        assert "training steps get different tokens" in top.description
 
 
 OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
@@ -191,59 +157,6 @@ def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
     assert eos.message.startswith("0 EOS among")
 
 
-def test_an_eos_that_is_gone_is_named_beside_other_words_too() -> None:
-    top = suspect(
-        *OTHER_HASHES,
-        *OTHER_ROWS,
-        *every_micro("texts", {"input_ids": ["v", "w"]}),
-        *without_eos(),
-        *OTHER_LOSS,
-    )
-    assert top.description.startswith("The sequences differ and have no end-of-sequence label")
-
-
-def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
-    top = suspect(*OTHER_HASHES, *OTHER_ROWS, *without_eos(), *OTHER_LOSS)
-    assert top.category == "data"
-    assert "end-of-sequence token is no longer appended" in top.description
-    assert top.description.endswith("-> 0.")
-    assert "eos_token" in top.suggested_actions[0]
-
-
-@pytest.mark.parametrize("first", [0.0, 1e-4])
-def test_another_order_is_the_datas_where_the_learning_rate_begins_at_zero_on_both_sides(
-    first: float,
-) -> None:
-    before, after = sides()
-    warm: Change = (
-        (*TRAJECTORY, "learning_rates"),
-        [first, *exact()["trajectory"]["learning_rates"][1:]],
-    )
-    order = every_micro("rows", lambda v: {"input_ids": v["input_ids"][::-1]})
-    after = changed(after, warm, *OTHER_HASHES, *order, *OTHER_LOSS)
-    found = compare_to_baseline(after, changed(before, warm), gates=())
-    top = found.diagnosis.top_suspect
-    assert top is not None
-    assert top.category == "data", found.diagnosis.summary
-    assert top.confidence > 0.9
-    assert "optimizer" not in {s.category for s in found.diagnosis.suspects}
-
-
-def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> None:
-    found, diagnosis = diagnosed("sft", *OTHER_HASHES, *OTHER_LOSS)
-    top = diagnosis.top_suspect
-    assert top is not None
-    assert "masks or labels differ" in top.description.lower()
-    shown = " ".join(map(str, top.evidence))
-    assert "same sequences, different masks or labels" in shown
-    assert "different tokens" not in shown + found.first_line
-
-
-def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:
-    found, _ = diagnosed("sft", *OTHER_HASHES)
-    assert "same sequences, different masks or labels" in found.first_line, found.first_line
-
-
 def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
     """`Trainer(data_collator=DataCollatorForSeq2Seq(tokenizer))`: else an EOS that is lost has no
     name."""
@@ -266,35 +179,3 @@ def test_without_a_tokenizer_the_models_config_knows_eos() -> None:
     unknown = special_ids(trainer(vocab_size=64, eos_token_id=50256))
     assert "eos_labels" not in describe_batch(batch, unknown)
     assert special_ids(SimpleNamespace(model=None)) is None
-
-
-def test_what_an_older_record_did_not_count_is_no_cause() -> None:
-    before, after = sides()
-    after = changed(after, *every_micro("eos_labels", 2), *OTHER_LOSS, *OTHER_HASHES)
-    for step in before.exact["batches"]:
-        step[0].pop("eos_labels", None)
-    found = compare_to_baseline(after, before, gates=())
-    assert "eos" not in found.check("batches").message
-    assert "end-of-sequence" not in str(found.diagnosis.suspects).lower()
-
-
-def test_a_tokenizer_that_an_older_record_lacks_is_no_difference() -> None:
-    before, after = sides()
-    assert before.exact["data"].pop("tokenizer")
-    assert compare_to_baseline(after, before).check("data").status == "pass"
-    assert compare_to_baseline(before, after).check("data").status == "pass"
-
-
-def test_an_order_that_changes_with_the_initial_parameters_may_come_from_the_initialization() -> (
-    None
-):
-    micros = [micro for step in exact()["batches"] for micro in step]
-    other = iter([micro["rows"] for micro in reversed(micros)])
-    order = every_micro("rows", lambda _: next(other))
-    start: Change = (("exact", "model", "parameters_sha256"), OTHER)
-    top = suspect(*OTHER_HASHES, *order, start, *OTHER_LOSS)
-    assert top.category == "data"
-    assert "initialization" in top.description
-    alone = suspect(*OTHER_HASHES, *order, *OTHER_LOSS)
-    assert "reordered" in alone.description
-    assert "initialization" not in alone.description

@@ -18,7 +18,7 @@ from tests.unit.comparing import plain, records
 from tests.unit.diagnosing import LOSSES, TRAJECTORY, WORK, Change, changed, later, sides
 
 STEP_S = {"data": 0.0018, "forward": 0.03, "backward": 0.04, "optimizer": 0.006, "other": 0.003}
-CALLED: list[Change] = [(("io", "tokenizer_calls"), 4160), (("exact", "calls"), {})]
+
 SHARES = ("gil_contention", "other_threads", "waiting", "run_delay")
 QUIET: list[Change] = [
     *((("host", share), 0.0) for share in SHARES),
@@ -53,17 +53,6 @@ def told(suspect: Suspect) -> str:
     return "; ".join(item.message for item in suspect.evidence)
 
 
-def test_a_tokenizer_in_the_collator_is_one_suspect_and_the_data_phase_its_evidence() -> None:
-    found = slower({"data": 0.0458}, *CALLED)
-    assert found.verdict == "regression"
-    top = top_of(found)
-    assert top.category == "tokenization", found.diagnosis.summary
-    assert top.confidence > 0.9
-    assert "tokenizer calls: 0 -> 4,160" in told(top)
-    assert "data 1.8 -> 45.8 ms per step" in told(top)
-    assert [suspect.category for suspect in found.diagnosis.suspects] == ["tokenization"]
-
-
 def test_a_pass_over_the_dataset_before_the_steps_does_not_explain_a_slow_collator() -> None:
     maps: list[Change] = [(("io", "dataset_maps_executed"), 4), (("io", "tokenizer_calls"), 320)]
     found = slower({"data": 0.0458}, *maps)
@@ -77,19 +66,12 @@ FILES: list[Change] = [
 ]
 CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
     "a collator that writes files": ("io", {"data": 0.05}, FILES),
-    "a callback that writes files": ("io", {"other": 0.05}, FILES),
     "operators of a collator": ("dataloader", {"data": 0.05}, OPERATORS),
     "operators of the model": ("kernel", {"backward": 0.08}, OPERATORS),
-    "operators of a callback": ("kernel", {"other": 0.05}, OPERATORS),
     "exchanges that bring operators": (
         "communication",
         {"backward": 0.08},
         [(("exact", "work", "collectives"), 9), *OPERATORS],
-    ),
-    "operators that hold more memory": (
-        "kernel",
-        {"forward": 0.06},
-        [*OPERATORS, (("perf", "max_mem_mb"), 2000.0)],
     ),
     "tensors kept, and so a higher peak": (
         "memory",
@@ -109,11 +91,6 @@ CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
         {"backward": 0.09},
         [(("ranks", "wait_s"), {"mean": 0.05})],
     ),
-    "a slow collator, for which the other ranks wait": (
-        "dataloader",
-        {"data": 0.05},
-        [(("ranks", "wait_s"), {"mean": 0.05})],
-    ),
 }
 
 
@@ -126,16 +103,6 @@ def test_causes_of_one_chain_do_not_compete(name: str) -> None:
     assert top.category == category, found.diagnosis.summary
     assert top.confidence > 0.8
     assert [suspect.category for suspect in found.diagnosis.suspects] == [category]
-
-
-def test_more_positions_fed_while_generating_are_the_rollouts_and_so_are_their_operators() -> None:
-    fed = plain(sides("grpo")[1])["work"]
-    more: list[Change] = [
-        (("exact", "work", "tokens_fed"), 5 * fed["tokens_fed"]),
-        (("exact", "work", "operator_total"), 2 * fed["operator_total"]),
-    ]
-    found = slower({"generation": 0.2}, *more, kind="grpo")
-    assert [s.category for s in found.diagnosis.suspects] == ["rollout"], found.diagnosis.summary
 
 
 def test_what_follows_goes_to_the_first_of_a_chain_with_its_evidence() -> None:
@@ -165,27 +132,6 @@ def test_no_chain_leads_back_to_its_cause() -> None:
         behind(sign)
 
 
-def test_a_collator_that_sleeps_is_a_dataloader_though_the_other_phases_waited_too() -> None:
-    """While it sleeps nobody takes the core: what other work takes falls on the other phases."""
-    waited: list[Change] = [(("host", "waiting"), 0.4), (("host", "run_delay"), 0.35)]
-    top = top_of(slower({"data": 0.12}, *waited))
-    assert top.category == "dataloader"
-    assert top.confidence > 0.9
-
-
-def test_another_schedule_is_no_suspect_of_a_slow_collator() -> None:
-    steps: list[Change] = [(("config", "max_steps"), 90), RATES]
-    found = slower({"data": 0.12}, *steps)
-    assert found.verdict == "regression"
-    first, second = found.diagnosis.suspects
-    assert first.category == "dataloader", found.diagnosis.summary
-    assert first.confidence > 0.9
-    assert second.category == "optimizer"
-    assert "max_steps" in told(second)
-    assert "Also: optimizer" in found.diagnosis.summary
-    assert "Likely cause: dataloader" in found.first_line
-
-
 DOUBLED: list[Change] = [
     (RATES[0], [2 * rate for rate in plain(sides()[1])["trajectory"]["learning_rates"]]),
     ((*TRAJECTORY, "losses"), later(LOSSES, 2)),
@@ -213,55 +159,6 @@ def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statis
     first, second = found.diagnosis.suspects[:2]
     assert (first.category, second.category) == ("objective", "dataloader")
     assert first.confidence < second.confidence
-
-
-KEPT: Change = (("exact", "memory", "live_tensors"), [100 + 5 * step for step in range(12)])
-
-
-@pytest.mark.parametrize("learned", [[DOUBLED[1]], []])
-def test_a_longer_phase_is_no_suspect_of_memory_where_the_step_is_not_slower(
-    learned: list[Change],
-) -> None:
-    """As where gradients are kept: more is held, another update is made, and data took a bit."""
-    found = slower({"data": 0.006, "forward": 0.026}, KEPT, *learned)
-    assert found.check("live_tensors").status == "fail"
-    assert found.check("step_time_median").status == "pass"
-    assert "dataloader" not in {suspect.category for suspect in found.diagnosis.suspects}
-
-
-def test_a_count_has_its_cause_before_a_phase_where_no_speed_check_failed() -> None:
-    more = (("exact", "work", "operator_total"), round(1.3 * WORK["operator_total"]))
-    found = slower({"data": 0.009, "other": 0.006, "forward": 0.020}, more)
-    assert found.check("step_time_median").status == "pass"
-    assert found.check("operators").status == "fail"
-    assert [s.category for s in found.diagnosis.suspects] == ["kernel", "dataloader"]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("max_steps", 90),
-        ("learning_rate", 2e-3),
-        ("trainer_args.weight_decay", 0.1),
-        ("trainer_args.gradient_checkpointing", True),
-        ("beta", 0.3),
-        ("temperature", 0.7),
-        ("trainer_args.save_steps", 7),
-    ],
-)
-def test_a_setting_that_cannot_slow_the_phase_that_grew_is_no_suspect(key: str, value: Any) -> None:
-    section, _, name = key.rpartition(".")
-    args = sides()[1].config.get("trainer_args") or {}
-    change = (("config", section), {**args, name: value}) if section else (("config", key), value)
-    before = slower({"data": 0.12}).diagnosis.suspects
-    phases = {"data": 0.12} if "save" not in key else {"backward": 0.12}
-    suspects = slower(phases, change).diagnosis.suspects
-    if phases == {"data": 0.12}:
-        assert [(s.category, s.confidence) for s in suspects] == [
-            (s.category, s.confidence) for s in before
-        ]
-    else:
-        assert "io" not in {s.category for s in suspects}
 
 
 @pytest.mark.parametrize(

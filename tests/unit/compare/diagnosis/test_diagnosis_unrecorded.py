@@ -14,8 +14,6 @@ from tests.unit.diagnosing import (
     TRAJECTORY,
     Change,
     changed,
-    every_micro,
-    later,
     sides,
 )
 
@@ -39,7 +37,6 @@ def compared(both: list[Change], current: list[Change]) -> Comparison:
     [
         ([NO_BATCHES], OTHER_LOSS, "batches", "same batch"),
         (NO_LOSSES, OTHER_GRADIENT, "the loss of step 1", "loss is the same"),
-        ([NO_BATCHES], OTHER_GRADIENT, "batches", "loss is the same"),
         (
             [((*GRADIENT, "total"), None), ((*GRADIENT, "groups"), {})],
             OTHER_UPDATE,
@@ -59,25 +56,3 @@ def test_what_neither_side_recorded_is_not_called_equal(
     assert suspects[0].category == "unknown", told
     assert "undo half of the change" in suspects[0].suggested_actions[0], "none is about speed"
     assert "Likely cause" not in found.first_line
-
-
-def test_a_loss_that_nobody_recorded_is_not_the_same_at_a_later_step() -> None:
-    norms = sides()[0].exact["trajectory"]["grad_norms"]
-    other: list[Change] = [((*TRAJECTORY, "grad_norms"), later(norms, 4, 1.5))]
-    told = [s.description for s in compared(NO_LOSSES, other).diagnosis.suspects]
-    assert not any("same loss" in words for words in told), told
-
-
-def test_losses_that_nobody_recorded_are_not_equal() -> None:
-    norms: list[Change] = [((*TRAJECTORY, "grad_norms"), [None] * len(LOSSES))]
-    found = compared([*NO_LOSSES, *norms], [])
-    check = next(c for c in found.checks if c.name == "trajectory")
-    assert check.status == "skip"
-    assert "recorded on neither side" in check.message
-
-
-def test_other_batches_alone_are_not_said_to_have_equal_losses_that_nobody_recorded() -> None:
-    other = every_micro("sha256", "f" * 64)
-    message = next(c for c in compared(NO_LOSSES, other).checks if c.name == "batches").message
-    assert "loss" not in message
-    assert "gradient and update are equal" in message

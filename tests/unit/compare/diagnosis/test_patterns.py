@@ -9,7 +9,6 @@ from canary.compare.report import Check, CheckStatus, Comparison
 from canary.report.story import story_of
 
 LEARNED = Check("first_loss", "correctness", "exact", "changed", "other")
-LARGER = Check("max_memory", "memory", "timing", "fail", "more")
 
 
 def with_clock(*others: Check, status: CheckStatus, low: float, high: float) -> Comparison:
@@ -36,19 +35,6 @@ def test_the_same_speed_is_claimed_only_where_the_clock_decided_it() -> None:
     assert "faster" in said(with_clock(LEARNED, status="pass", low=-9.0, high=-2.0))
     undecided = said(with_clock(LEARNED, status="inconclusive", low=-40.0, high=78.1))
     assert "speed is too noisy to tell" in undecided
-
-
-def test_without_a_clock_nothing_is_said_of_the_speed() -> None:
-    skipped = Check("step_time_median", "performance", "timing", "skip", "no timed launch")
-    for clock in ((), (skipped,)):
-        assert "speed was not judged" in said(Comparison("changed", "so", checks=(*clock, LEARNED)))
-
-
-def test_more_memory_is_no_slower_only_where_the_clock_decided_it() -> None:
-    assert "but no more time" in said(with_clock(LARGER, status="pass", low=-1.0, high=2.0))
-    assert "too noisy to tell" in said(
-        with_clock(LARGER, status="inconclusive", low=-1.0, high=20.0)
-    )
 
 
 @pytest.mark.parametrize(("low", "noisy"), [(-1.0, True), (1.0, False)])

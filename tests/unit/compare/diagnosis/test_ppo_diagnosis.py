@@ -11,7 +11,7 @@ from canary.compare.diagnosis.suspects import Diagnosis, Suspect
 from canary.config.sections import PPOConfig, SpeedConfig
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, plain
-from tests.unit.ppo_records import METRICS, altered_config, compared, later, moved, ppo
+from tests.unit.ppo_records import METRICS, compared, later, moved, ppo
 
 UPDATES = ("exact", "first_loss", "updates")
 
@@ -86,66 +86,13 @@ def test_a_ratio_off_1_tells_of_the_rollout_where_the_loss_differs_too() -> None
     assert found.category == "rollout"
 
 
-@pytest.mark.parametrize(("key", "value"), [("gamma", 0.9), ("lam", 0.5), ("kl_estimator", "k3")])
-def test_a_changed_setting_of_ppo_is_named_as_the_cause(key: str, value: object) -> None:
-    found = top(moved(altered_config(ppo(1), key, value), "advantages", 1))
-    assert found.category == "objective"
-    assert any(item.kind == "config" and f"ppo.{key}" in item.message for item in found.evidence)
-
-
 LEARNED = {"objective", "data", "rollout"}
 
 
-@pytest.mark.parametrize("name", PPOConfig.model_fields)
-def test_each_setting_of_ppo_has_a_mechanism(name: str) -> None:
-    assert category_of(f"ppo.{name}") in LEARNED
-
-
-@pytest.mark.parametrize("name", SpeedConfig.model_fields)
-def test_a_switch_of_speed_changes_nothing_that_is_learned(name: str) -> None:
-    assert category_of(f"speed.{name}") in {"kernel", "rollout", "dataloader"}
-
-
-def test_a_switch_of_speed_is_no_cause_of_what_is_learned() -> None:
-    switched = altered(ppo(1), "config", "speed", "shared_forward", to=False)
-    found = diagnosed(moved(switched, "advantages", 1))
-    assert found.top_suspect is not None
-    assert found.top_suspect.category == "objective"
-
-
-def unmasked(*, pads: int = 0) -> RunRecord:
-    """Each completion that ended is trained past its end; `pads`: with so many other padded ids."""
-    whole = ppo(1)
-    for place, ((micro,), own) in enumerate(
-        zip(ppo().exact["batches"], whole.exact["batches"], strict=True)
-    ):
-        more = micro["pad_tokens"] // 2
-        rows = {**micro["rows"], "completion_ids": [f"o{row}" for row in range(8)]}
-        changed = own[0] | {
-            "sha256": f"{place}" * 64,
-            "rows": rows,
-            "input_tokens": micro["input_tokens"] + more,
-            "label_tokens": micro["label_tokens"] + more,
-            "completion_tokens": micro["completion_tokens"] + more,
-            "pad_tokens": micro["pad_tokens"] - more,
-            "pad_ids": micro["pad_ids"] + pads,
-            "not_sampled": 5,
-        }
-        whole = altered(whole, "exact", "batches", place, 0, to=changed)
-    return altered(whole, "exact", "first_loss", "loss", to=1.0)
-
-
-def test_a_lost_mask_is_not_called_other_completions() -> None:
-    found = top(unmasked())
-    assert found.category == "rollout"
-    assert "after a completion's first EOS are trained" in found.description
-    assert "mask" in found.suggested_actions[0]
-    assert not any("temperature" in action for action in found.suggested_actions)
-
-
-def test_other_padded_ids_are_other_completions() -> None:
-    found = diagnosed(unmasked(pads=1)).suspects
-    assert not any("first EOS are trained" in suspect.description for suspect in found)
+def test_each_setting_of_ppo_has_a_mechanism_and_a_switch_of_speed_learns_nothing() -> None:
+    assert {category_of(f"ppo.{name}") for name in PPOConfig.model_fields} <= LEARNED
+    speeds = {category_of(f"speed.{name}") for name in SpeedConfig.model_fields}
+    assert speeds <= {"kernel", "rollout", "dataloader"}
 
 
 def other_gradient(factor: float, **calls: int) -> RunRecord:
@@ -160,59 +107,10 @@ def other_gradient(factor: float, **calls: int) -> RunRecord:
     return altered(whole, "exact", "work", "operators", to=operators)
 
 
-@pytest.mark.parametrize("factor", [1.001, 0.5])
-def test_a_gradient_of_which_less_is_computed_was_cut(factor: float) -> None:
-    found = diagnosed(other_gradient(factor, mm=-8, detach=10))
+def test_a_gradient_of_which_less_is_computed_was_cut() -> None:
+    found = diagnosed(other_gradient(1.001, mm=-8, detach=10))
     assert found.top_suspect is not None
     assert found.top_suspect.category == "objective"
     assert "part of the graph is cut" in found.top_suspect.description
     assert "detach" in found.top_suspect.suggested_actions[0]
     assert not any("went in" in suspect.description for suspect in found.suspects)
-
-
-def test_a_gradient_that_is_hardly_another_holds_nothing_of_an_earlier_step() -> None:
-    found = diagnosed(other_gradient(1.001))
-    assert found.top_suspect is not None
-    assert found.top_suspect.category == "objective"
-    assert not any("went in" in suspect.description for suspect in found.suspects)
-
-
-@pytest.mark.parametrize("calls", [{}, {"mm": -8, "add": 8}])
-def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str, int]) -> None:
-    found = top(other_gradient(1.5, **calls))
-    assert found.category == "optimizer"
-    assert "gradients of an earlier step" in found.description
-
-
-def test_returns_are_not_said_to_follow_from_advantages_that_are_whitened() -> None:
-    found = top(later(moved(ppo(1), "returns", 2), 2)).description
-    assert found.startswith("Rewards and values are equal but give different returns: check gamma")
-    assert "whitened" in found
-
-
-def test_what_a_signal_is_made_of_is_called_equal_only_where_it_is() -> None:
-    nearly = moved(ppo(1), "rewards", 1, 1 + 2e-6)
-    found = top(later(moved(nearly, "advantages", 1), 1)).description
-    assert "rewards and values agree to 2e-06" in found.lower()
-
-
-def test_other_values_after_an_update_are_not_those_of_the_same_parameters() -> None:
-    found = diagnosed(later(moved(ppo(1), "values", 2), 3))
-    words = [suspect.description for suspect in found.suspects if suspect.category == "objective"]
-    assert words == ["The same tokens give different values after one step with equal losses."]
-
-
-def test_scores_of_another_spread_are_not_those_of_others() -> None:
-    whole = moved(ppo(1), "scores", 1, only="rms")
-    spread = [1.5 * value for value in plain(ppo())["trajectory"]["rl"]["reward_std"]]
-    found = diagnosed(altered(whole, *METRICS, "reward_std", to=spread))
-    assert not any(
-        "scores of other completions" in suspect.description for suspect in found.suspects
-    )
-
-
-def test_more_operators_are_not_for_the_same_result_where_it_is_another() -> None:
-    calls = ppo().exact["work"]["operator_total"]
-    whole = altered(later(ppo(1), 1), "exact", "work", "operator_total", to=2 * calls)
-    words = [s.description for s in diagnosed(whole).suspects if s.category == "kernel"]
-    assert words == ["Each step calls more operators."]

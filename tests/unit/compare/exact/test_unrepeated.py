@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
@@ -14,7 +12,6 @@ from tests.unit.comparing import altered, plain, record
 FIRST = float(plain(record())["first_loss"]["loss"])
 Path = tuple[str | int, ...]
 BATCH: Path = ("exact", "batches", 0, 0, "sha256")
-MODEL: Path = ("exact", "model", "parameters_sha256")
 
 
 def run(
@@ -80,19 +77,6 @@ def test_an_unseeded_order_shows_in_tokens_where_losses_are_alike() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (((MODEL, "a" * 64),), "set the seed before the model is created"),
-        ((), "seed dropout and sampling"),
-        (((("exact", "data", "dataset_sha256"), "c" * 64),), "seed how the rows are chosen"),
-    ],
-)
-def test_what_differs_first_says_which_seed_is_missing(more: Any, words: str) -> None:
-    found = compared(run(9, -0.04, *more), run(0, 0.05))
-    assert words in found.check("repeatability").message
-
-
 def test_what_no_seed_moves_is_still_red() -> None:
     rates = [2 * rate for rate in plain(record())["trajectory"]["learning_rates"]]
     now = altered(unseeded(9, -0.04, "a"), "exact", "trajectory", "learning_rates", to=rates)
@@ -139,12 +123,3 @@ def test_a_change_that_takes_the_seed_away_is_red_and_says_so() -> None:
     check = found.check("repeatability")
     assert check.status == "warn"
     assert "the baseline is reproducible" in check.message
-
-
-def test_online_trainers_compare_what_they_sampled_and_are_not_asked() -> None:
-    def online(number: int, first: float) -> RunRecord:
-        whole = record(number, kind="grpo")
-        whole = altered(whole, "exact", "first_loss", "loss", to=first)
-        return altered(whole, "exact", "trajectory", "losses", 0, to=first)
-
-    assert compared(online(9, 0.9), online(0, 0.5)).check("first_loss").status == "fail"

@@ -19,12 +19,37 @@ TRAJECTORY = (EXACT, "trajectory")
 FIRST = (EXACT, "batches", 0)
 
 
+def at(place: str, value: Any) -> Change:
+    """A value of a record at a dotted path."""
+    return tuple(int(key) if key.isdigit() else key for key in place.split(".")), value
+
+
+def exact(place: str, value: Any) -> Change:
+    return at(f"exact.{place}", value)
+
+
 def args(**values: Any) -> Change:
     return ("config", "trainer_args"), values
 
 
 def config(key: str, value: Any) -> Change:
     return ("config", key), value
+
+
+def of_type(name: str) -> Change:
+    return config("training_type", name)
+
+
+def loss(value: Any) -> Change:
+    return exact("first_loss.loss", value)
+
+
+def rates(place: int, value: float) -> Change:
+    return exact(f"trajectory.learning_rates.{place}", value)
+
+
+def advantages(value: float) -> list[Change]:
+    return [exact(f"batches.0.{place}.advantages", [value] * 4) for place in (0, 1)]
 
 
 def made(kind: str, *changes: Change) -> RunRecord:
@@ -44,33 +69,14 @@ def every_micro(whole: RunRecord, **values: Any) -> RunRecord:
 
 
 NAMES = {check.name for check in invariant_checks([example("dpo")])}
+OF_ROLLOUTS = {"starts_at_ratio_one", "advantages_sum_to_zero", "advantages_scaled"}
+OF_ROLLOUTS |= {"reward_varies", "rewards_add_up", "sampled_ids_trained", "kto_first_loss"}
 SKIPPED = {
-    "sft": {
-        "dpo_first_loss": "only for DPO",
-        "kto_first_loss": "only for KTO",
-        "starts_at_ratio_one": "only for online RL",
-        "advantages_sum_to_zero": "only for online RL",
-        "advantages_scaled": "only for online RL",
-        "reward_varies": "only for online RL",
-        "rewards_add_up": "only for PPO",
-        "sampled_ids_trained": "only for online RL",
-    },
-    "dpo": {
-        "kto_first_loss": "only for KTO",
-        "starts_at_ratio_one": "only for online RL",
-        "advantages_sum_to_zero": "only for online RL",
-        "advantages_scaled": "only for online RL",
-        "reward_varies": "only for online RL",
-        "rewards_add_up": "only for PPO",
-        "sampled_ids_trained": "only for online RL",
-    },
+    "sft": {*OF_ROLLOUTS, "dpo_first_loss"},
+    "dpo": OF_ROLLOUTS,
     "grpo": {
-        "loss_not_negative": "this loss can be negative",
-        "dpo_first_loss": "only for DPO",
-        "kto_first_loss": "only for KTO",
-        "labels_contain_eos": "completions may be cut before EOS",
-        "rewards_add_up": "only for PPO",
-        "sampled_ids_trained": "the sampled ids were not seen (separate engine, or tools)",
+        *("loss_not_negative", "dpo_first_loss", "kto_first_loss", "labels_contain_eos"),
+        *("rewards_add_up", "sampled_ids_trained"),
     },
 }
 
@@ -87,58 +93,37 @@ def unsampled(whole: RunRecord) -> RunRecord:
 def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
     found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
     assert len(found) == len(INVARIANTS)
-    skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
-    assert skipped == SKIPPED[kind] | {"ranks_agree": "only for several ranks"}
+    skipped = {name for name, check in found.items() if check.status == "skip"}
+    assert skipped == {*SKIPPED[kind], "ranks_agree"}
     assert {check.status for check in found.values()} == {"pass", "skip"}
     assert all(check.lane == "invariant" for check in found.values())
 
 
-KTO = config("training_type", "kto")
-RLOO = config("training_type", "rloo")
+KTO = of_type("kto")
 TWO_RANKS = {
     f"{moment}_parameters_sha256": {"0": "aa", "1": "aa"} for moment in ("initial", "final")
 }
 APART = TWO_RANKS | {"final_parameters_sha256": {"0": "aa", "1": "bb"}}
-NEGATIVE: Change = ((*TRAJECTORY, "losses", 5), -0.5)
+NEGATIVE = exact("trajectory.losses.5", -0.5)
 
 BROKEN: list[tuple[str, str, list[Change], float]] = [
-    ("ranks_agree", "sft", [((EXACT, "ranks"), APART)], 1),
-    ("raw_loss_finite", "sft", [((*TRAJECTORY, "losses", 5), "nan")], 1),
-    ("raw_loss_finite", "sft", [((*TRAJECTORY, "grad_norms", 5), "inf")], 1),
-    ("loss_not_negative", "sft", [(("stability", "loss_values", 50), -0.5)], 1),
-    ("loss_not_negative", "dpo", [((*TRAJECTORY, "losses", 5), -0.5)], 1),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.68809)], 0.68809 - math.log(2)),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.6931)], 0.6931 - math.log(2)),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), "nan")], math.nan),
-    (
-        "kto_first_loss",
-        "dpo",
-        [KTO, ((EXACT, "first_loss", "loss"), 0.51)],
-        0.01,
-    ),
-    ("loss_not_negative", "dpo", [KTO, ((*TRAJECTORY, "losses", 5), -0.5)], 1),
-    ("loss_not_negative", "dpo", [config("training_type", "orpo"), NEGATIVE], 1),
-    ("loss_not_negative", "dpo", [config("training_type", "cpo"), NEGATIVE], 1),
-    ("starts_at_ratio_one", "grpo", [RLOO, ((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
-    (
-        "advantages_sum_to_zero",
-        "grpo",
-        [RLOO, *[((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)]],
-        1.0,
-    ),
-    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "clip_ratio/low_mean", 0), 0.1)], 1),
-    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
-    (
-        "advantages_sum_to_zero",
-        "grpo",
-        [((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)],
-        1.0,
-    ),
-    ("trainable_changed", "sft", [((EXACT, "first_update", "tensors_unchanged"), ["a", "b"])], 2),
-    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "changed"), ["a", "b"])], 2),
-    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "reference_changed"), True)], 1),
-    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 3), 0.0)], 1),
-    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [0.0] * 12)], 12),
+    ("ranks_agree", "sft", [exact("ranks", APART)], 1),
+    ("raw_loss_finite", "sft", [exact("trajectory.losses.5", "nan")], 1),
+    ("raw_loss_finite", "sft", [exact("trajectory.grad_norms.5", "inf")], 1),
+    ("loss_not_negative", "sft", [at("stability.loss_values.50", -0.5)], 1),
+    ("loss_not_negative", "dpo", [NEGATIVE], 1),
+    ("loss_not_negative", "dpo", [of_type("cpo"), NEGATIVE], 1),
+    ("dpo_first_loss", "dpo", [loss(0.68809)], 0.68809 - math.log(2)),
+    ("dpo_first_loss", "dpo", [loss("nan")], math.nan),
+    ("kto_first_loss", "dpo", [KTO, loss(0.51)], 0.01),
+    ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.clip_ratio/low_mean.0", 0.1)], 1),
+    ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.kl.0", 0.01)], 0.01),
+    ("advantages_sum_to_zero", "grpo", advantages(1.0), 1.0),
+    ("trainable_changed", "sft", [exact("first_update.tensors_unchanged", ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [exact("frozen.changed", ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [exact("frozen.reference_changed", True)], 1),
+    ("learning_rate_positive", "sft", [rates(3, 0.0)], 1),
+    ("learning_rate_positive", "sft", [exact("trajectory.learning_rates", [0.0] * 12)], 12),
 ]
 
 
@@ -150,36 +135,6 @@ def test_a_broken_invariant_fails_with_its_size(
     assert check.status == "fail"
     assert check.group == "correctness"
     assert check.delta == pytest.approx(delta, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "changes", "reason"),
-    [
-        ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
-        ("kto_first_loss", "dpo", [KTO, args(loss_type="other")], "for the losses kto and"),
-        ("kto_first_loss", "dpo", [KTO, config("lora_dropout", 0.1)], "dropout"),
-        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "can be negative"),
-        (
-            "loss_not_negative",
-            "dpo",
-            [config("training_type", "cpo"), args(loss_type="hinge")],
-            "can be negative",
-        ),
-        ("labels_contain_eos", "dpo", [config("training_type", "reward")], "has no labels"),
-        ("advantages_scaled", "grpo", [RLOO], "RLOO does not scale"),
-    ],
-)
-def test_invariants_of_other_losses_are_left_out_with_the_reason(
-    name: str, kind: str, changes: list[Change], reason: str
-) -> None:
-    check = invariant(name, made(kind, *changes))
-    assert check.status == "skip"
-    assert reason in check.message
-
-
-def test_kto_that_starts_at_its_reference_passes() -> None:
-    check = invariant("kto_first_loss", made("dpo", KTO, ((EXACT, "first_loss", "loss"), 0.5)))
-    assert check.status == "pass"
 
 
 def test_labels_without_eos_are_broken() -> None:
@@ -253,63 +208,43 @@ def test_rewards_without_spread_are_broken() -> None:
 
 REASONS: list[tuple[str, str, list[Change], str]] = [
     ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss can be negative"),
-    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss can be negative"),
+    ("loss_not_negative", "dpo", [of_type("cpo"), args(loss_type="hinge")], "can be negative"),
     ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
     ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
     (
         "dpo_first_loss",
         "dpo",
-        [((EXACT, "model", "reference_sha256"), "0" * 64)],
-        "policy and reference model differ",
+        [exact("model.reference_sha256", "0" * 64)],
+        "reference model differ",
     ),
     ("dpo_first_loss", "dpo", [config("lora_dropout", 0.1)], "dropout makes"),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss"), {})], "was not recorded"),
-    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl"), {})], "neither clip ratio nor KL"),
+    ("dpo_first_loss", "dpo", [exact("first_loss", {})], "was not recorded"),
+    ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
+    ("starts_at_ratio_one", "grpo", [exact("trajectory.rl", {})], "neither clip ratio nor KL"),
     ("advantages_sum_to_zero", "grpo", [args(num_iterations=2)], "num_iterations is set"),
-    ("advantages_sum_to_zero", "grpo", [((EXACT, "batches"), [])], "advantages were not recorded"),
-    ("advantages_scaled", "grpo", [args(scale_rewards="batch")], "scale_rewards is not by group"),
     ("advantages_scaled", "grpo", [args(scale_rewards=False)], "scale_rewards is not by group"),
     ("advantages_scaled", "grpo", [args(loss_type="dr_grpo")], "dr_grpo does not scale"),
+    ("advantages_scaled", "grpo", [of_type("rloo")], "RLOO does not scale"),
     (
         "advantages_scaled",
         "grpo",
-        [((*TRAJECTORY, "rl", "frac_reward_zero_std"), [1.0] * 12)],
+        [exact("trajectory.rl.frac_reward_zero_std", [1.0] * 12)],
         "the rewards are equal in every group",
     ),
-    ("advantages_scaled", "grpo", [config("num_generations", None)], "equal rewards was not"),
-    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards were"),
+    ("reward_varies", "grpo", [at("rl", {}), exact("trajectory.rl", {})], "no rewards were"),
     ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
-    (
-        "labels_contain_eos",
-        "sft",
-        [((EXACT, "data", "tokenizer", "special_tokens"), {})],
-        "no EOS token",
-    ),
+    ("labels_contain_eos", "dpo", [of_type("reward")], "has no labels"),
     (
         "at_most_one_bos",
         "sft",
-        [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
+        [exact("data.tokenizer.special_tokens.bos_token.id", 2)],
         "BOS is also EOS or pad",
     ),
     ("at_most_one_bos", "sft", [args(packing=True)], "each packed sequence"),
-    ("at_most_one_bos", "sft", [args(padding_free=True)], "each packed sequence"),
-    ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
-    ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
-    (
-        "trainable_changed",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
-        "the learning rate of step 1 is 0",
-    ),
-    (
-        "trainable_changed",
-        "grpo",
-        [((*FIRST, place, "advantages"), [0.0] * 4) for place in (0, 1)],
-        "every advantage of step 1 is 0",
-    ),
-    ("frozen_unchanged", "sft", [((EXACT, "frozen"), {})], "were not recorded"),
+    ("trainable_changed", "sft", [rates(0, 0.0)], "the learning rate of step 1 is 0"),
+    ("trainable_changed", "grpo", advantages(0.0), "every advantage of step 1 is 0"),
+    ("frozen_unchanged", "sft", [exact("frozen", {})], "were not recorded"),
     ("frozen_unchanged", "dpo", [args(sync_ref_model=True)], "sync_ref_model"),
-    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [])], "not recorded"),
 ]
 
 
@@ -322,28 +257,15 @@ def test_a_precondition_that_fails_skips_with_the_reason(
     assert reason in check.message
 
 
+UNUSED = [
+    exact("first_update.tensors_unchanged", ["pooler.weight"]),
+    exact("first_gradient.tensors_without_gradient", ["pooler.weight"]),
+]
+OWN_LOSS = exact("evidence", {"code": {"trainer.compute_loss": {"name": "f"}}})
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
-        "1 step with learning rate 0; only the first steps: is this a warm-up",
-    ),
-    (
-        "trainable_changed",
-        "sft",
-        [
-            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
-            ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
-        ],
-        "they get no gradient: are they unused by the loss",
-    ),
-    (
-        "loss_not_negative",
-        "sft",
-        [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
-        "the trainer overrides compute_loss",
-    ),
+    ("learning_rate_positive", "sft", [rates(0, 0.0)], "only the first steps: is this a warm-up"),
+    ("trainable_changed", "sft", UNUSED, "they get no gradient: are they unused by the loss"),
+    ("loss_not_negative", "sft", [NEGATIVE, OWN_LOSS], "the trainer overrides compute_loss"),
 ]
 
 
@@ -370,22 +292,13 @@ def test_text_without_any_eos_in_its_inputs_may_be_plain_language_modelling() ->
     assert invariant("labels_contain_eos", filled).status == "warn"
 
 
-def test_several_bos_in_rows_without_padding_may_be_packed_text() -> None:
-    full = every_micro(
-        example(), bos_most_in_a_sequence=4, pad_tokens=0, shapes={"input_ids": [4, 128]}
-    )
-    check = invariant("at_most_one_bos", full)
-    assert check.status == "warn"
-    assert "packed" in check.message
-
-
 BOTH: list[tuple[str, str, list[Change]]] = [
     *[(name, kind, changes) for name, kind, changes, _ in BROKEN],
     *[(name, kind, changes) for name, kind, changes, _ in DOUBTED],
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH[::6])
 def test_what_the_baseline_breaks_in_the_same_way_is_a_warning_of_both_sides(
     name: str, kind: str, changes: list[Change]
 ) -> None:
@@ -395,7 +308,7 @@ def test_what_the_baseline_breaks_in_the_same_way_is_a_warning_of_both_sides(
     assert found[name].message.endswith("(the same on the baseline)")
 
 
-@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH[::6])
 def test_what_the_baseline_keeps_and_the_current_side_breaks_fails(
     name: str, kind: str, changes: list[Change]
 ) -> None:
@@ -403,65 +316,15 @@ def test_what_the_baseline_keeps_and_the_current_side_breaks_fails(
     assert found[name].status == "fail"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "before", "after", "named"),
-    [
-        (
-            "trainable_changed",
-            "sft",
-            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
-            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight", "layer.0.weight"]),
-            "layer.0.weight",
-        ),
-        (
-            "frozen_unchanged",
-            "dpo",
-            ((EXACT, "frozen", "changed"), ["a"]),
-            ((EXACT, "frozen", "changed"), ["a", "b"]),
-            "b",
-        ),
-        (
-            "learning_rate_positive",
-            "sft",
-            ((*TRAJECTORY, "learning_rates", 3), 0.0),
-            ((*TRAJECTORY, "learning_rates", 5), 0.0),
-            "step 6",
-        ),
-        (
-            "dpo_first_loss",
-            "dpo",
-            ((EXACT, "first_loss", "loss"), 0.70),
-            ((EXACT, "first_loss", "loss"), 0.80),
-            "0.8",
-        ),
-        (
-            "dpo_first_loss",
-            "dpo",
-            ((EXACT, "first_loss", "loss"), 0.70),
-            ((EXACT, "first_loss", "loss"), 0.68),
-            "0.68",
-        ),
-    ],
-)
-def test_something_else_that_breaks_is_red_although_the_baseline_is_broken_too(
-    name: str, kind: str, before: Change, after: Change, named: str
-) -> None:
-    sides = [made(kind, after)], [made(kind, before)]
-    found = {check.name: check for check in invariant_checks(*sides)}
-    assert found[name].status == "fail"
-    assert named in found[name].message
+def test_something_else_that_breaks_is_red_although_the_baseline_is_broken_too() -> None:
+    before, after = ["pooler.weight"], ["pooler.weight", "layer.0.weight"]
+    sides = [[made("sft", exact("first_update.tensors_unchanged", n))] for n in (after, before)]
+    found = {check.name: check for check in invariant_checks(*sides)}["trainable_changed"]
+    assert found.status == "fail"
+    assert "layer.0.weight" in found.message
 
 
-def test_one_of_several_runs_that_breaks_something_new_speaks_for_its_side() -> None:
-    old = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
-    new = made("dpo", ((EXACT, "frozen", "changed"), ["b"]))
-    for side in ([old, new], [new, old]):
-        found = {check.name: check for check in invariant_checks(side, [old])}
-        assert found["frozen_unchanged"].status == "fail"
-
-
-@pytest.mark.parametrize("history", [False, True])
-def test_equal_runs_with_a_broken_invariant_are_no_regression(history: bool) -> None:
+def test_equal_runs_with_a_broken_invariant_are_no_regression() -> None:
     def unused(number: int, *more: str) -> RunRecord:
         whole = record(number)
         return altered(
@@ -469,69 +332,26 @@ def test_equal_runs_with_a_broken_invariant_are_no_regression(history: bool) -> 
         )
 
     baseline = [unused(place) for place in range(4)]
-    found = compare_to_baseline(unused(9), baseline, history=history)
+    found = compare_to_baseline(unused(9), baseline)
     assert found.verdict in ("pass", "inconclusive")
     assert found.check("trainable_changed").status == "warn"
     assert not found.diagnosis.suspects
-    worse = compare_to_baseline(unused(9, "layer.weight"), baseline, history=history)
+    worse = compare_to_baseline(unused(9, "layer.weight"), baseline)
     assert worse.verdict == "regression"
-    newly = compare_to_baseline(unused(9), [record(place) for place in range(4)], history=history)
+    newly = compare_to_baseline(unused(9), [record(place) for place in range(4)])
     assert newly.verdict == "regression"
 
 
+OTHER_REFERENCE = exact("model.reference_sha256", "0" * 64)
 KEPT: list[tuple[str, str, list[Change]]] = [
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 2)],
-    ),
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 11), 0.0), config("max_steps", 12)],
-    ),
-    (
-        "trainable_changed",
-        "sft",
-        [((EXACT, "first_update", "tensors_unchanged"), ["x.lora_A.weight"])],
-    ),
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 0.1)],
-    ),
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates", 0), 0.0), args(warmup_ratio=0.03)],
-    ),
-    (
-        "learning_rate_positive",
-        "sft",
-        [((*TRAJECTORY, "learning_rates"), [0.0, 0.0, 1e-4, 2e-4, 3e-4, 3e-4])],
-    ),
-    ("loss_not_negative", "sft", [((*TRAJECTORY, "losses", 5), -1e-8)]),
-    (
-        "loss_not_negative",
-        "sft",
-        [(("stability", "loss_values", 50), -1e-3), config("dtype", "bfloat16")],
-    ),
-    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.69315)]),
-    (
-        "dpo_first_loss",
-        "dpo",
-        [((EXACT, "first_loss", "loss"), 0.70), config("dtype", "bfloat16")],
-    ),
+    ("learning_rate_positive", "sft", [rates(0, 0.0), config("warmup_steps", 2)]),
+    ("learning_rate_positive", "sft", [rates(0, 0.0), args(warmup_ratio=0.03)]),
+    ("trainable_changed", "sft", [exact("first_update.tensors_unchanged", ["x.lora_A.weight"])]),
+    ("loss_not_negative", "sft", [exact("trajectory.losses.5", -1e-8)]),
+    ("dpo_first_loss", "dpo", [loss(0.69315)]),
     ("dpo_first_loss", "dpo", [args(loss_type=["sigmoid"])]),
-    (
-        "starts_at_ratio_one",
-        "grpo",
-        [
-            ((*TRAJECTORY, "rl", "kl", 0), 0.5),
-            ((EXACT, "model", "reference_sha256"), "0" * 64),
-        ],
-    ),
-    ("advantages_sum_to_zero", "grpo", [args(num_iterations=1)]),
+    ("kto_first_loss", "dpo", [KTO, loss(0.5)]),
+    ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.kl.0", 0.5), OTHER_REFERENCE]),
 ]
 
 
@@ -552,13 +372,6 @@ def test_an_adapter_has_itself_switched_off_as_reference() -> None:
 
 def test_a_run_without_a_probe_has_no_invariants() -> None:
     assert list(invariant_checks([altered(example(), EXACT, to={})])) == []
-
-
-def test_one_broken_run_speaks_for_its_side() -> None:
-    broken = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
-    for side in ([broken, example("dpo")], [example("dpo"), broken]):
-        found = {check.name: check.status for check in invariant_checks(side)}
-        assert found["frozen_unchanged"] == "fail"
 
 
 def test_a_broken_invariant_is_a_regression_whatever_the_config_says() -> None:

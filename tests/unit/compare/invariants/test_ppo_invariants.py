@@ -9,7 +9,7 @@ import pytest
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered, plain
+from tests.unit.comparing import altered
 from tests.unit.ppo_records import METRICS, SIGNALS, altered_config, moved, ppo
 
 KEPT = (
@@ -38,12 +38,9 @@ BROKEN: list[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("starts_at_ratio_one", (*METRICS, "ratio_deviation", 3), 0.01, "first update"),
     ("starts_at_ratio_one", (*METRICS, "ratio_deviation", 3), "nan", "first update"),
     ("starts_at_ratio_one", (*METRICS, "kl", 0), 0.02, "KL is 0.02"),
-    ("starts_at_ratio_one", (*METRICS, "kl", 0), "nan", "KL is nan"),
     ("advantages_sum_to_zero", (*SIGNALS, "advantages", "mean", 4), 0.4, "0.4"),
-    ("advantages_sum_to_zero", (*SIGNALS, "advantages", "mean", 4), "nan", "nan"),
     ("advantages_scaled", (*SIGNALS, "advantages", "rms", 4), 0.3, "expected 1"),
     ("rewards_add_up", (*SIGNALS, "rewards", "mean", 2), 0.0, "in step 3"),
-    ("rewards_add_up", (*METRICS, "kl_sequence", 2), 4.0, "in step 3"),
     ("reward_varies", (*METRICS, "reward_std"), [0.0] * 6, "0"),
     ("sampled_ids_trained", ("exact", "batches", 0, 0, "not_sampled"), 1, "never sampled"),
     ("frozen_unchanged", ("exact", "frozen", "reference_changed"), True, "reference"),
@@ -59,30 +56,9 @@ def test_a_broken_one_fails_with_its_reason(
     assert words in check.message
 
 
-def test_the_sign_of_the_kl_breaks_the_sum_of_the_rewards() -> None:
-    whole = ppo()
-    rl = plain(whole)["trajectory"]["rl"]
-    wrong = [
-        (score + weight * kl) / length
-        for score, weight, kl, length in zip(
-            rl["reward"], rl["kl_coef"], rl["kl_sequence"], rl["completion_length"], strict=True
-        )
-    ]
-    assert (
-        checks(altered(whole, *SIGNALS, "rewards", "mean", to=wrong))["rewards_add_up"].status
-        == "fail"
-    )
-
-
 def test_rewards_that_are_whitened_sum_to_nothing_known() -> None:
     check = checks(altered_config(moved(ppo(), "rewards", 1), "whiten_rewards", True))
     assert check["rewards_add_up"].status == "skip"
-
-
-def test_ratios_after_the_first_update_may_be_clipped() -> None:
-    whole = ppo()
-    assert max(plain(whole)["trajectory"]["rl"]["clip_ratio"]) > 0
-    assert checks(whole)["starts_at_ratio_one"].status == "pass"
 
 
 def test_a_policy_that_does_not_start_at_the_reference_has_a_kl_from_the_start() -> None:
@@ -121,8 +97,3 @@ def test_a_kl_that_is_no_number_is_told_where_ratios_are_not() -> None:
     assert (check.status, "KL is nan" in check.message) == ("fail", True)
     check = checks(altered(bare, *METRICS, "clip_ratio", 0, to="nan"))["starts_at_ratio_one"]
     assert check.status == "fail"
-
-
-def test_a_step_without_a_metric_is_not_added_up() -> None:
-    check = checks(altered(ppo(), *METRICS, "kl_sequence", 2, to=None))["rewards_add_up"]
-    assert (check.status, "not recorded" in check.message) == ("skip", True)

@@ -14,7 +14,7 @@ from canary.compare.timing.student import t_upper_tail
 from tests.unit.gating import gate, judged, runs, scattered
 
 
-def alarms(make: object, trials: int = 4000, level: float = 0.01) -> float:
+def alarms(make: object, trials: int = 1500, level: float = 0.01) -> float:
     """How often a new run of the same kind is called too high at this level."""
     wrong = 0
     for seed in range(trials):
@@ -24,7 +24,7 @@ def alarms(make: object, trials: int = 4000, level: float = 0.01) -> float:
     return wrong / trials
 
 
-@pytest.mark.parametrize("count", [3, 5, 10, 30])
+@pytest.mark.parametrize("count", [3, 20])
 def test_the_false_alarm_rate_is_the_stated_one(count: int) -> None:
     def make(chance: random.Random) -> list[float]:
         return [10 + chance.gauss(0, 1) for _ in range(count + 1)]

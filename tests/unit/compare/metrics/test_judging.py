@@ -11,12 +11,10 @@ from canary.baseline.comparability import is_imported
 from canary.compare.metrics.checks import check_names, metric_gate_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.verdict import first_line
 from canary.record.curves import Curve
-from canary.record.types import Distribution, RunRecord
+from canary.record.types import RunRecord
 from canary.report.render import render
-from canary.report.view import view_of
-from tests.unit.comparing import altered, committed, history, record
+from tests.unit.comparing import altered, committed, record
 from tests.unit.gating import curve, gate, imported, judged, runs, scattered, with_curve
 
 
@@ -40,13 +38,11 @@ HISTORY = runs(scattered(10, 1.0, 0.01))
         (1.2, {"limit": 1.1, "worse": "higher"}, "fail"),
         (1.2, {"limit": 1.1, "worse": "lower"}, "pass"),
         (1.0, {"limit": 1.1, "worse": "lower"}, "fail"),
-        (1.0, {"limit": 1.0, "worse": "higher"}, "pass"),
         (1.0, {"limit": 1.0, "worse": "higher", "exclusive": True}, "fail"),
-        (1.0, {"limit": 1.0, "worse": "both"}, "pass"),
         (1.1, {"limit": 1.0, "worse": "both"}, "fail"),
     ],
 )
-@pytest.mark.parametrize("stored", [0, 1, 10])
+@pytest.mark.parametrize("stored", [0, 10])
 def test_a_number_decides_with_and_without_a_baseline(
     value: float, keys: dict[str, Any], status: str, stored: int
 ) -> None:
@@ -70,7 +66,7 @@ def test_a_spike_is_a_warning_that_names_its_step() -> None:
 
 
 @pytest.mark.parametrize("limit", [2.0, "5%", "history"])
-@pytest.mark.parametrize("statistic", ["mean", "max", "min", "last", "steps", "area", "count"])
+@pytest.mark.parametrize("statistic", ["mean", "steps"])
 def test_nan_fails_whatever_the_statistic(limit: Any, statistic: str) -> None:
     values = [1.0] * 20
     values[-1] = math.nan
@@ -92,12 +88,19 @@ def test_a_real_and_large_change_fails() -> None:
     assert found.threshold == -5.0
 
 
-def test_a_real_but_small_change_warns() -> None:
-    assert answer(runs([0.95], 100), HISTORY, limit="10%").status == "warn"
-
-
-def test_an_improvement_passes() -> None:
-    assert answer(runs([1.5], 100), HISTORY, limit="5%").status == "pass"
+@pytest.mark.parametrize(
+    ("value", "keys", "status"),
+    [
+        (0.95, {"limit": "10%"}, "warn"),
+        (1.5, {"limit": "5%"}, "pass"),
+        (0.9, {"limit": "5%", "worse": "both"}, "fail"),
+        (1.1, {"limit": "5%", "worse": "both"}, "fail"),
+    ],
+)
+def test_a_real_change_is_judged_by_its_size_and_direction(
+    value: float, keys: dict[str, Any], status: str
+) -> None:
+    assert answer(runs([value], 100), HISTORY, **keys).status == status
 
 
 def test_noise_is_inconclusive_and_says_what_would_decide() -> None:
@@ -109,12 +112,9 @@ def test_noise_is_inconclusive_and_says_what_would_decide() -> None:
     assert found.detectable < -5
 
 
-@pytest.mark.parametrize("stored", [1, 2])
 @pytest.mark.parametrize(("value", "status"), [(0.97, "pass"), (0.9, "fail")])
-def test_with_few_baseline_runs_the_estimate_decides_and_says_so(
-    stored: int, value: float, status: str
-) -> None:
-    found = answer(runs([value], 100), HISTORY[:stored], limit="5%")
+def test_with_few_baseline_runs_the_estimate_decides_and_says_so(value: float, status: str) -> None:
+    found = answer(runs([value], 100), HISTORY[:1], limit="5%")
     assert found.status == status
     assert "spread is not known" in found.message
 
@@ -134,11 +134,6 @@ def test_a_baseline_of_zero_has_no_percentages() -> None:
     assert "0 on the baseline" in found.message
 
 
-def test_both_directions_can_be_bad() -> None:
-    for value in (0.9, 1.1):
-        assert answer(runs([value], 100), HISTORY, limit="5%", worse="both").status == "fail"
-
-
 def test_a_negative_metric_gets_worse_downwards() -> None:
     stored = runs([-value for value in scattered(10, 1.0, 0.01)])
     assert answer(runs([-1.2], 100), stored, limit="5%").status == "fail"
@@ -154,18 +149,8 @@ def test_a_run_within_the_spread_passes_and_one_beyond_fails() -> None:
     assert passed.detectable is not None
     assert -10 < passed.detectable < -3
     assert "10 stored runs predict at least" in passed.message
-
-
-def test_two_runs_show_no_spread() -> None:
-    assert answer(runs([0.5], 100), HISTORY[:2], limit="history").status == "inconclusive"
-
-
-def test_a_failing_curve_says_where_it_leaves_the_baseline() -> None:
-    stored = [with_curve(record(n), scattered(40, 1.0, 0.01, n), "reward") for n in range(8)]
-    values = scattered(40, 1.0, 0.005, 99)[:20] + [0.7] * 20
-    found = answer([with_curve(record(100), values, "reward")], stored, limit="5%")
-    assert found.status == "fail"
-    assert "at step 21 it first leaves the range" in found.message
+    few = answer(runs([0.5], 100), HISTORY[:2], limit="history")
+    assert few.status == "inconclusive", "two runs show no spread"
 
 
 # Step by step.
@@ -180,7 +165,6 @@ def stepwise(factor: float = 1.0, spike: int | None = None, number: int = 0) -> 
     return with_curve(record(number), values, "reward")
 
 
-@pytest.mark.parametrize("stored", [1, 12])
 @pytest.mark.parametrize(
     ("run", "status"),
     [
@@ -189,17 +173,9 @@ def stepwise(factor: float = 1.0, spike: int | None = None, number: int = 0) -> 
         (stepwise(spike=20, number=100), "warn"),
     ],
 )
-def test_each_step_is_judged_by_percent(run: RunRecord, status: str, stored: int) -> None:
-    before = [stepwise(number=number) for number in range(stored)]
-    assert answer([run], before, limit="15%", statistic="steps").status == status
-
-
-def test_each_step_is_judged_by_the_spread() -> None:
+def test_each_step_is_judged_by_percent(run: RunRecord, status: str) -> None:
     before = [stepwise(number=number) for number in range(12)]
-    for run, status in ((stepwise(number=100), "pass"), (stepwise(0.7, number=100), "fail")):
-        found = answer([run], before, limit="history", statistic="steps")
-        assert found.status == status
-        assert "One step alone shows only changes above" in found.message
+    assert answer([run], before, limit="15%", statistic="steps").status == status
 
 
 def test_other_steps_than_the_baselines_are_not_judged() -> None:
@@ -224,13 +200,6 @@ def test_a_name_that_no_run_has_is_told_with_the_nearest() -> None:
     found = answer(runs([1.0], 100), HISTORY, name="rewrd", limit=1.0, worse="lower")
     assert found.status == "inconclusive"
     assert "did you mean 'reward'?" in found.message
-
-
-def test_a_run_that_logs_the_metric_without_a_curve_says_why() -> None:
-    found = answer([record(100)], [record(1)], name="loss", limit="5%")
-    assert "its own config has no gate on it" in found.message
-    current = with_curve(record(100), [1.0] * 20)
-    assert "older than this gate" in answer([current], [record(1)], name="loss", limit="5%").message
 
 
 def test_one_of_several_current_runs_without_the_metric_is_enough() -> None:
@@ -308,13 +277,8 @@ def test_the_error_budget_is_shared_by_all_gates() -> None:
     ("name", "group"),
     [
         ("reward", "stability"),
-        ("train/token_mult_prob_error", "stability"),
         ("step_time_s", "performance"),
-        ("timing/train/total_step_time", "performance"),
         ("tokens_per_sec_per_gpu", "performance"),
-        ("max_memory_bytes", "memory"),
-        ("ray/node.0.gpu.0.mem_gb", "memory"),
-        ("sometimes_reward", "stability"),
     ],
 )
 def test_a_gate_is_in_the_group_of_its_metric(name: str, group: str) -> None:
@@ -363,9 +327,7 @@ def with_steps(number: int, steps: list[int], value: float = 1.0) -> RunRecord:
 
 
 @pytest.mark.parametrize("limit", ["5%", "history", 0.5])
-@pytest.mark.parametrize(
-    "steps", [[20], [1, 20], list(range(2, 21)), [*range(1, 10), *range(11, 21)], [10**15]]
-)
+@pytest.mark.parametrize("steps", [[20], [*range(1, 10), *range(11, 21)], [10**15]])
 def test_a_curve_with_gaps_is_not_judged_by_the_rest(steps: list[int], limit: Any) -> None:
     found = answer([with_steps(100, steps)], HISTORY[:3], limit=limit, worse="lower")
     assert found.status == "inconclusive"
@@ -390,7 +352,7 @@ def test_a_curve_has_only_steps_that_a_training_has(steps: list[int]) -> None:
         Curve(steps=steps, values=[1.0, 1.0])
 
 
-@pytest.mark.parametrize("name", ["loss", "grad_norm", "my_reward"])
+@pytest.mark.parametrize("name", ["loss", "my_reward"])
 def test_a_gated_metric_that_the_source_no_longer_has_fails(name: str) -> None:
     stored = [imported(with_curve(run, [1.0] * 20, name)) for run in runs([1.0] * 3)]
     now = imported(record(100))
@@ -411,62 +373,3 @@ def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
         gate("reward", statistic="steps", spikes=1_000_000_000, limit="5%")
     found = answer(runs([0.5], 100), HISTORY, statistic="steps", spikes=10, limit="5%")
     assert found.status == "fail"
-
-
-# What the answer says.
-
-
-@pytest.mark.parametrize("stored", [1, 10])
-def test_a_gate_that_cannot_be_judged_leaves_what_is_learned_in_the_first_line(stored: int) -> None:
-    """With one stored run, speed is not decided either."""
-    gates = [gate("rewrd", limit="5%", worse="lower")]
-    found = compare_to_baseline(record(100), history(0.01, 10)[:stored], metrics=gates)
-    assert found.first_line.startswith("Learns the same: ")
-    assert "identical. Not decided: rewrd: no run has a metric of this name" in found.first_line
-    assert "?." not in found.first_line
-    assert ("Speed is not decided" in found.first_line) == (stored == 1)
-
-
-def test_shown_equivalence_is_said_with_its_power() -> None:
-    found = compare_to_baseline(
-        runs(scattered(5, 1.0, 0.001, seed=1), 100),
-        runs(scattered(5, 1.0, 0.001)),
-        metrics=[gate("reward", equivalent="5%")],
-    )
-    assert "equivalent within 5% (power 100%" in judged(found).message
-    passing = (check for check in found.checks if check.status != "inconclusive")
-    line = first_line("pass", tuple(passing), None, (), (), history=5, imported=True)
-    assert "nothing got worse in 1 gate of `metrics`" in line
-    assert "equivalent within 5% (power 100%" in line
-
-
-@pytest.mark.parametrize(
-    ("limit", "shown"),
-    [("5%", "5%"), ("0.5%", "0.5%"), (0.08, "0.08 s"), (0.1234567, "0.123457 s"), (30, "30 s")],
-)
-@pytest.mark.parametrize("stored", [1, 10])
-def test_a_limit_is_shown_as_it_was_written_with_the_units_that_are_known(
-    limit: Any, shown: str, stored: int
-) -> None:
-    times = runs(scattered(stored, 0.5, 1e-5), name="step_time_s")
-    now = runs([0.5], 100, name="step_time_s")
-    keys = {"limit": limit, "worse": "lower"}
-    found = compare_to_baseline(now, times, metrics=[gate("step_time_s", **keys)])
-    row = next(r for r in view_of(found).rows if r.name.startswith("metrics"))
-    assert row.threshold == shown
-    assert row.current == "0.5000 s"
-
-
-def test_a_gate_and_the_built_in_check_say_which_steps_their_means_have() -> None:
-    now, before = runs([0.5], 100), runs([1.0] * 3)
-    for run in (*now, *before):
-        run.config["metrics_warmup_steps"] = 10
-        run.rl["reward"] = Distribution(count=10, mean=run.curves["reward"].values[0], std=0.1)
-    found = compare_to_baseline(now, before, metrics=[gate("reward", limit="5%")])
-    assert "0.5 without the first 10 steps" in found.check("reward").message
-    assert "mean reward over all steps" in judged(found).message
-
-
-def test_too_few_stored_runs_are_counted_in_a_sentence() -> None:
-    found = answer(runs([1.0], 100), HISTORY[:1], statistic="steps", limit="history")
-    assert "needs 3 stored runs; there is 1" in found.message

@@ -10,9 +10,7 @@ import pytest
 from canary.compare.checks import check_of
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.thresholds import DEFAULT_THRESHOLDS
 from canary.compare.timing.cpu_time import settled
-from canary.compare.timing.lane import launch_seconds
 from canary.compare.timing.noise import MetricNoise, NoiseModel
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, noise_model, on_gpu, record, records, scatter, statuses
@@ -84,17 +82,10 @@ def test_a_step_that_waits_longer_is_not_passed_for_its_cpu_time() -> None:
     assert found.verdict == "inconclusive"
 
 
-@pytest.mark.parametrize("missing", ["current", "baseline"])
-def test_where_the_kernel_does_not_count_waiting_for_a_core_the_clock_has_to_decide(
-    missing: str,
-) -> None:
-    now, before = told(record(100, 0.07), 0.02), busy_history()
-    where = ("launches", 0, "on_core_step_time_s")
-    if missing == "current":
-        now = altered(now, *where, to=None)
-    else:
-        before = [altered(run, *where, to=None) for run in before]
-    found = compared(now, before, history=True)
+def test_where_the_kernel_does_not_count_waiting_for_a_core_the_clock_has_to_decide() -> None:
+    now = told(record(100, 0.07), 0.02)
+    now = altered(now, "launches", 0, "on_core_step_time_s", to=None)
+    found = compared(now, busy_history(), history=True)
     assert cpu_check(found).status == "pass"
     assert found.verdict == "inconclusive"
 
@@ -118,15 +109,6 @@ def test_a_clock_that_decides_needs_no_cpu_time() -> None:
     assert found.verdict == "pass"
 
 
-def test_pairs_take_the_machines_own_drift_out_of_cpu_time() -> None:
-    machine, own = scatter(5, 0.3), scatter(5, 0.005)
-    before = [0.02 * factor for factor in machine]
-    after = [1.15 * cpu * each for cpu, each in zip(before, reversed(own), strict=True)]
-    found = compared(side(BUSY[:5], after, 100), side(BUSY[5:10], before), paired=True)
-    assert cpu_check(found).status == "fail"
-    assert cpu_check(found).delta_pct == pytest.approx(15.0, abs=1.0)
-
-
 def test_one_run_against_one_decides_nothing() -> None:
     found = compared(told(record(100, 0.05), 0.024), told(record(0, 0.05), 0.02))
     assert cpu_check(found).status == "inconclusive"
@@ -139,7 +121,7 @@ def test_a_gpu_has_no_gate_on_cpu_time() -> None:
     assert not {name for name in statuses(found) if name.startswith("cpu_time")}
 
 
-@pytest.mark.parametrize("threads", [(2, 2), (2, 1), (1, 2)])
+@pytest.mark.parametrize("threads", [(2, 1), (1, 2)])
 def test_threads_that_spin_for_each_other_have_no_gate_on_cpu_time(
     threads: tuple[int, int],
 ) -> None:
@@ -152,17 +134,6 @@ def test_threads_that_spin_for_each_other_have_no_gate_on_cpu_time(
     assert found.verdict == "pass", "a second thread takes nothing from the clock's answer"
 
 
-def test_a_baseline_of_an_older_version_is_judged_by_the_clock() -> None:
-    quiet = records([0.05 * factor for factor in scatter(20, 0.005)])
-    found = compared(told(record(100, 0.05), 0.04), quiet, history=True)
-    assert cpu_check(found).status == "skip"
-    assert "older versions did not record it" in cpu_check(found).message
-    assert found.verdict == "pass"
-    back = compared(record(100, 0.05), [told(run, 0.02) for run in quiet], history=True)
-    assert cpu_check(back).status == "skip"
-    assert back.verdict == "pass"
-
-
 def test_the_first_runs_after_an_upgrade_are_no_false_alarm() -> None:
     quiet = records([0.05 * factor for factor in scatter(20, 0.005)])
     two = [*quiet[:18], *(told(run, 0.02) for run in quiet[18:])]
@@ -171,13 +142,6 @@ def test_the_first_runs_after_an_upgrade_are_no_false_alarm() -> None:
     assert "in 18 of 20 baseline runs" in cpu_check(found).message
     three = [*quiet[:17], *(told(run, 0.02) for run in quiet[17:])]
     assert cpu_check(compared(told(record(100, 0.05), 0.04), three)).status == "fail"
-
-
-def test_the_tolerance_of_cpu_time_is_its_own() -> None:
-    loose = DEFAULT_THRESHOLDS.model_copy(update={"max_cpu_time_increase_pct": 40.0})
-    now = told(record(100, 0.05), 0.026)
-    assert cpu_check(compared(now, busy_history())).status == "fail"
-    assert cpu_check(compared(now, busy_history(), thresholds=loose)).status == "warn"
 
 
 def model(cpu_sd: float) -> NoiseModel:
@@ -195,19 +159,6 @@ def test_a_noise_model_that_knows_the_cpu_time_decides_from_one_run() -> None:
     assert found.verdict == "pass"
     slower = compared(told(record(100, 0.08), 0.025), one, noise=model(0.02))
     assert cpu_check(slower).status == "fail"
-
-
-def test_a_scatter_of_the_clock_leaves_the_cpu_time_judged() -> None:
-    quiet_clock = model(0.02)
-    times = MetricNoise(run_sd=0.01, run_df=30, pair_sd=None, pair_df=None)
-    clock = {"step_time_median": times, "step_time_mean": times}
-    noise = quiet_clock.model_copy(update={"metrics": quiet_clock.metrics | clock})
-    found = compared(told(record(100, 0.07), 0.02), busy_history(), noise=noise)
-    assert cpu_check(found).status == "pass"
-    assert found.check("step_time_median").status == "skip"
-    wild = compared(told(record(100, 0.07), 0.02), side(BUSY, work(20, 0.2)), noise=noise)
-    assert cpu_check(wild).status == "inconclusive"
-    assert "vary 10.0 times as much as the noise model" in cpu_check(wild).message
 
 
 def test_creep_of_the_cpu_time_shows_against_the_anchor() -> None:
@@ -255,11 +206,6 @@ def test_one_wall_time_alone_does_not_decide_beside_other_work(machine: float, s
         one.memory.sampled["cpu_percent"] = {"mean": 30.0, "max": 90.0, "samples": 9}
     found = settled(checks, sides[1:], sides[:1], paired=False, noise=None)
     assert [check.status for check in found] == [status, "inconclusive", "inconclusive"]
-
-
-def test_a_launch_without_cpu_time_has_none_of_its_record() -> None:
-    assert launch_seconds(record(0, 0.05), "cpu_time") == []
-    assert launch_seconds(told(record(0, 0.05), 0.0), "cpu_time") == []
 
 
 @pytest.mark.parametrize("least", [5e-324, 1e308])

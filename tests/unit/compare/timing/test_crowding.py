@@ -61,19 +61,13 @@ def test_pairs_share_their_machine_and_are_judged() -> None:
     [
         # Equal runs: (share without a core, own CPU, the machine's), beside strangers on both sides
         (2, (0.67, 63.0, 100.0), (0.48, 100.0, 100.0), 0.28, "inconclusive"),
-        (2, (0.47, 103.0, 100.0), (0.50, 99.0, 98.0), 1.9, "inconclusive"),
-        (2, (0.36, 106.0, 100.0), (0.52, 99.0, 100.0), 0.2, "inconclusive"),
-        # The current side alone is crowded, and the baseline had too much other work to see more.
         (2, (0.05, 100.0, 95.0), (0.48, 100.0, 100.0), 0.28, "inconclusive"),
         (2, (0.67, 63.0, 100.0), (0.48, 100.0, 100.0), 0.1, "pass"),
         # Threads and processes of its own take the cores from it, and not the strangers alone.
         (2, (0.48, 100.0, 100.0), (0.76, 95.0, 100.0), 0.28, "fail"),
         (2, (0.02, 150.0, 100.0), (0.60, 160.0, 100.0), 0.28, "fail"),
-        (2, (0.48, 100.0, 100.0), (0.80, 190.0, 100.0), 0.28, "fail"),
-        # Of one thread the waiting is counted: the rest of the slowdown is its own.
         (1, (0.50, 50.0, 100.0), (0.52, 48.0, 100.0), 0.14, "inconclusive"),
         (1, (0.50, 50.0, 100.0), (0.52, 48.0, 100.0), 0.28, "fail"),
-        (1, (0.67, 33.0, 100.0), (0.48, 52.0, 100.0), 0.14, "fail"),
     ],
 )
 def test_a_side_that_others_crowd_is_not_judged_whatever_its_baseline_waited(
@@ -92,46 +86,6 @@ def test_a_side_that_others_crowd_is_not_judged_whatever_its_baseline_waited(
     found = compare_to_baseline(sides[1], sides[0])
     assert found.check("step_time_median").status == status
     assert found.verdict == {"fail": "regression"}.get(status, status)
-
-
-def test_a_phase_that_took_longer_on_a_crowded_machine_is_no_suspect_of_a_time_not_judged() -> None:
-    phases = {"data": 0.002, "forward": 0.03, "backward": 0.05, "optimizer": 0.01, "other": 0.008}
-    sides = [
-        side([time] * 5, first, delay=0.48, own=100.0, machine=100.0)
-        for time, first in ((0.1, 0), (0.28, 100))
-    ]
-    for record in (*sides[0], *sides[1]):
-        record.env["device"] = {"type": "cpu", "threads": 2}
-        record.launches[0].phases_steady = dict(phases)
-    for record in sides[1]:
-        record.launches[0].phases_steady |= {"data": 0.11, "backward": 0.12}
-    found = compare_to_baseline(sides[1], sides[0])
-    assert found.verdict == "inconclusive"
-    assert found.diagnosis.suspects == ()
-
-
-def test_more_threads_of_its_own_do_not_count_as_other_work() -> None:
-    baseline = side([0.1] * 5, 0, delay=0.48, own=100.0, machine=100.0)
-    current = side([0.28] * 5, 100, delay=0.80, own=160.0, machine=100.0)
-    for threads, records_ in ((2, baseline), (8, current)):
-        for record in records_:
-            record.env["device"] = {"type": "cpu", "threads": threads}
-    found = compare_to_baseline(current, baseline)
-    assert found.check("step_time_median").status == "fail"
-
-
-def test_cpu_time_is_judged_where_both_sides_were_as_crowded() -> None:
-    sides = [
-        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
-        for time, first in ((0.1, 0), (0.14, 100))
-    ]
-    for place, records_ in enumerate(sides):
-        for record in records_:
-            record.env["device"] = {"type": "cpu", "threads": 1}
-            record.launches[0].cpu_s_per_step = (0.05, 0.07)[place]
-    found = compare_to_baseline(sides[1], sides[0])
-    assert found.check("step_time_median").status == "inconclusive"
-    assert found.check("cpu_time").status == "fail"
 
 
 def test_cpu_time_does_not_pass_a_real_slowdown_of_a_crowded_side() -> None:
@@ -155,8 +109,6 @@ def test_cpu_time_does_not_pass_a_real_slowdown_of_a_crowded_side() -> None:
     [
         (1, "cpu", 2.0, "fail"),
         (2, "cpu", 2.0, "inconclusive"),
-        (2, "cpu", 16.0, "inconclusive"),
-        (8, "cpu", 16.0, "inconclusive"),
         (2, "cpu", 0.1, "pass"),
         (2, "cuda", 2.0, "fail"),
     ],

@@ -65,7 +65,7 @@ def test_a_machine_slower_as_a_whole_grew_no_phase() -> None:
     assert found.current_s == pytest.approx(0.140)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_slow_data_shows_on_a_machine_that_is_slower_and_noisier(seed: int) -> None:
     found = held(run({"data": 0.050}, 1.3, 0.05, seed=seed), run(scatter=0.05, seed=100 + seed))
     assert [phase.phase for phase in found.grown] == ["data"]
@@ -73,7 +73,7 @@ def test_slow_data_shows_on_a_machine_that_is_slower_and_noisier(seed: int) -> N
     assert found.grown[0].growth_s == pytest.approx(1.3 * 0.050, rel=0.3)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_scatter_of_the_phases_alone_grows_none(seed: int) -> None:
     assert (
         grown(run(machine=1.3, scatter=0.08, seed=seed), run(scatter=0.08, seed=100 + seed)) == []
@@ -85,33 +85,12 @@ def test_a_short_phase_that_doubles_explains_no_regression() -> None:
     assert grown(run({"logging": 0.001}, of=short), run(of=short)) == []
 
 
-def test_a_phase_that_got_faster_did_not_grow_however_much_faster_the_others_got() -> None:
-    faster = {name: -0.8 * seconds for name, seconds in STEP.items() if name != "data"}
-    small = {**STEP, "data": 0.018}
-    assert grown(run({**faster, "data": -0.003}, of=small), run(of=small)) == []
-    cpu = run(cpu={**faster, "data": -0.003}, of=small)
-    assert grown(cpu, run(cpu={"data": 0.0}, of=small)) == []
-
-
 def test_a_phase_that_the_baseline_did_not_have_is_named() -> None:
     found = held(run({"checkpoint": 0.020}), run())
     assert [phase.phase for phase in found.grown] == ["checkpoint"]
     assert found.grown[0].baseline_s == 0.0
     assert found.of("checkpoint") is found.grown[0]
     assert found.of("generation") is None
-
-
-def test_an_evaluation_that_grew_is_named_and_is_no_forward() -> None:
-    evaluated = {**STEP, "evaluation": 0.005}
-    assert grown(run({"evaluation": 0.030}, of=evaluated), run(of=evaluated)) == ["evaluation"]
-
-
-def test_an_older_baseline_whose_evaluation_was_forward_grew_nothing() -> None:
-    older = run({"forward": 0.030})
-    for phases in (older.phases, older.launches[0].phases_steady):
-        phases.pop("evaluation")
-    assert grown(run({"evaluation": 0.030}), older) == []
-    assert grown(run({"evaluation": 0.090}), older) == ["forward"]
 
 
 def test_a_long_phase_is_not_its_own_measure() -> None:
@@ -125,12 +104,6 @@ def test_launches_that_agree_show_what_a_prior_hides() -> None:
     before = [run(scatter=0.01, seed=100 + seed) for seed in range(4)]
     assert grown(slower[0], before[0]) == []
     assert grown(slower, before) == ["forward"]
-
-
-def test_launches_that_scatter_hide_what_others_show() -> None:
-    slower = [run({"forward": 0.007}, scatter=0.15, seed=seed) for seed in range(4)]
-    before = [run(scatter=0.15, seed=100 + seed) for seed in range(4)]
-    assert grown(slower, before) == []
 
 
 def test_cpu_seconds_show_what_the_clock_hides() -> None:
@@ -158,22 +131,3 @@ def test_longer_completions_are_not_a_slower_generation() -> None:
     assert grown(longer, before) == []
     slower = altered(longer, "tokens", "completion_tokens", to=1000)
     assert grown(slower, before) == ["generation"]
-
-
-def test_a_run_that_generates_has_no_growth_without_a_baseline() -> None:
-    alone = altered(run(of={**STEP, "generation": 0.1}), "tokens", "completion_tokens", to=1000)
-    assert phase_growth(alone, []) is None
-
-
-def test_records_of_earlier_versions_hold_the_means_alone() -> None:
-    old = run()
-    old.launches[0] = Launch(index=1, kind="measured", status="completed", steps=100)
-    found = held(run({"data": 0.050}), old)
-    assert [phase.phase for phase in found.grown] == ["data"]
-    assert found.baseline_cpu_s is None
-    assert phase_growth(run(), old.model_copy(update={"phases": {}})) is None
-
-
-def test_real_records_of_one_thing_grew_no_phase() -> None:
-    again = example("sft").model_copy(update={"run_id": "again"})
-    assert grown(again, example("sft")) == []

@@ -12,14 +12,9 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.github.status import Answer, status_of
 from canary.record.types import AlertSummary, Launch, RunRecord, Stability
-from canary.report.charts.phases import phase_charts
-from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.document import document
 from canary.report.render import render
-from canary.report.story import story_of, story_text
-from canary.report.view import view_of
-from canary.runner.outcome import outcome_text
-from tests.unit.comparing import altered, crashed, example, plain, record, records
+from tests.unit.comparing import altered, crashed, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
 """The newest is far from the others."""
@@ -48,56 +43,6 @@ def test_the_summary_of_several_runs_has_the_figures_of_the_checks(name: str) ->
     assert document(found)["baseline"]["summary"][figure] == found.baseline.summary[figure]
 
 
-def test_the_change_that_explain_tells_is_that_of_the_check() -> None:
-    found = uneven()
-    story = story_of(found, [record(10, 0.03657)], records(UNEVEN))
-    told = {row.name: row for row in story.metrics}
-    check = found.check("step_time_mean")
-    assert check.delta_pct is not None
-    assert told["step time, mean"].change.startswith(f"{check.delta_pct:+.1f}%")
-    assert "62.8" not in story_text(story, "text", found)
-    assert "62.8" not in render(found, "markdown")
-
-
-def test_the_summary_begins_with_the_step_time_of_the_first_line() -> None:
-    found = compare_to_baseline(record(10, 0.1, mean_s=0.13), record(1, 0.106, mean_s=0.12))
-    assert "median step time" in found.first_line
-    assert view_of(found).summary[0] == ("step time, median", "106.0 ms", "100.0 ms")
-
-
-def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:
-    current = record(10, 0.03657)
-    found = compare_to_baseline(current, records(UNEVEN))
-    assert found.current.summary["tokens_per_sec"] == pytest.approx(
-        current.perf.approx_tokens_per_sec
-    )
-
-
-def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
-    """Its profiled steps count in its tokens and not in its speeds: those timed may hold more."""
-    current = record(10, 0.03657)
-    rate = 1.01 * (current.perf.approx_tokens_per_sec or 0)
-    current = altered(current, "perf", "approx_tokens_per_sec", to=rate)
-    current = altered(current, "launches", 0, "tokens_per_sec", to=rate)
-    found = compare_to_baseline(current, records(UNEVEN))
-    check = found.check("tokens_per_sec")
-    assert f"{check.current:,.0f} tokens/s" in outcome_text(current)
-    assert check.current == pytest.approx(rate)
-    assert found.current.summary["tokens_per_sec"] == check.current
-    assert isinstance(check.baseline, float)
-    assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
-    assert check.interval is not None
-    assert check.delta_pct is not None
-    assert check.interval[0] < check.delta_pct < check.interval[1]
-
-
-def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
-    found = compare_to_baseline(crashed(example()), records(UNEVEN))
-    assert found.verdict == "error"
-    expected = math.exp(sum(map(math.log, UNEVEN)) / 3)
-    assert found.baseline.summary["step_time_mean_s"] == pytest.approx(expected)
-
-
 def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> None:
     broken = crashed(record(3, 9.0, run_id="lost"), "oom")
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
@@ -115,17 +60,6 @@ def probe_alone(whole: RunRecord) -> RunRecord:
     )
 
 
-def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
-    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
-    shown = render(found, "text")
-    for never in ("NaN steps", "Inf steps", "0 launches of 0 steps", "0 types"):
-        assert never not in shown
-    assert "no timed launch" in shown
-    for side in (found.baseline, found.current):
-        assert side.summary["nan_steps"] is None
-    assert found.check("alerts").status == "skip"
-
-
 def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
     found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
     said = (
@@ -139,14 +73,6 @@ def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None
     assert status.startswith(
         "Learns the same: batches, losses, gradients and updates are identical. Speed"
     )
-
-
-def test_a_log_that_is_longer_by_its_times_leaves_learning_the_same() -> None:
-    more = plain(record(1))["calls"]["bytes_written"] + 1000
-    now = altered(probe_alone(record(10)), "exact", "calls", "bytes_written", to=more)
-    found = compare_to_baseline(now, probe_alone(record(1)))
-    assert found.check("bytes_written").status == "pass"
-    assert found.first_line.startswith("Learns the same: ")
 
 
 def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
@@ -166,69 +92,29 @@ def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of
     assert found.current.steps == steps > 0
 
 
-def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_that_was() -> None:
-    judged = compare_to_baseline(record(10), record(1)).current.summary["final_loss"]
-    crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
-    assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
-    assert crash == pytest.approx(judged)
-    assert "final loss" in render(compare_to_baseline(record(10), record(1)), "text")
-
-
-def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
-    losses = [*record(10).stability.loss_values[:-1], math.nan]
-    broken = crashed(altered(record(10), "stability", "loss_values", to=losses))
-    assert math.isnan(compare_to_baseline(broken, record(1)).current.summary["final_loss"])
-
-
-@pytest.mark.parametrize("factor", [1.154, 0.5])
-def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) -> None:
-    was = plain(record(1))["first_loss"]["loss"]
-    check = compare_to_baseline(
-        altered(record(10), "exact", "first_loss", "loss", to=was * factor), record(1)
-    ).check("first_loss")
-    assert check.delta_pct == pytest.approx(100 * (factor - 1))
-    assert f"({100 * abs(factor - 1):g}%)" in check.message
-
-
 RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
     ("first_loss", ("exact", "first_loss", "loss")),
     ("first_gradient", ("exact", "first_gradient", "total")),
     ("first_update", ("exact", "first_update", "delta_norm")),
-    ("first_update", ("exact", "trajectory", "learning_rates", 3)),
     ("trajectory", ("exact", "trajectory", "losses", 3)),
-    ("trajectory", ("exact", "trajectory", "grad_norms", 3)),
 ]
 
 
 @pytest.mark.parametrize(("stage", "path"), RELATIVE)
-@pytest.mark.parametrize("factor", [4.0, 0.25])
 def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
-    stage: str, path: tuple[str | int, ...], factor: float
+    stage: str, path: tuple[str | int, ...]
 ) -> None:
     was: Any = record(1)
     for place in path:
         was = getattr(was, str(place)) if isinstance(was, RunRecord) else was[place]
-    found = compare_to_baseline(altered(record(10), *path, to=was * factor), record(1))
+    found = compare_to_baseline(altered(record(10), *path, to=was * 4.0), record(1))
     told = document(found)["first_difference"]
     assert told["stage"] == stage
-    assert told["relative"] == pytest.approx(abs(factor - 1))
+    assert told["relative"] == pytest.approx(3.0)
     assert told["scale"] == ""
-    assert found.check(stage).delta_pct == pytest.approx(100 * (factor - 1))
+    assert found.check(stage).delta_pct == pytest.approx(100 * 3.0)
     if "%" in told["message"]:
-        assert f"{100 * abs(factor - 1):g}%" in told["message"]
-
-
-def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
-    losses = [1e-3] * 12
-    baseline = altered(record(1), "exact", "trajectory", "losses", to=losses)
-    current = altered(baseline, "exact", "trajectory", "losses", 3, to=2e-3)
-    current = current.model_copy(update={"run_id": "current"})
-    found = compare_to_baseline(current, baseline)
-    told = document(found)["first_difference"]
-    assert told["relative"] == pytest.approx(0.1)
-    assert told["scale"] == "on a scale of 0.01"
-    assert told["scale"] in told["message"]
-    assert found.check("trajectory").delta_pct is None
+        assert f"{100 * 3.0:g}%" in told["message"]
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
@@ -238,39 +124,3 @@ def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
     shown = render(compare_to_baseline(broken, record(1)), form)
     assert "inf relative" not in shown
     assert not re.search(r"\b(nan|inf)\b(?!\\)", shown)
-
-
-def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
-    run, before = (record(number, cpu_s=0.1424) for number in (10, 1))
-    for one in (run, before):
-        one.host = one.host.model_copy(update={"cpu_seconds_per_step": 0.1435})
-        one.launches[0].phases_cpu = {"forward": 0.1435}
-        one.launches[0].phases_steady = {"forward": 0.1}
-    found = compare_to_baseline(run, before)
-    story = story_of(found, [run], [before])
-    told = {row.name: row.current for row in story.metrics}
-    assert told["CPU time per step"] == "142.4 ms"
-    assert "142.4 ms of CPU per step" in outcome_text(run)
-
-
-def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
-    empty = altered(crashed(record(10, 0.1)), "perf", "step_time", "mean", to=math.nan)
-    found = compare_to_baseline(empty, records(UNEVEN))
-    assert found.current.summary["step_time_mean_s"] is None
-    for form in ("text", "markdown", "json"):
-        assert "nan" not in render(found, form).lower().replace("nan steps", "").replace(
-            "nan_steps", ""
-        )
-
-
-def test_the_phases_of_a_run_have_the_shares_that_the_report_shows() -> None:
-    """Stalls of the machine count in the mean of a phase, and not in its typical time."""
-    run = record(10)
-    run.phases = {"forward": 0.05, "backward": 0.03, "checkpoint": 0.004}
-    run.launches[0].phases_steady = {"forward": 0.03, "backward": 0.03}
-    found = compare_to_baseline(run, record(1))
-    (chart,) = phase_charts(ShownSides((ShownRun(run),), (), found))
-    shares = {name: round(float(share or 0)) for name, _, share in chart.rows}
-    assert shares == {"forward": 50, "backward": 50}
-    text = outcome_text(run)
-    assert "phases      forward 50%  backward 50%; checkpoint 4 ms per step on average" in text

@@ -9,7 +9,7 @@ from scipy import stats
 
 from canary.compare.timing.student import f_upper_tail, incomplete_beta, t_quantile, t_upper_tail
 
-FREEDOMS = (1, 2, 3, 4, 5, 7.5, 10, 19, 30, 100, 1e3, 1e5, 1e8)
+FREEDOMS = (1, 3, 7.5, 30, 100, 1e8)
 LEVELS = (1e-6, 1e-4, 0.001, 0.005, 0.05, 0.2, 0.5, 0.8, 0.95, 0.995, 0.99625, 0.999, 0.9999)
 POINTS = (-40.0, -5.0, -1.0, -1e-3, 0.0, 1e-6, 0.3, 1.0, 2.5, 6.0, 40.0)
 
@@ -47,8 +47,8 @@ def test_quantiles_are_antisymmetric() -> None:
     assert t_quantile(0.5, 3) == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("df1", [1, 2, 4, 9, 19, 200])
-@pytest.mark.parametrize("df2", [1, 2, 4, 9, 19, 200])
+@pytest.mark.parametrize("df1", [1, 4, 19])
+@pytest.mark.parametrize("df2", [1, 4, 19])
 def test_tails_of_f(df1: float, df2: float) -> None:
     for f in (1e-3, 0.2, 0.9, 1.0, 1.1, 3.0, 10.0, 100.0, 1e4):
         expected = stats.f.sf(f, df1, df2)
@@ -60,7 +60,7 @@ def test_a_ratio_of_nothing_is_always_exceeded() -> None:
     assert f_upper_tail(-1.0, 3, 4) == 1.0
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 2.5, 40.0, 5e4])
+@pytest.mark.parametrize("a", [0.5, 1.0, 40.0, 5e4])
 @pytest.mark.parametrize("b", [0.5, 1.0, 3.0, 60.0])
 def test_the_incomplete_beta_function(a: float, b: float) -> None:
     for x in (0.0, 1e-9, 0.01, 0.3, 0.5, 0.8, 0.999, 1.0):

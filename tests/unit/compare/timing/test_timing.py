@@ -84,13 +84,6 @@ def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     assert check.detectable == pytest.approx(100 * math.expm1(visible * se))
 
 
-def test_an_undecided_check_says_what_is_open_and_what_it_could_have_seen() -> None:
-    check = median_check(against_history(0.0, 0.10))
-    assert "too noisy to rule out +10% (could be up to +19.4%)" in check.message
-    assert check.detectable is not None
-    assert check.detectable > 10.0
-
-
 def test_an_undecided_check_says_how_many_launches_would_decide() -> None:
     """At a spread of 10%, t(0.95, 19) * 0.10 * sqrt(2 / n) is below log 1.10 from n = 7 on."""
     check = median_check(against_history(0.0, 0.10))
@@ -107,7 +100,7 @@ def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-@pytest.mark.parametrize("count", [3, 5, 8])
+@pytest.mark.parametrize("count", [3, 8])
 @pytest.mark.parametrize(("effect", "status"), [(0.15, "fail"), (0.05, "warn"), (0.0, "pass")])
 def test_pairs_cancel_what_the_machine_does_to_both(
     count: int, effect: float, status: str, modelled: bool
@@ -166,12 +159,9 @@ def test_a_look_spends_no_more_than_its_share() -> None:
 
 SENSITIVE = [
     (0.012, 0.003, "fail"),
-    (0.0095, 0.003, "warn"),
     (0.0, 0.003, "pass"),
     (0.10, 0.03, "fail"),
-    (0.03, 0.02, "pass"),
     (0.06, 0.03, "inconclusive"),
-    (0.0, 0.10, "inconclusive"),
     (0.28, 0.10, "inconclusive"),
 ]
 
@@ -208,11 +198,6 @@ def test_one_run_against_one_uses_a_stated_prior(gpu: bool, prior: str) -> None:
 
 def test_the_prior_still_sees_a_run_that_is_three_times_slower() -> None:
     assert median_check(compare_to_baseline(record(1, 0.3), record(0))).status == "fail"
-
-
-def test_two_runs_that_agree_by_chance_do_not_replace_the_prior() -> None:
-    check = median_check(compare_to_baseline(record(5), records([0.1, 0.1001])))
-    assert check.noise == "assumed, because it was not measured; therefore wide"
 
 
 def test_a_noise_model_replaces_the_prior() -> None:

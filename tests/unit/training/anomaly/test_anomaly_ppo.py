@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from canary.training.anomaly.observation import Observation, from_row
-from tests.unit.observing import judged, types
+from tests.unit.observing import types
 from tests.unit.ppo_records import ppo
 
 STEPS = 120
@@ -101,22 +101,6 @@ def values_explode(step: int, row: Any) -> Any:
     }
 
 
-def test_what_breaks_at_once_is_held_against_the_first_step() -> None:
-    """As a run at a learning rate of 0.1 told it."""
-    kl = (0.0, 11.6, 14.1, 13.8, 13.7, 12.7, 13.3, 14.1, 13.1, 13.3, 13.6, 12.5)
-    entropy = (2.15, 0.93, 4e-11, 7e-8, 1e-5, 5e-15, 6e-16, 2e-15, 7e-15, 1e-13, 2e-12, 9e-12)
-
-    def change(step: int, row: Any) -> Any:
-        return row | {"rl": row["rl"] | {"kl": kl[step - 1], "entropy": entropy[step - 1]}}
-
-    told = {alert.type: alert for alert in judged(run(change, len(kl)))}
-    assert told["kl_blowup"].step == 3
-    assert told["kl_blowup"].metadata == {"before": 0.0}
-    assert "from 0 at the start" in told["kl_blowup"].message
-    assert told["entropy_collapse"].step <= 5
-    assert told["entropy_collapse"].metadata == {"start": 2.15}
-
-
 def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:
     row = first_row()
     assert from_row(row | {"rl": {"kl": 4.0, "logps/chosen": -20.0}}).kl_of_sequence
@@ -126,15 +110,8 @@ def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:
     ("change", "wanted"),
     [
         (later(kl=4.0), "kl_blowup"),
-        (later(kl=float("nan")), "kl_not_finite"),
-        (later(entropy=lambda value: 0.01 * value), "entropy_collapse"),
-        (later(clip_ratio=0.8), "clip_fraction_saturation"),
-        (later(reward=lambda value: 0.2 * value), "reward_distribution_drift"),
-        (later(reward=float("nan")), "reward_not_finite"),
         (values_explode, "gradient_explosion"),
         (values_explode, "value_loss_blowup"),
-        (later(value_loss=50.0), "value_loss_blowup"),
-        (later(value_loss=5.0, explained_variance=-20.0), "value_explains_nothing"),
     ],
 )
 def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
@@ -151,13 +128,3 @@ def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
     assert types(run(change)) == set()
     of_sft = [from_row(change(n, {"step": n})) for n in range(1, STEPS + 1)]
     assert types(of_sft) == {"convergence_divergence", "loss_spike"}
-
-
-def test_a_reward_bought_with_words_is_told() -> None:
-    def change(step: int, row: Any) -> Any:
-        share = max(0.0, (step - 60) / 30)
-        rl = row["rl"]
-        longer = rl["completion_length"] * (1 + share)
-        return row | {"rl": rl | {"reward": rl["reward"] + share, "completion_length": longer}}
-
-    assert "reward_hacking" in types(run(change))

@@ -66,7 +66,7 @@ SCHEDULES: dict[str, Make] = {
         "inverse_sqrt",
         "warmup_stable_decay",
     )
-    for warmup in (0, 1, 2, 5, 0.1, 0.5)
+    for warmup in (0, 1, 5, 0.1)
     if not (name == "inverse_sqrt" and warmup == 0)  # divides by it
 } | {
     "constant": of_transformers("constant", 0),
@@ -93,21 +93,21 @@ def rates(make: Make, steps: int) -> Iterator[torch.optim.Optimizer]:
 
 
 @pytest.mark.parametrize("steps", [4, 10, 30, 100, 1000])
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_raises_nothing(name: str, steps: int) -> None:
-    if steps < SHORTEST.get(name.split(",")[0], 0):
-        pytest.skip("too short to have a shape")
-    with_optimizer = AdvancedAnomalyDetector(save_alerts=False)
-    bare = AdvancedAnomalyDetector(save_alerts=False)
-    raised = []
-    for step, optimizer in enumerate(rates(SCHEDULES[name], steps), 1):
-        now, peaks = rates_of(optimizer)
-        plain = tuple(float(rate) for rate in now)
-        raised += with_optimizer.judge(
-            Observation(step=step, learning_rates=plain, peak_rates=peaks)
-        )
-        raised += bare.judge(Observation(step=step, learning_rates=plain))
-    assert not raised, [(alert.message, alert.step) for alert in raised]
+def test_a_schedule_raises_nothing(steps: int) -> None:
+    for name, make in SCHEDULES.items():
+        if steps < SHORTEST.get(name.split(",")[0], 0):
+            continue
+        with_optimizer = AdvancedAnomalyDetector(save_alerts=False)
+        bare = AdvancedAnomalyDetector(save_alerts=False)
+        raised = []
+        for step, optimizer in enumerate(rates(make, steps), 1):
+            now, peaks = rates_of(optimizer)
+            plain = tuple(float(rate) for rate in now)
+            raised += with_optimizer.judge(
+                Observation(step=step, learning_rates=plain, peak_rates=peaks)
+            )
+            raised += bare.judge(Observation(step=step, learning_rates=plain))
+        assert not raised, (name, [(alert.message, alert.step) for alert in raised])
 
 
 @pytest.mark.parametrize("steps", [10, 100, 1000])

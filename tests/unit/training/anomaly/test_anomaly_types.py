@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from canary.anomaly import Observation
 from canary.record.alert import SEVERITIES
-from canary.training.anomaly.observation import Sample
 from tests.unit.observing import (
     agreement,
     before_after,
@@ -26,6 +25,10 @@ from tests.unit.observing import (
 Run = Sequence[Observation]
 
 
+def at_20(before: Any, after: Any) -> Any:
+    return before_after(before, after, 20)
+
+
 def falling(step: int) -> float:
     """A loss as it learns."""
     return 1.0 + 4.0 * math.exp(-step / 20) + 0.02 * math.sin(step)
@@ -37,8 +40,6 @@ FIRES: dict[str, dict[str, Run]] = {
             30, grad_norm=before_after(wobble(1.0), 1000.0, 20)
         ),
         "from the first step on": run(3, grad_norm=20000.0),
-        "at the third step, for good": run(12, grad_norm=before_after(1.0, 80.0, 3)),
-        "by a fifth a step": run(60, grad_norm=growing(0.5, 1.2)),
     },
     "gradient_vanishing": {
         "no gradient from the first step": run(3, grad_norm=1e-9),
@@ -53,14 +54,9 @@ FIRES: dict[str, dict[str, Run]] = {
         "a schedule that ended long before the training": run(
             60, learning_rates=before_after(cosine(30), (0.0,), 31)
         ),
-        "by hand, at once": run(2, learning_rates=(1e-10,), peak_rates=(None,)),
     },
     "lr_sudden_change": {
         "ten times as high": run(20, learning_rates=before_after((1e-4,), (1e-3,), 10)),
-        "a tenth, in the middle of a decay": run(
-            40,
-            learning_rates=lambda n: tuple(r / (10 if n >= 20 else 1) for r in cosine(80)(n)),
-        ),
         "at the second step, by hand": run(
             2, learning_rates=lambda n: (1e-3 if n == 1 else 1e-2,), peak_rates=(None,)
         ),
@@ -80,16 +76,11 @@ FIRES: dict[str, dict[str, Run]] = {
             wall_s=before_after(wobble(0.64), wobble(0.16), 21),
         ),
     },
-    "convergence_plateau": {
-        "a loss that stands still": run(60, loss=0.5),
-        "at a rate that trains": run(60, loss=0.5, learning_rates=(1e-4,)),
-    },
+    "convergence_plateau": {"a loss that stands still": run(60, loss=0.5)},
     "convergence_divergence": {
         "after it had learned": run(
             120, loss=lambda n: falling(n) if n < 80 else falling(79) * 1.06 ** (n - 79)
         ),
-        "along a line": run(120, loss=lambda n: 1 + 0.1 * n),
-        "from the start": run(90, loss=growing(1.0, 1.03)),
         "2 to 160 in 25 steps": run(25, loss=growing(2.0, 80 ** (1 / 24))),
         "14 steps at far too high a rate": run(14, loss=growing(1.5, 1.5)),
     },
@@ -107,9 +98,6 @@ FIRES: dict[str, dict[str, Run]] = {
     },
     "reward_distribution_drift": {
         "rewards that fall": run(120, rewards=rewards(before_after(wobble(1.0), wobble(0.4), 90))),
-        "rewards that jump up at once": run(
-            120, rewards=rewards(before_after(wobble(1.0), wobble(3.0), 90))
-        ),
         "a spread that triples": run(
             120, rewards=lambda n: rewards(wobble(1.0), 0.2 if n < 90 else 0.7)(n)
         ),
@@ -125,14 +113,7 @@ FIRES: dict[str, dict[str, Run]] = {
     "gradient_not_finite": {"Inf": run(5, grad_norm=before_after(1.0, math.inf, 4))},
     "kl_blowup": {
         "a policy that runs away": run(60, kl=before_after(wobble(0.05), growing(1e-4, 1.2), 40)),
-        "a whole completion's": run(
-            60, kl=before_after(wobble(2.0), 40.0, 40), kl_of_sequence=True
-        ),
         "from the second step on": run(4, kl=before_after(0.0, wobble(8.0), 2)),
-        "from the second step on, for long": run(30, kl=before_after(1e-9, wobble(13.0), 2)),
-        "a whole completion's, from the second step on": run(
-            4, kl=before_after(0.0, 80.0, 2), kl_of_sequence=True
-        ),
     },
     "entropy_collapse": {
         "to a single answer": run(60, entropy=before_after(wobble(1.0), 0.02, 40)),
@@ -143,12 +124,7 @@ FIRES: dict[str, dict[str, Run]] = {
             100,
             rewards=rewards(before_after(wobble(1.0), lambda n: 1 + 0.05 * (n - 60), 61)),
             kl=before_after(wobble(0.05), lambda n: 0.05 * 1.12 ** (n - 60), 61),
-        ),
-        "rewards bought with length": run(
-            100,
-            rewards=rewards(before_after(wobble(1.0), lambda n: 1 + 0.05 * (n - 60), 61)),
-            length=before_after(wobble(100.0), lambda n: 100.0 + 10 * (n - 60), 61),
-        ),
+        )
     },
     "clip_fraction_saturation": {
         "most of the tokens": run(30, clip_fraction=before_after(wobble(0.1), 0.8, 15)),
@@ -160,7 +136,6 @@ FIRES: dict[str, dict[str, Run]] = {
         "by a fifth a step, from the first on": run(
             60, value_loss=growing(0.1, 1.2), rewards=rewards(0.3)
         ),
-        "where the scores are not told": run(40, value_loss=before_after(0.2, 20.0, 25)),
     },
     "value_explains_nothing": {
         "from the start": run(
@@ -189,12 +164,10 @@ FIRES: dict[str, dict[str, Run]] = {
 SILENT: dict[str, dict[str, Run]] = {
     "gradient_explosion": {
         "norms that are always large": run(60, grad_norm=wobble(60.0)),
-        "three times the usual": run(60, grad_norm=lambda n: 30.0 if n == 40 else 10.0),
         "the first step of a fresh head": run(60, grad_norm=lambda n: 1 + 40 * math.exp(-n / 3)),
         "small norms that grow": run(40, grad_norm=growing(1e-3, 1.1)),
     },
     "gradient_vanishing": {
-        "small, and enough": run(30, grad_norm=wobble(1e-4)),
         "a group of equal rewards": run(
             30, grad_norm=lambda n: 0.0 if n % 5 == 0 else 1.0, no_signal=lambda n: n % 5 == 0
         ),
@@ -208,27 +181,16 @@ SILENT: dict[str, dict[str, Run]] = {
     "lr_too_low": {
         "a decay to zero": run(100, learning_rates=cosine(100)),
         "a warm-up from zero": run(100, learning_rates=cosine(10_000, 1e-5, 5000)),
-        "small, and enough": run(30, learning_rates=(2e-8,)),
     },
-    "lr_sudden_change": {
-        "two groups that differ": run(20, learning_rates=(1e-5, 1e-3)),
-        "by a quarter": run(20, learning_rates=before_after((1e-4,), (1.25e-4,), 10)),
-    },
+    "lr_sudden_change": {"two groups that differ": run(20, learning_rates=(1e-5, 1e-3))},
     "batch_size_impact": {
-        "a change that changes nothing": run(
-            60,
-            batch_size=before_after(8, 16, 31),
-            loss=wobble(1.0, 0.1),
-            wall_s=before_after(wobble(0.8), wobble(1.6), 31),
-        ),
         "the short last batch of an epoch": run(
             60,
             batch_size=lambda n: 3 if n % 15 == 0 else 8,
             loss=lambda n: 4.0 if n % 15 == 0 else 1.0,
-        ),
+        )
     },
     "convergence_plateau": {
-        "a loss that falls": run(60, loss=lambda n: 1 - 0.001 * n),
         "a policy's loss, which is zero": run(60, loss=0.0),
         "a warm-up so slow that nothing moves yet": run(
             60, loss=0.6931, learning_rates=cosine(10_000, 1e-6, 1000)
@@ -241,11 +203,7 @@ SILENT: dict[str, dict[str, Run]] = {
     },
     "convergence_divergence": {
         "a loss that falls": run(200, loss=falling),
-        "noise of a fifth": run(200, loss=wobble(1.0, 0.2)),
         "one spike": run(100, loss=lambda n: 50.0 if n == 60 else falling(n)),
-        "a few spikes early": run(30, loss=lambda n: 50.0 if 12 <= n < 16 else falling(n)),
-        "a loss that doubles in a short run": run(25, loss=before_after(1.0, 2.0, 12)),
-        "noise of a fifth in a short run": run(25, loss=wobble(1.0, 0.2)),
         "a penalty that begins at zero": run(40, loss=lambda n: 1e-4 * n * n),
         "what online RL minimises": run(
             40, loss=lambda n: 0.01 * n * n, rewards=rewards(wobble(1.0, 0.05))
@@ -259,7 +217,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "a policy's losses about zero": run(60, loss=lambda n: 0.5 if n == 30 else wobble(0, 1)(n)),
     },
     "calibration_poor": {
-        "predictions that miss by a tenth": run(60, agreement=agreement(wobble(0.1))),
         "one step of few samples": run(1, agreement=agreement(1.2, count=4)),
         "rewards that are all zero": run(60, agreement=agreement(0.0, scale=0.0)),
     },
@@ -271,7 +228,6 @@ SILENT: dict[str, dict[str, Run]] = {
     },
     "reward_distribution_drift": {
         "rewards that rise as it learns": run(200, rewards=rewards(lambda n: 0.1 + 0.01 * n)),
-        "noise of a fifth": run(200, rewards=rewards(wobble(1.0, 0.2))),
         "a spread that narrows": run(120, rewards=lambda n: rewards(1.0, 50 / (50 + n))(n)),
     },
     "loss_not_finite": {"a large loss": run(5, loss=1e30)},
@@ -281,9 +237,7 @@ SILENT: dict[str, dict[str, Run]] = {
     "kl_blowup": {
         "a policy that leaves its reference slowly": run(200, kl=lambda n: 0.003 * n),
         "one step": run(60, kl=lambda n: 100.0 if n == 40 else 0.1),
-        "one step, soon after the start": run(9, kl=lambda n: 100.0 if n == 3 else 0.0),
         "from its reference to 4.5 nats a token": run(60, kl=lambda n: 4.5 - 4.5 / n),
-        "a run that goes on, far from its reference": run(60, kl=wobble(5.0)),
         "a whole completion's": run(60, kl=lambda n: 0.1 * n, kl_of_sequence=True),
     },
     "entropy_collapse": {
@@ -293,24 +247,11 @@ SILENT: dict[str, dict[str, Run]] = {
     "reward_hacking": {
         "rewards that rise at a steady KL": run(
             100, rewards=rewards(lambda n: 1 + 0.02 * n), kl=wobble(0.05), length=wobble(100.0)
-        ),
-        "completions that grow without a gain": run(
-            100, rewards=rewards(wobble(1.0)), length=lambda n: 50.0 + 2 * n
-        ),
+        )
     },
     "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
     "value_loss_blowup": {
-        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01))),
-        "the first score after forty steps without any": run(
-            80,
-            value_loss=before_after(1e-6, wobble(0.02), 41),
-            rewards=lambda n: Sample(0.0, 0.0, 8) if n < 41 else Sample(0.1, 0.3, 8),
-        ),
-        "scores a third larger and noisy": run(
-            120,
-            value_loss=before_after(wobble(0.1, 0.5), wobble(0.2, 0.5), 60),
-            rewards=rewards(0.3),
-        ),
+        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01)))
     },
     "value_explains_nothing": {
         "scores that hardly differ any more": run(
@@ -319,7 +260,6 @@ SILENT: dict[str, dict[str, Run]] = {
             explained_variance=before_after(0.2, -60.0, 30),
             rewards=rewards(wobble(1.3, 0.01), 0.05),
         ),
-        "values of 0": run(30, value_loss=0.5, explained_variance=0.0, rewards=rewards(0.1)),
         "values as bad as noise makes them": run(
             60, value_loss=wobble(0.2), explained_variance=wobble(-0.8, 0.5), rewards=rewards(0.1)
         ),
@@ -331,7 +271,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "longer sequences": run(
             100, own_s=before_after(0.1, 0.25, 50), tokens=before_after(400, 700, 50)
         ),
-        "wall time alone": run(100, wall_s=before_after(0.1, 0.4, 50)),
     },
 }
 
@@ -393,93 +332,54 @@ def test_it_keeps_silent(kind: str, observations: Run) -> None:
     assert kind not in types(observations)
 
 
-LIMITS: dict[str, tuple[dict[str, Any], Run, Run]] = {
-    "explosion_threshold": (
-        {"gradient": {"explosion_threshold": 3.0}},
-        run(30, grad_norm=before_after(1.0, 5.0, 20)),
-        run(30, grad_norm=before_after(1.0, 2.5, 20)),
+LIMITS: list[tuple[str, str, tuple[float, float, float], Callable[[Any], Run]]] = [
+    ("gradient", "explosion_threshold", (3, 5, 2.5), lambda v: run(30, grad_norm=at_20(1.0, v))),
+    ("gradient", "vanishing_threshold", (0.1, 0.05, 0.2), lambda v: run(5, grad_norm=v)),
+    (
+        *("learning_rate", "change_threshold", (0.1, 1.25e-4, 1.05e-4)),
+        lambda v: run(20, learning_rates=before_after((1e-4,), (v,), 10)),
     ),
-    "vanishing_threshold": (
-        {"gradient": {"vanishing_threshold": 0.1}},
-        run(5, grad_norm=0.05),
-        run(5, grad_norm=0.2),
+    ("learning_rate", "min_lr", (1e-5, 5e-6, 2e-5), lambda v: run(20, learning_rates=(v,))),
+    ("learning_rate", "max_lr", (1e-3, 2e-3, 1e-3), lambda v: run(2, learning_rates=(v,))),
+    (
+        *("batch_size", "performance_threshold", (0.5, 2, 1.4)),
+        lambda v: run(40, batch_size=at_20(8, 64), loss=at_20(wobble(1), wobble(v))),
     ),
-    "change_threshold": (
-        {"learning_rate": {"change_threshold": 0.1}},
-        run(20, learning_rates=before_after((1e-4,), (1.25e-4,), 10)),
-        run(20, learning_rates=before_after((1e-4,), (1.05e-4,), 10)),
+    (
+        *("convergence", "plateau_threshold", (0.1, 0.02, 0.2)),
+        lambda v: run(60, loss=lambda n: 1 + v * (n % 2)),
     ),
-    "min_lr": (
-        {"learning_rate": {"min_lr": 1e-5}},
-        run(20, learning_rates=(5e-6,)),
-        run(20, learning_rates=(2e-5,)),
+    ("convergence", "plateau_window", (10, 12, 9), lambda v: run(v, loss=1.0)),
+    (
+        *("reward_drift", "drift_threshold", (0.5, 0.2, 0.7)),
+        lambda v: run(120, rewards=rewards(before_after(wobble(1), wobble(v), 90))),
     ),
-    "max_lr": (
-        {"learning_rate": {"max_lr": 1e-3}},
-        run(2, learning_rates=(2e-3,)),
-        run(2, learning_rates=(1e-3,)),
+    (
+        *("reward_drift", "calibration_threshold", (0.95, 0.2, 0.02)),
+        lambda v: run(20, agreement=agreement(wobble(v))),
     ),
-    "performance_threshold": (
-        {"batch_size": {"performance_threshold": 0.5}},
-        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(2), 21)),
-        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(1.4), 21)),
+    ("rlhf", "kl_limit", (10, 20, 5), lambda v: run(30, kl=at_20(0.1, v))),
+    ("rlhf", "entropy_floor", (0.5, 0.4, 0.6), lambda v: run(30, entropy=at_20(1.0, v))),
+    ("rlhf", "clip_limit", (0.2, 0.3, 0.1), lambda v: run(30, clip_fraction=v)),
+    ("value", "loss_limit", (30, 9, 4), lambda v: run(30, value_loss=at_20(0.2, v))),
+    (
+        *("value", "unexplained_limit", (9, -10, -6)),
+        lambda v: run(30, value_loss=5.0, explained_variance=float(v)),
     ),
-    "plateau_threshold": (
-        {"convergence": {"plateau_threshold": 0.1}},
-        run(60, loss=lambda n: 1 + 0.02 * (n % 2)),
-        run(60, loss=lambda n: 1 + 0.2 * (n % 2)),
-    ),
-    "plateau_window": (
-        {"convergence": {"plateau_window": 10}},
-        run(12, loss=1.0),
-        run(9, loss=1.0),
-    ),
-    "drift_threshold": (
-        {"reward_drift": {"drift_threshold": 0.5}},
-        run(120, rewards=rewards(before_after(wobble(1), wobble(0.2), 90))),
-        run(120, rewards=rewards(before_after(wobble(1), wobble(0.7), 90))),
-    ),
-    "calibration_threshold": (
-        {"reward_drift": {"calibration_threshold": 0.95}},
-        run(20, agreement=agreement(wobble(0.2))),
-        run(20, agreement=agreement(wobble(0.02))),
-    ),
-    "kl_limit": (
-        {"rlhf": {"kl_limit": 10.0}},
-        run(30, kl=before_after(0.1, 20.0, 20)),
-        run(30, kl=before_after(0.1, 5.0, 20)),
-    ),
-    "entropy_floor": (
-        {"rlhf": {"entropy_floor": 0.5}},
-        run(30, entropy=before_after(1.0, 0.4, 20)),
-        run(30, entropy=before_after(1.0, 0.6, 20)),
-    ),
-    "clip_limit": (
-        {"rlhf": {"clip_limit": 0.2}},
-        run(30, clip_fraction=0.3),
-        run(30, clip_fraction=0.1),
-    ),
-    "loss_limit": (
-        {"value": {"loss_limit": 30.0}},
-        run(30, value_loss=before_after(0.2, 9.0, 20)),
-        run(30, value_loss=before_after(0.2, 4.0, 20)),
-    ),
-    "unexplained_limit": (
-        {"value": {"unexplained_limit": 9.0}},
-        run(30, value_loss=5.0, explained_variance=-10.0),
-        run(30, value_loss=5.0, explained_variance=-6.0),
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("name", LIMITS)
-def test_every_threshold_moves_what_it_names(name: str) -> None:
-    arguments, beyond, within = LIMITS[name]
+@pytest.mark.parametrize(("section", "name", "values", "made"), LIMITS)
+def test_every_threshold_moves_what_it_names(
+    section: str, name: str, values: tuple[float, float, float], made: Callable[[Any], Run]
+) -> None:
+    limit, *sides = values
+    arguments: dict[str, Any] = {section: {name: limit}}
+    beyond, within = map(made, sides)
     assert types(beyond, **arguments)
     assert not types(within, **arguments)
     # The default judges one of the two otherwise.
-    changed = [types(each) != types(each, **arguments) for each in (beyond, within)]
-    assert any(changed)
+    assert any(types(each) != types(each, **arguments) for each in (beyond, within))
 
 
 def test_documented_defaults_are_the_defaults() -> None:
@@ -496,16 +396,10 @@ def test_documented_defaults_are_the_defaults() -> None:
         parameters = inspect.signature(kind).parameters.values()
         return {each.name: each.default for each in parameters}
 
-    assert defaults(GradientDetector) == {
-        "explosion_threshold": 10.0,
-        "vanishing_threshold": 1e-6,
-        "window_size": 100,
-    }
-    assert defaults(LearningRateDetector) == {
-        "change_threshold": 0.3,
-        "min_lr": 1e-8,
-        "max_lr": 1.0,
-    }
+    gradient = {"explosion_threshold": 10.0, "vanishing_threshold": 1e-6, "window_size": 100}
+    assert defaults(GradientDetector) == gradient
+    rates = {"change_threshold": 0.3, "min_lr": 1e-8, "max_lr": 1.0}
+    assert defaults(LearningRateDetector) == rates
     assert defaults(BatchSizeDetector) == {"performance_threshold": 0.1, "window_size": 20}
     assert defaults(ConvergenceDetector) == {"plateau_threshold": 0.001, "plateau_window": 50}
     assert defaults(CalibrationDetector) == {"drift_threshold": 0.1, "calibration_threshold": 0.7}

@@ -124,7 +124,6 @@ class Preferring(Plain):
     """Raises the first half of a batch over the second, as trl's DPOTrainer does."""
 
     sign = 1.0
-    ignores_sides = False
 
     def compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self._metrics["calls"] = self._metrics.get("calls", 0) + 1
@@ -133,8 +132,6 @@ class Preferring(Plain):
         scores = model(**known).logits[:, :-1].log_softmax(-1).gather(-1, ids).squeeze(-1)
         one, other = (scores * inputs["completion_mask"][:, 1:]).sum(1).chunk(2)
         margin = self.sign * (one - other)
-        if self.ignores_sides:
-            margin = (one - other).abs()
         return -nn.functional.logsigmoid(margin).mean()
 
 

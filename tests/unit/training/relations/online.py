@@ -52,14 +52,12 @@ class Online:
     temperature: float = 1.0
     rounds: int = 4
     rate: float = 5e-3
-    dropout: float = 0.0
-    """Of the policy while it is updated; it samples and scores without."""
 
     def run(self) -> dict[str, Outcome]:
         """Train, and return the outcomes by relation."""
         with watched():
             torch.manual_seed(7)
-            self.policy = tiny(attention_dropout=self.dropout)
+            self.policy = tiny()
             self.reference = copy.deepcopy(self.policy).eval()
             self.optimizer = torch.optim.AdamW(self.policy.parameters(), lr=self.rate)
             looking = Inspector(object(), ("reference_start", "identities"))

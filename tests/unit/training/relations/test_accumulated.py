@@ -34,23 +34,6 @@ def test_clipping_in_each_micro_batch_is_broken(largest: float, status: str) -> 
         assert "after micro-batch 0" in found["message"]
 
 
-class Emptied(Loop):
-    """Empties gradients before the first real micro-batch, as after a dry run."""
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        """Run backward once for nothing."""
-        kept = [(value, value.grad) for value in self.model.parameters()]
-        super().loss(one, tokens).backward()  # type: ignore[no-untyped-call]
-        for value, gradient in kept:
-            value.grad = gradient
-        return super().loss(one, tokens)
-
-
-def test_gradients_that_are_set_to_none_are_no_fault() -> None:
-    loop = Emptied(llama(), wanted=("accumulation",), micro_batches=1)
-    assert loop.run()["accumulation"]["status"] != "broken"
-
-
 class Zeroing(Loop):
     """Sets gradients to zero before each backward pass: `forward`, `zero_grad`, `backward`."""
 

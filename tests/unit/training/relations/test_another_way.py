@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import io
-import pickle
-import sys
 from collections import OrderedDict
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
-import accelerate.state
-import numpy
 import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.relations.padding import VARIATIONS
 from canary.relations.relation import Variation
-from canary.training.random_states import kept_random
-from canary.training.relations.another_way import AnotherWay, not_by_loops
-from canary.training.relations.own_ranks import uses_ranks
+from canary.training.relations.another_way import AnotherWay
 
 
 @pytest.fixture(autouse=True)
@@ -69,36 +62,12 @@ class Rows(torch.utils.data.Dataset[torch.Tensor]):
         return torch.tensor([place, 0 if info is None else info.num_workers, drawn])
 
 
-class Unused:
-    """accelerate's state, in a program that imports it only."""
-
-    _shared_state: ClassVar[dict[str, Any]] = {}
-
-
-class Stream(IterableDataset[int]):
-    """Numbers."""
-
-    def __iter__(self) -> Any:
-        return iter(range(4))
-
-
 def test_a_loader_gets_workers_whatever_it_was_built_with() -> None:
     loader: Any = DataLoader(Rows(), 2)
     way = begun({"name": "two workers", "workers": 2})
     assert torch.cat([*loader])[:, 1].tolist() == [2] * 8
     assert way.why_not() is None
     assert way.found == {"iterable": False}
-
-
-@pytest.mark.train
-def test_a_loader_of_workers_loads_without_them() -> None:
-    loader: Any = DataLoader(
-        Rows(), 2, num_workers=2, persistent_workers=True, prefetch_factor=4, timeout=5
-    )
-    way = begun({"name": "no worker", "workers": 0})
-    for _ in range(2):
-        assert torch.cat([*loader])[:, :2].tolist() == [[place, 0] for place in range(8)]
-    assert way.why_not() is None
 
 
 def test_a_first_launch_looks_on(tmp_path: Path) -> None:
@@ -110,34 +79,6 @@ def test_a_first_launch_looks_on(tmp_path: Path) -> None:
     assert not way.is_killed(2), "only a launch that is to be killed is"
     assert way.found == {"saves": True, "loads": True, "workers": 0, "ranks": False}
     assert way.why_not() is None
-
-
-def test_a_program_that_names_ranks_uses_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accelerate.state, "PartialState", Unused)
-    main, beside = tmp_path / "main.py", tmp_path / "lib.py"
-    main.write_text("import lib")
-    beside.write_text("dist.init_process_group()")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(main), raising=False)
-    assert not uses_ranks(), "no file says it"
-    library = ModuleType("lib")
-    library.__file__ = str(beside)
-    monkeypatch.setitem(sys.modules, "lib", library)
-    assert uses_ranks()
-
-
-def test_rows_that_are_drawn_are_not_compared() -> None:
-    way = begun({"name": "no worker", "workers": 0})
-    assert way.why_not() == "no DataLoader gives the batches"
-    list(DataLoader(Rows(draws=True), 2, shuffle=True))
-    assert "rows are drawn at random" in str(way.why_not())
-
-
-def test_a_stream_is_known_as_one() -> None:
-    way = begun({"name": "no worker", "workers": 0})
-    list(DataLoader(Stream(), 2))
-    assert way.found == {"iterable": True}
 
 
 def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> None:
@@ -154,46 +95,6 @@ def test_a_checkpoint_is_seen_whoever_imported_what_saves(tmp_path: Path) -> Non
     assert way.is_killed(3)
     assert way.found == {"saved_at": 3, "saved": [str(tmp_path / "last.pt")]}
     assert way.why_not() is None
-
-
-def test_what_saves_can_be_sent_to_another_process_and_takes_odd_files() -> None:
-    way = begun({"name": "is killed", "killed": True})
-
-    class Unnamed(io.BytesIO):
-        @property
-        def name(self) -> str:
-            raise RuntimeError("it has no name yet")
-
-    assert pickle.loads(pickle.dumps(torch.save)) is torch.save
-    torch.save({}, Unnamed())
-    assert not way.is_killed(1)
-
-
-def test_numpy_may_have_another_generator() -> None:
-    numbers: Any = numpy.random
-    kept = numbers.get_bit_generator()
-    numbers.set_bit_generator(numbers.PCG64(3))
-    try:
-        way = begun({"name": "no worker", "workers": 0})
-        assert [*DataLoader(Rows(), 2)]
-        assert way.why_not() is None
-        with kept_random():
-            numbers.random()
-    finally:
-        numbers.set_bit_generator(kept)
-
-
-def test_a_file_of_losses_is_no_checkpoint(tmp_path: Path) -> None:
-    way = begun({"name": "is killed", "killed": True})
-    weights = torch.zeros(5_000)
-    torch.save([0.5], tmp_path / "losses.pt")
-    assert not way.is_killed(1, len(weights))
-    torch.save(weights.half(), tmp_path / "begun.pt")
-    (tmp_path / "begun.pt").rename(tmp_path / "last.pt")
-    assert way.is_killed(2, len(weights)), "a file that was moved is not measured"
-    way = begun({"name": "is killed", "killed": True})
-    torch.save(weights.half(), tmp_path / "last.pt")
-    assert way.is_killed(3, len(weights))
 
 
 def test_safetensors_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,24 +152,6 @@ def test_parameters_move_once_and_a_reference_alike() -> None:
     assert torch.equal(reference.embed.weight, once)
 
 
-def test_a_trainers_models_are_left_to_vary() -> None:
-    model = Net()
-    begun(WIDER, trainer=True)
-    model(IDS)
-    assert model.drop.p == 0.5
-    other = Net()
-    way = begun(PLAIN)
-    way.begin(PLAIN, trainer=True)
-    other(IDS)
-    assert other.drop.p == 0.5
-
-
-def trained(way_model: Net, batches: Any, cut: slice | None = None) -> None:
-    """Train on what a loader gives."""
-    for batch in batches:
-        way_model(batch if cut is None else batch[:, cut]).backward()
-
-
 def test_wider_batches_enter_the_training() -> None:
     way = begun(WIDER)
     assert way.why_not() == "no DataLoader gives the batches"
@@ -303,18 +186,3 @@ def test_a_training_that_depends_on_lengths_rightly_is_not_judged(case: str, wor
             torch.multinomial(torch.ones(2, 5), 1)
         model(torch.cat([batch, batch], 1) if case == "other" else batch).backward()
     assert words in str(way.why_not())
-
-
-def test_a_sampler_of_rows_is_no_sampling() -> None:
-    way = begun(WIDER)
-    sampler = torch.utils.data.WeightedRandomSampler([1.0, 1.0], 4)
-    for batch in DataLoader(IDS, 4, sampler=sampler):  # type: ignore[arg-type]
-        Net()(batch).backward()
-    assert "samples" not in str(way.why_not())
-
-
-def test_a_loop_says_what_it_cannot_do() -> None:
-    assert not_by_loops(None) is None
-    assert not_by_loops({}) is not None
-    assert not_by_loops({"name": "x", "arguments": {}}) is not None
-    assert not_by_loops({"name": "x", "workers": 2, "saved_in": "runs"}) is None

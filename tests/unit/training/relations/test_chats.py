@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from canary.relations.conversations import Marks, marks_of
 from canary.relations.relation import Outcome
 from canary.training.relations import tokenizers
 from tests.unit.training.relations import chats
@@ -52,21 +50,12 @@ WITHOUT_MASK = {**HOLDS, "prompt_labels": "not applicable", "assistant_mask": "n
     ("made", "expected"),
     [
         (lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only)), HOLDS),
-        (lambda: Chat(Plain(completions()), collate_with(answers_only)), HOLDS),
         (lambda: Chat(Plain(completions()), collate_with(everything)), WITHOUT_MASK),
-        (
-            lambda: Chat(SFT(completions(), completion_only_loss=False), collate_with(everything)),
-            WITHOUT_MASK,
-        ),
         (
             lambda: Chat(
                 SFT(conversations(), assistant_only_loss=True), collate_with(assistant_turns)
             ),
             HOLDS,
-        ),
-        (
-            lambda: Chat(SFT(conversations(), assistant_only_loss=False), collate_with(everything)),
-            WITHOUT_MASK,
         ),
         (
             lambda: Chat(Plain(plain(conversations())), collate_with(assistant_turns)),
@@ -79,11 +68,8 @@ WITHOUT_MASK = {**HOLDS, "prompt_labels": "not applicable", "assistant_mask": "n
     ],
     ids=[
         "trl masks prompts",
-        "own masks prompts",
         "own trains on all",
-        "on purpose",
         "assistant only",
-        "all of a chat",
         "ids with masks",
         "ids without masks",
     ],
@@ -93,11 +79,6 @@ def test_nothing_is_broken_in_a_healthy_training(
 ) -> None:
     found = made().run()
     assert status(found) == expected, found
-
-
-def one_more(ids: list[int], prompt: int) -> list[int]:
-    """A mask that misses the last tokens of the prompt."""
-    return answers_only(ids, prompt - 3)
 
 
 def one_less(ids: list[int], prompt: int) -> list[int]:
@@ -130,28 +111,12 @@ def other_form(ids: list[int]) -> list[int]:
     return [one for token in ids for one in ([token, token] if token == mark else [token])]
 
 
-def begun_again(ids: list[int]) -> list[int]:
-    """Each answer is rendered alone, with the start of a conversation."""
-    mark = tokenizer().convert_tokens_to_ids("<|assistant|>")
-    start = [tokenizer().bos_token_id]
-    return [one for token in ids for one in ([*start, token] if token == mark else [token])]
-
-
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
         (lambda: Chat(SFT(completions(), **MASKING), collate_with(everything)), "prompt_labels"),
-        (lambda: Chat(Plain(completions()), collate_with(one_more)), "prompt_labels"),
-        (
-            lambda: Chat(SFT(conversations(), assistant_only_loss=True), collate_with(everything)),
-            "prompt_labels",
-        ),
         (lambda: Chat(Plain(plain(conversations())), collate_with(first_turn)), "prompt_labels"),
         (lambda: Chat(Plain(completions()), collate_with(one_less)), "assistant_mask"),
-        (
-            lambda: Chat(SFT(conversations(), assistant_only_loss=True), collate_with(last_turn)),
-            "assistant_mask",
-        ),
         (lambda: Chat(Plain(completions()), collate_with(without_eos)), "eos_labels"),
         (
             lambda: Chat(
@@ -165,63 +130,19 @@ def begun_again(ids: list[int]) -> list[int]:
             lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only, ids=other_form)),
             "chat_template",
         ),
-        (
-            lambda: Chat(
-                Plain(plain(conversations())), collate_with(assistant_turns, ids=begun_again)
-            ),
-            "chat_template",
-        ),
     ],
     ids=[
         "prompts with labels",
-        "mask too short",
-        "questions with labels",
         "first question only",
         "mask too long",
-        "last answer only",
         "EOS masked",
         "EOS missing in some",
         "another form",
-        "rendered in parts",
     ],
 )
 def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
     found = made().run()
     assert status(found)[expected] == "broken", found
-
-
-def test_rows_that_were_rendered_before_are_found() -> None:
-    """trl's CPO puts the rendered texts, with special tokens, into the columns."""
-
-    def text(messages: list[dict[str, str]], prompt: bool) -> str:
-        made = tokenizer().apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=prompt
-        )
-        return str(made)
-
-    rows = []
-    for row in completions():
-        prompt = text(row["prompt"], True)
-        whole = text(row["prompt"] + row["completion"], False)
-        rows.append({"prompt": prompt, "completion": whole[len(prompt) :]})
-
-    def collate(drawn: list[chats.Row]) -> chats.Row:
-        ids = [
-            tokenizer()(row["prompt"] + row["completion"], add_special_tokens=False)["input_ids"]
-            for row in drawn
-        ]
-        known = [
-            len(tokenizer()(row["prompt"], add_special_tokens=False)["input_ids"]) for row in drawn
-        ]
-        made = [answers_only(one, prompt) for one, prompt in zip(ids, known, strict=True)]
-        return {
-            "input_ids": chats.padded(ids, tokenizer().pad_token_id),
-            "attention_mask": chats.padded([[1] * len(one) for one in ids], 0),
-            "labels": chats.padded(made, IGNORE),
-        }
-
-    found = Chat(SFT(rows, **MASKING), collate).run()
-    assert status(found) == {**HOLDS, "chat_template": "not applicable"}, found
 
 
 def test_the_last_answer_may_be_trained_alone() -> None:
@@ -234,45 +155,6 @@ def test_a_cut_answer_needs_no_eos() -> None:
     found = Chat(trainer, collate_with(answers_only, ids=lambda ids: ids[:9])).run()
     assert status(found)["eos_labels"] != "broken", found
     assert status(found)["prompt_labels"] == "holds", found
-
-
-def cut_at(size: int) -> Callable[[list[int]], list[int]]:
-    return lambda ids: ids[:size]
-
-
-@pytest.mark.parametrize(
-    ("changed", "size", "expected"),
-    [({}, 11, "broken"), ({"packing": True}, 11, "not applicable"), ({}, 40, "holds")],
-    ids=["cut", "cut blocks", "whole"],
-)
-def test_most_answers_must_not_be_cut(changed: dict[str, bool], size: int, expected: str) -> None:
-    rows = completions()
-    for row in rows:
-        row["completion"] = [chats.said("assistant", " ".join(chats.WORDS))]
-    trainer = SFT(rows, **MASKING, max_length=size, **changed)
-    collate = collate_with(answers_only, ids=cut_at(size))
-    found = Chat(trainer, collate, batch_size=8).run()["eos_labels"]
-    assert found["status"] == expected, found
-    if expected == "broken":
-        assert found["message"].startswith("8 of 8 answers are cut at 11 tokens")
-
-
-ORPO = chats.of_trl(chats.Preferring, "ORPOTrainer")
-
-
-@pytest.mark.parametrize(
-    ("side", "expected"), [(None, "holds"), ("chosen", "holds"), ("rejected", "broken")]
-)
-def test_only_chosen_answers_of_orpo_may_train_on_prompts(side: str | None, expected: str) -> None:
-    def collate(rows: list[chats.Row]) -> chats.Row:
-        made = collate_pairs(rows)
-        if side is not None:
-            half = slice(0, len(rows)) if side == "chosen" else slice(len(rows), None)
-            made["completion_mask"][half] = made["attention_mask"][half]
-        return made
-
-    found = Chat(ORPO(pairs()), collate, wanted=("prompt_labels",)).run()["prompt_labels"]
-    assert found["status"] == expected, found
 
 
 def left_padded(covers_padding: bool) -> Callable[[list[chats.Row]], chats.Row]:
@@ -309,94 +191,6 @@ def test_prompts_of_left_padded_ids_are_found(
     assert found["prompt_labels"]["status"] == expected, found
 
 
-def test_a_tokenizer_is_known_while_the_collector_does_not_see_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alive = [tokenizer(), copy.deepcopy(tokenizer())]
-    monkeypatch.setattr(tokenizers, "_alive", lambda: alive)
-    known = tokenizers.LivingTokenizers()
-    monkeypatch.setattr(tokenizers, "_alive", list)
-    assert known.only() is alive[0], "both write the same"
-    alive[1].chat_template = "another"
-    assert known.only() is None
-
-
-HEADER = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['role'] + ': ' + m['content'] }}"
-    "{{ eos_token }}{% endfor %}"
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [("assistant: ", "holds"), ("tant: ", "broken"), (": ", "holds"), ("", "holds")],
-)
-def test_a_mask_must_not_begin_within_a_word(before: str, expected: str) -> None:
-    """`before`: what is trained on of the answer's header. All of it may be, or its last sign."""
-    changed = copy.deepcopy(tokenizer())
-    changed.chat_template = HEADER
-    rows = []
-    for row in conversations():
-        ids, labels = [], []
-        for one in row["messages"]:
-            is_answer = one["role"] == "assistant"
-            header = f"<|{one['role']}|>{one['role']}: "
-            cut = header.removesuffix(before) if is_answer else header + one["content"]
-            rest = header[len(cut) :] + one["content"] if is_answer else ""
-            asked, told = (
-                changed(text, add_special_tokens=False)["input_ids"]
-                for text in (cut, rest + changed.eos_token)
-            )
-            ids += asked + told
-            labels += [IGNORE] * len(asked) + (told if is_answer else [IGNORE] * len(told))
-        rows.append({"input_ids": ids, "own": labels})
-    trainer = Plain(rows)
-    trainer.processing_class = changed
-
-    def collate(drawn: list[chats.Row]) -> chats.Row:
-        return {
-            "input_ids": chats.padded([one["input_ids"] for one in drawn], changed.pad_token_id),
-            "attention_mask": chats.padded([[1] * len(one["input_ids"]) for one in drawn], 0),
-            "labels": chats.padded([one["own"] for one in drawn], IGNORE),
-        }
-
-    found = Chat(trainer, collate).run()["assistant_mask"]
-    assert found["status"] == expected, found
-
-
-DROPPING = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}"
-    "{% if m['role'] == 'assistant' and loop.last %}{{ '<think> </think>' }}{% endif %}"
-    "{{ m['content'] + eos_token }}{% endfor %}"
-)
-
-
-def test_a_template_may_add_thoughts_to_the_last_answer() -> None:
-    changed = copy.deepcopy(tokenizer())
-    changed.chat_template = DROPPING
-    assert marks_of(changed) == Marks("<|user|>", f"{changed.eos_token}<|assistant|>")
-
-
-def test_marks_are_those_of_decoded_rows() -> None:
-    """A tokenizer of words drops spaces; the marks end within a special token of the template."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = ["<unk>", "<s>", "</s>", "<user>", "<bot>", "name", "two", "yes"]
-    backend = Tokenizer(models.WordLevel({one: at for at, one in enumerate(words)}, "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    spoken = PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
-    )
-    spoken.add_special_tokens({"additional_special_tokens": ["<user>", "<bot>"]})
-    spoken.chat_template = (
-        "{{ bos_token }}{% for m in messages %}"
-        "{% if m['role'] == 'user' %}{{ ' <user> ' + m['content'] + ' ' }}"
-        "{% else %}{{ ' <bot> ' + m['content'] + ' ' + eos_token }}{% endif %}{% endfor %}"
-    )
-    assert marks_of(spoken) == Marks("<user>", "<bot>", "<s>")
-
-
 def swapped(trainer: Plain, first: str = "chosen", second: str = "rejected") -> Outcome:
     collate = functools.partial(collate_pairs, first=first, second=second)
     model = chats.scoring_model() if isinstance(trainer, Reward) else None
@@ -423,16 +217,3 @@ def test_a_loss_with_the_wrong_sign_is_broken() -> None:
     trainer = DPO(pairs())
     trainer.sign = -1.0  # type: ignore[attr-defined]
     assert swapped(trainer)["status"] == "broken"
-
-
-def test_a_loss_that_ignores_the_sides_is_broken() -> None:
-    """It raises the longer lead: which side has it is no matter."""
-    trainer = DPO(pairs()[:1] * 4)
-    trainer.ignores_sides = True  # type: ignore[attr-defined]
-    torch.manual_seed(0)
-    assert swapped(trainer)["status"] == "broken"
-
-
-def test_rows_without_sides_are_not_asked() -> None:
-    found = Chat(SFT(completions()), collate_with(answers_only), wanted=("swap",)).run()["swap"]
-    assert found["status"] == "not applicable"

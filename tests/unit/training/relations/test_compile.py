@@ -7,10 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from canary.training.collectors.compiled import is_compiled
-from canary.training.relations.calls import bound
 from canary.training.relations.compiling import allow_graph_breaks
-from canary.training.torch_loop.calls import ModuleCalls
 from tests.unit.training.relations.tiny import Loop, gpt2, llama
 
 ONLY = ("compile",)
@@ -39,27 +36,6 @@ def test_another_path_in_the_compiler_is_broken() -> None:
     assert found["status"] == "broken", found
 
 
-def test_a_watched_loop_is_asked() -> None:
-    calls = ModuleCalls(lambda module, call, args, kwargs: call(*args, **kwargs))
-    try:
-        model = llama()
-        calls.watch([model])
-        assert not is_compiled(model)
-        assert Loop(model, wanted=ONLY).run()["compile"]["status"] == "holds"
-        compiled = nn.Linear(2, 2)
-        compiled.compile(backend="eager")
-        calls.watch([compiled])
-        assert is_compiled(compiled)
-    finally:
-        calls.end()
-
-
-def test_the_model_stays_uncompiled() -> None:
-    model = llama()
-    Loop(model, wanted=ONLY).run()
-    assert "forward" not in vars(model)
-
-
 def test_a_full_graph_is_not_demanded_where_hooks_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook that cannot be traced would end a step that is compiled as a whole."""
     monkeypatch.setattr(torch, "compile", torch.compile)
@@ -82,8 +58,3 @@ def test_a_full_graph_is_not_demanded_where_hooks_look_on(monkeypatch: pytest.Mo
     finally:
         handle.remove()
     assert seen
-
-
-def test_arguments_of_a_compiled_module_keep_their_names() -> None:
-    compiled = torch.compile(llama(), backend="eager")
-    assert [*bound(compiled, (torch.ones(1, 2),), {"labels": None})] == ["input_ids", "labels"]

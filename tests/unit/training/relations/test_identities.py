@@ -20,19 +20,10 @@ def asked(made: Online) -> Outcome:
     return made.run()["identities"]
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_a_kl_term_with_the_right_sign_holds(temperature: float) -> None:
-    found = asked(Online(kl=0.2, temperature=temperature))
+def test_a_kl_term_with_the_right_sign_holds() -> None:
+    found = asked(Online(kl=0.2))
     assert found["status"] == "holds", found
     assert "the KL term pulls towards the reference" in found["message"]
-
-
-@pytest.mark.parametrize(("dropout", "broken"), [(0.0, False), (0.3, True)])
-def test_dropout_in_the_update_moves_the_first_ratio(dropout: float, broken: bool) -> None:
-    found = asked(Online(dropout=dropout, passes=2))
-    assert (found["status"] == "broken") == broken, found
-    if broken:
-        assert "its first ratio is not 1" in found["message"]
 
 
 @pytest.mark.parametrize("by_length", [True, False])
@@ -51,11 +42,9 @@ def only_better(rewards: torch.Tensor) -> torch.Tensor:
     [
         Online(passes=2),
         Online(passes=3, advantages=only_better, rounds=1, rate=5e-4),
-        Online(passes=2, kl=0.01),
         Online(in_reward=0.2),
-        Online(in_reward=0.2, passes=2),
     ],
-    ids=["a ratio", "a ratio that only raises", "a small KL term", "rewards", "rewards and ratio"],
+    ids=["a ratio", "a ratio that only raises", "rewards"],
 )
 def test_ratios_and_kl_in_rewards_are_no_wrong_sign(made: Online) -> None:
     found = asked(made)
@@ -77,10 +66,11 @@ def one_group_equal(rewards: torch.Tensor) -> torch.Tensor:
     return by_group(torch.cat([rewards[:1].mean().expand_as(rewards[:1]), rewards[1:]]))
 
 
-@pytest.mark.parametrize("by_length", [True, False])
 @pytest.mark.parametrize("advantages", [by_group, centred, left_out, one_group_equal])
-def test_advantages_of_groups_hold(advantages: Advantages, by_length: bool) -> None:
-    found = asked(GRPO(advantages, by_length=by_length))
+def test_advantages_of_groups_hold(
+    advantages: Advantages,
+) -> None:
+    found = asked(GRPO(advantages))
     assert found["status"] == "holds", found
     assert found["message"] == "advantages add up to 0 in each group of 4 updates"
 
@@ -90,12 +80,9 @@ def test_a_kl_term_and_a_second_pass_do_not_disturb_the_groups() -> None:
     assert asked(GRPO(passes=2))["status"] == "holds"
 
 
-@pytest.mark.parametrize("by_length", [True, False])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_advantages_of_the_batch_are_broken_by_that_name(
-    by_length: bool, temperature: float
-) -> None:
-    found = asked(GRPO(by_batch, by_length=by_length, temperature=temperature))
+def test_advantages_of_the_batch_are_broken_by_that_name(temperature: float) -> None:
+    found = asked(GRPO(by_batch, temperature=temperature))
     assert found["status"] == "broken", found
     assert "the training calls itself GRPO (class GRPO), but advantages" in found["message"]
 
@@ -114,11 +101,3 @@ def test_groups_that_are_spread_over_updates_are_not_judged() -> None:
     """Half of two groups add up to 0 over an update by chance."""
     found = asked(GRPO(half_are_right, spread=True, rounds=3))
     assert found["status"] == "not applicable", found
-
-
-def raw(rewards: torch.Tensor) -> torch.Tensor:
-    return rewards
-
-
-def test_advantages_without_a_known_sum_are_not_judged() -> None:
-    assert asked(GRPO(raw))["status"] == "not applicable"

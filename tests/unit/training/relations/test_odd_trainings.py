@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from torch import nn
 
-from canary.relations.trained import TrainedUpdate, is_called
-from canary.training.relations import scored
 from canary.training.relations.another_way import WiderBatches
-from canary.training.relations.inspector import Inspector
 from canary.training.relations.references import Updates
-from canary.training.relations.scored import Scored, ScoredRows
-from canary.training.relations.tokenizers import special_ids
+from canary.training.relations.scored import ScoredRows
 from tests.unit.training.relations.tiny import Loop, llama
 
 
@@ -47,33 +41,6 @@ def test_what_goes_wrong_beside_a_training_does_not_reach_it() -> None:
         assert one["message"] == (
             "the training cannot be looked at: RuntimeError: it is not loaded"
         )
-
-
-def test_an_error_at_the_end_does_not_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise KeyError("gone")
-
-    loop = Loop(llama(), wanted=("causality", "frozen"))
-    loop.after_update = lambda _: monkeypatch.setattr(Inspector, "_optimizers_of", fails)
-    found = loop.run()
-    assert found["causality"]["status"] == "holds"
-    assert found["frozen"]["message"].startswith("the training cannot be looked at: KeyError")
-
-
-@pytest.mark.parametrize(
-    ("said", "known"),
-    [
-        (numpy.int64(2), {2}),
-        (torch.tensor([2, 3]), {2, 3}),
-        ([2, numpy.int64(3)], {2, 3}),
-        ("</s>", set()),
-        (None, set()),
-    ],
-)
-def test_special_ids_may_be_of_any_kind(said: Any, known: set[int]) -> None:
-    model = types.SimpleNamespace(config=types.SimpleNamespace(eos_token_id=said, pad_token_id=0))
-    pad, ends = special_ids(None, model)
-    assert (pad, {*ends}) == (0, known)
 
 
 def test_losses_of_a_generator_reach_backward() -> None:
@@ -123,54 +90,3 @@ def test_a_batch_that_cannot_be_read_is_left_alone(batch: Any, words: str) -> No
     assert wider.changed(batch) is batch
     wider.trained_on([3])
     assert wider.why_not() == f"more padding of a batch is not clear: {words}"
-
-
-@pytest.mark.parametrize("name", ["function support_loss", "file opportunity.py", "class Suppose"])
-def test_words_of_english_are_no_names_of_ppo(name: str) -> None:
-    assert not is_called([TrainedUpdate(1, (), called=(name,))], "ppo")
-
-
-@pytest.mark.parametrize("name", ["class PPOv2Trainer", "class APPORunner", "file minippo.py"])
-def test_names_of_ppo_are_found(name: str) -> None:
-    assert is_called([TrainedUpdate(1, (), called=(name,))], "ppo") == name
-
-
-class Looked:
-    """A log-probability of rows that counts how often its size is asked."""
-
-    asked = 0
-
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    def numel(self) -> int:
-        """Return its size."""
-        Looked.asked += 1
-        return self._tokens
-
-
-def scored_rows(*texts: list[int]) -> Any:
-    """What one model said of rows, one call per text."""
-    found: Any = ScoredRows()
-    for text in texts:
-        ids = torch.tensor([text])
-        known: Any = Looked(len(text) - 1)
-        model: Any = None
-        found._keep(Scored(model, 1, ids, None, known, (), (), 0))
-    return found
-
-
-def test_many_small_calls_are_not_looked_at_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scored, "MOST_TOKENS", 40)
-    Looked.asked = 0
-    found = scored_rows(*([5, 6, place] for place in range(400)))
-    assert [one.ids[0, -1].item() for one in found.calls] == [*range(380, 400)]
-    assert Looked.asked < 1_000
-
-
-def test_a_row_that_goes_on_takes_the_place_of_its_beginning() -> None:
-    found = scored_rows([5, 6], [5, 6, 7], [5, 6, 7, 8], [9, 9])
-    assert [one.ids.shape[1] for one in found.calls] == [4, 2]
-    assert found._tokens == 4

@@ -52,14 +52,6 @@ class Failing(Adapter):
     fails = True
 
 
-class Frozen(Forgetting):
-    """No part of the training."""
-
-    def __init__(self, base: nn.Linear) -> None:
-        super().__init__(base)
-        self.requires_grad_(False)
-
-
 class Wanting(Forgetting):
     """Its methods need arguments."""
 
@@ -80,7 +72,6 @@ def adapted(kind: type[Adapter]) -> Any:
         (Adapter, "holds"),
         (Forgetting, "broken"),
         (Failing, "undecided"),
-        (Frozen, "not applicable"),
         (Wanting, "not applicable"),
     ],
 )

@@ -40,30 +40,6 @@ class Own(nn.Module):
         return found
 
 
-class OnlyLoss(Own):
-    """Returns its loss alone."""
-
-    def forward(self, idx: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """Say the loss."""
-        return cross_entropy(super().forward(idx), targets)
-
-
-class Scored(nn.Module):
-    """Gives one score per row: the mean over tokens, with or without its padding."""
-
-    def __init__(self, *, masked: bool) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed, self.head, self.masked = nn.Embedding(VOCABULARY, 24), nn.Linear(24, 1), masked
-
-    def forward(self, tokens: torch.Tensor, attn_mask: torch.Tensor) -> torch.Tensor:
-        """Score the rows."""
-        weight = (attn_mask if self.masked else torch.ones_like(attn_mask)).unsqueeze(-1).float()
-        hidden = (self.embed(tokens) * weight).sum(1) / weight.sum(1)
-        found: torch.Tensor = self.head(hidden)
-        return found
-
-
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean over labels that are no padding."""
     return nn.functional.cross_entropy(
@@ -105,18 +81,6 @@ def test_a_model_with_names_of_its_own_is_asked() -> None:
     assert mixed["neighbour"]["status"] == "broken"
 
 
-def test_a_model_that_returns_only_its_loss_is_asked() -> None:
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = model(ids[:, :-1], ids[:, 1:])
-        return found
-
-    found = asked(OnlyLoss(), loss, *ABOUT_TOKENS, "replay")
-    statuses = {name: one["status"] for name, one in found.items()}
-    assert statuses == dict.fromkeys((*ABOUT_TOKENS, "replay"), "holds"), found
-    mixed = asked(OnlyLoss(mixes=True), loss, "neighbour")
-    assert mixed["neighbour"]["status"] == "broken"
-
-
 @pytest.mark.parametrize(("keeps_random", "status"), [(True, "holds"), (False, "broken")])
 def test_a_checkpoint_that_the_model_sets_itself_is_left_out(
     keeps_random: bool, status: str
@@ -138,51 +102,3 @@ def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> N
     found = asked(Own(), shifted(by), "next_token")["next_token"]
     assert found["status"] == status, found
     assert words in found["message"]
-
-
-def test_labels_that_were_shifted_in_the_data_are_found() -> None:
-    """The dataset gives each token the next one, and the model shifts once more."""
-
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        targets = ids[:, 1:]
-        logits = model(ids[:, :-1], mask[:, :-1])
-        return cross_entropy(logits[:, :-1], targets[:, 1:])
-
-    found = asked(Own(), loss, "next_token")["next_token"]
-    assert found["status"] == "broken", found
-
-
-@pytest.mark.parametrize(("masked", "status"), [(True, "holds"), (False, "broken")])
-def test_a_score_of_a_row_does_not_depend_on_its_padding(masked: bool, status: str) -> None:
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = model(ids, mask)
-        return scores.square().mean()
-
-    found = asked(Scored(masked=masked), loss, "padding", "padding_side")
-    assert {one["status"] for one in found.values()} == {status}, found
-
-
-class Wrapped(nn.Module):
-    """Gets its rows in a dictionary, and says log-probabilities."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = Own()
-
-    def forward(self, rollout: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Say the log-probability of each next token."""
-        ids = rollout["ids"]
-        known = self.inner(ids)[:, :-1].log_softmax(-1)
-        found: torch.Tensor = known.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
-        return found
-
-
-def test_a_model_whose_rows_are_in_a_dictionary_is_asked_inside() -> None:
-    model = Wrapped()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    looking = Inspector(object(), ("order", "causality", "frozen"))
-    for seed in range(2):
-        (-model({"ids": batch(seed)["input_ids"]}).mean()).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-    assert {one["status"] for one in looking.end()} == {"holds"}

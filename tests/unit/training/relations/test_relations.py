@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from canary.relations.relation import Outcome
-from canary.training.relations.calls import kept_call
-from canary.training.relations.rounding import perturbed, rounding_of
+from canary.training.relations.rounding import perturbed
 from canary.training.relations.variations import vary
 from tests.unit.training.relations.tiny import EOS, QUICK, Loop, batch, gpt2, llama
 
@@ -26,16 +25,8 @@ def broken(found: Outcomes) -> set[str]:
 
 @pytest.mark.parametrize(
     "made",
-    [
-        lambda: Loop(llama()),
-        lambda: Loop(llama(), side="left"),
-        lambda: Loop(gpt2()),
-        lambda: Loop(llama(attention_dropout=0.1)),
-        lambda: Loop(llama(tie_word_embeddings=True)),
-        lambda: Loop(llama().to(torch.bfloat16)),
-        lambda: Loop(llama(), micro_batches=1),
-    ],
-    ids=["llama", "left", "gpt2", "dropout", "tied", "bfloat16", "one micro-batch"],
+    [lambda: Loop(llama()), lambda: Loop(gpt2()), lambda: Loop(llama().to(torch.bfloat16))],
+    ids=["llama", "gpt2", "bfloat16"],
 )
 def test_nothing_is_broken_in_a_healthy_loop(made: Callable[[], Loop]) -> None:
     found = made().run()
@@ -222,71 +213,9 @@ def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> Non
     assert found["message"].startswith("alone and packed")
 
 
-class Masked(Loop):
-    """Restores words that are masked, and sees all tokens on purpose."""
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        """Return the loss of the masked words."""
-        masked = torch.zeros_like(one["input_ids"], dtype=torch.bool)
-        masked[:, 1:6:2] = True
-        ids = one["input_ids"].masked_fill(masked, 39)
-        logits = self.model(input_ids=ids, attention_mask=one["attention_mask"]).logits
-        return torch.nn.functional.cross_entropy(logits[masked], one["input_ids"][masked])
-
-
-def test_a_loss_of_masked_words_may_see_the_future() -> None:
-    found = Masked(seeing_the_future(), wanted=("causality",)).run()["causality"]
-    assert found["status"] == "not applicable", found
-
-
-def test_two_optimizers_of_one_model_have_all_between_them() -> None:
-    model = llama()
-    inner = torch.optim.SGD([p for p in model.parameters() if p.dim() == 1], lr=1e-3)
-    outer = torch.optim.AdamW([p for p in model.parameters() if p.dim() > 1], lr=1e-3)
-    loop = Loop(model, optimizer=outer)
-    loop.after_update = lambda update: inner.step()
-    found = loop.run()["frozen"]
-    assert found["status"] == "holds", found
-
-
-def test_blocks_of_joined_texts_are_plain_language_modelling() -> None:
-    def joined(seed: int) -> dict[str, torch.Tensor]:
-        ids = torch.randint(3, 40, (2, 12), generator=torch.Generator().manual_seed(seed))
-        ids[:, 3] = ids[:, 8] = EOS
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-    found = Loop(llama(), batches=joined).run()["packing"]
-    assert found["status"] == "not applicable", found
-    assert "as in pretraining" in found["message"]
-
-
-def test_positions_of_padding_are_no_documents() -> None:
-    class Positioned(Loop):
-        """Gives padding the position 1, as transformers does when it generates."""
-
-        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-            places = one["attention_mask"].cumsum(-1) - 1
-            return super().loss(
-                {**one, "position_ids": places.masked_fill(one["attention_mask"] == 0, 1)}, tokens
-            )
-
-    found = Positioned(llama()).run()
-    assert broken(found) == set()
-    assert found["packing"]["status"] == "not applicable"
-    assert found["causality"]["status"] == "holds"
-
-
 def _with_groups() -> Loop:
     model = llama()
     return Loop(model, optimizer=groups(model))
-
-
-def test_unequal_weights_are_named_with_both_values() -> None:
-    found = Loop(llama(), normalised=False).run()["accumulation"]
-    most, least = found["values"]
-    counts = [int((batch(seed)["attention_mask"][:, 1:]).sum()) for seed in (0, 1)]
-    assert most == pytest.approx(1 / (2 * min(counts)), rel=1e-3)
-    assert least == pytest.approx(1 / (2 * max(counts)), rel=1e-3)
 
 
 def adapted(**settings: Any) -> Any:
@@ -353,15 +282,6 @@ def test_integers_of_a_quantised_model_are_left_alone() -> None:
     assert torch.equal(model.weight, before)
 
 
-def test_ranks_are_compared_without_random_noise() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
-    args = SimpleNamespace(neftune_noise_alpha=5.0)
-    trainer = SimpleNamespace(args=args, model=model, neftune_noise_alpha=5.0)
-    assert vary(trainer, {"no_dropout": True}, Path()) is None
-    assert (trainer.neftune_noise_alpha, args.neftune_noise_alpha) == (None, None)
-    assert model[1].p == 0.0
-
-
 @pytest.mark.parametrize(("optim", "why"), [("adamw_torch", None), ("sgd", "is not AdamW")])
 def test_only_adamw_is_fused(optim: str, why: str | None) -> None:
     trainer = SimpleNamespace(args=SimpleNamespace(optim=optim), optimizer=None)
@@ -388,36 +308,3 @@ def test_rounding_is_that_of_autocast(inside: bool) -> None:
     assert broken(found) == set()
     assert found["attention"]["tolerance"] is not None
     assert found["attention"]["tolerance"] > 1e-3
-
-
-def test_advantages_are_no_weights_of_micro_batches() -> None:
-    """By chance, the tokens of each micro-batch can weigh the same."""
-
-    class Policy(Loop):
-        """Raises the first micro-batch of an update and lowers the second, half as much."""
-
-        calls = 0
-
-        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-            self.calls += 1
-            return super().loss(one, tokens) * (1.0 if self.calls % 2 else -0.5)
-
-    found = Policy(llama()).run()["accumulation"]
-    assert found["status"] == "not applicable", found
-
-
-def test_half_precision_is_measured_against_float32() -> None:
-    """One parameter off by a rounding moves far more than the errors of half precision."""
-    model = llama().to(torch.bfloat16)
-    inputs = batch(0, rows=4, width=24)
-    call = kept_call(model, (), inputs, "logits", model(**inputs).logits)
-    tight, loose = rounding_of(call, weights=False), rounding_of(call)
-    assert tight < loose / 8
-    assert all(one.dtype == torch.bfloat16 for one in model.parameters()), "they are put back"
-    call.module.lm_head.register_forward_pre_hook(_refuses)
-    assert rounding_of(call, weights=False) == loose, "a kernel may refuse float32"
-
-
-def _refuses(module: nn.Module, args: Any) -> None:
-    if args[0].dtype == torch.float32:
-        raise TypeError("no kernel for float32")

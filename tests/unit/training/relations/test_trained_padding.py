@@ -50,12 +50,6 @@ def all_but_one(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return real == 0
 
 
-def with_padding_inside(seed: int) -> dict[str, torch.Tensor]:
-    made = batch(seed)
-    made["input_ids"][:, 2] = PAD
-    return made
-
-
 def ends_as_padding(seed: int) -> dict[str, torch.Tensor]:
     """Rows that end with EOS, and are padded with it."""
     made = batch(seed)
@@ -80,10 +74,6 @@ def test_trained_padding_is_broken(batches: Any) -> None:
     assert 0 < found["values"][0] <= found["values"][1]
 
 
-def test_left_padding_is_asked_too() -> None:
-    assert asked(nothing, side="left")["status"] == "broken"
-
-
 @pytest.mark.parametrize("masked", [padding, all_but_one])
 def test_masked_padding_holds(masked: Masked) -> None:
     found = asked(masked)
@@ -95,47 +85,3 @@ def test_the_first_eos_is_real_where_eos_pads() -> None:
     model.config.pad_token_id = EOS
     assert asked(all_but_one, model, batches=ends_as_padding)["status"] == "holds"
     assert asked(nothing, model, batches=ends_as_padding)["status"] == "broken"
-
-
-class Distilled(Loop):
-    """A loss over whole distributions, with or without padding."""
-
-    masked = True
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        said = self.model(**one).logits.log_softmax(-1)
-        taught = torch.randn(said.shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
-        apart = -(taught * said).sum(-1)
-        real = one["attention_mask"].float() if self.masked else torch.ones_like(apart)
-        return (apart * real).sum() / real.sum()
-
-
-@pytest.mark.parametrize("masked", [True, False])
-def test_a_loss_over_distributions_is_asked_too(masked: bool) -> None:
-    loop = Distilled(llama(), wanted=("padding",))
-    loop.masked = masked
-    found = loop.run()["padding"]
-    assert found["status"] == ("holds" if masked else "broken"), found
-
-
-def test_rows_that_hold_the_token_inside_say_nothing() -> None:
-    found = asked(nothing, batches=with_padding_inside)
-    assert found["status"] == "holds", found
-
-
-def test_noise_that_writes_the_token_into_texts_is_no_padding() -> None:
-    """Word dropout of a student, without a mask: its last words may be the token too."""
-
-    def noisy(seed: int) -> dict[str, torch.Tensor]:
-        made = batch(seed)
-        made["input_ids"][:, 3] = made["input_ids"][:, -1] = PAD
-        return {**made, "attention_mask": torch.ones_like(made["attention_mask"])}
-
-    class Bare(Masking):
-        def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-            logits = self.model(input_ids=one["input_ids"]).logits[:, :-1]
-            labels = one["input_ids"][:, 1:]
-            return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-
-    found = Bare(llama(), wanted=("padding", "padding_side"), batches=noisy).run()
-    assert {one["status"] for one in found.values()} == {"not applicable"}, found

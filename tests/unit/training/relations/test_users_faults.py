@@ -11,31 +11,14 @@ from tests.unit.training.relations.chats import (
     IGNORE,
     Chat,
     Plain,
-    answers_only,
     collate_with,
     completions,
     everything,
-    padded,
     plain,
     tokenizer,
 )
 
 Row = dict[str, Any]
-
-
-class Positioned(Plain):
-    """Gives the model positions that do not count."""
-
-    def compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        places = torch.zeros_like(inputs["input_ids"])
-        logits = model(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            position_ids=places,
-        ).logits[:, :-1]
-        return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=IGNORE
-        )
 
 
 def left_padded(rows: list[Row], *, right_mask: bool) -> Row:
@@ -71,15 +54,6 @@ def test_a_mask_of_the_wrong_side_is_broken(right_mask: bool, status: str) -> No
         assert "hides" in found["message"]
 
 
-def test_constant_positions_are_broken() -> None:
-    found = Chat(
-        Positioned(completions()), collate_with(answers_only), ("packing", "prompt_labels")
-    ).run()
-    assert found["packing"]["status"] == "broken", found
-    assert "have the position 0" in found["packing"]["message"]
-    assert found["prompt_labels"]["status"] == "holds", "the text is one document all the same"
-
-
 def test_labels_of_the_neighbouring_row_are_broken() -> None:
     collate = collate_with(everything)
 
@@ -90,33 +64,3 @@ def test_labels_of_the_neighbouring_row_are_broken() -> None:
     found = Chat(Plain(completions()), rolled, ("next_token",), batch_size=4).run()["next_token"]
     assert found["status"] == "broken", found
     assert "of another row" in found["message"]
-
-
-@pytest.mark.parametrize(("less", "status"), [(0, "holds"), (4, "broken")])
-@pytest.mark.parametrize(
-    "names", [("instruction", "input", "output"), ("context", "question", "answer")]
-)
-def test_columns_of_other_names_are_known(
-    names: tuple[str, str, str], less: int, status: str
-) -> None:
-    """`less`: tokens of the prompt that are trained on."""
-    rows = []
-    for number, row in enumerate(completions()):
-        texts = ("Copy the words", row["prompt"][0]["content"], row["completion"][0]["content"])
-        rows.append({**dict(zip(names, texts, strict=True)), "number": number})
-
-    def collate(drawn: list[Row]) -> Row:
-        ids, labels = [], []
-        for row in drawn:
-            one, two, answer = (row[name] for name in names)
-            asked = tokenizer()(f"{one}\n{two}\n", add_special_tokens=False)["input_ids"]
-            told = tokenizer()(answer, add_special_tokens=False)["input_ids"]
-            told = [*told, tokenizer().eos_token_id]
-            ids.append(asked + told)
-            labels.append([IGNORE] * (len(asked) - less) + ids[-1][len(asked) - less :])
-        mask = padded([[1] * len(one) for one in ids], 0)
-        filled = padded(ids, tokenizer().pad_token_id)
-        return dict(zip(NAMES, (filled, mask, padded(labels, IGNORE)), strict=True))
-
-    found = Chat(Plain(rows), collate, ("prompt_labels",)).run()["prompt_labels"]
-    assert found["status"] == status, found

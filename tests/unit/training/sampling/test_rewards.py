@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
 import random
@@ -61,14 +60,6 @@ def by_day(completions: list[str], **_: Any) -> list[float]:
     return [len(one) + float(datetime.date.today().toordinal() % 7) for one in completions]
 
 
-def by_calendar(completions: list[str], **_: Any) -> list[float]:
-    return [len(one) + float(time.localtime().tm_yday) for one in completions]
-
-
-def by_weekday(completions: list[str], **_: Any) -> list[float]:
-    return [len(one) + float(time.strftime("%w")) for one in completions]
-
-
 def by_moment(completions: list[str], **_: Any) -> list[float]:
     return [len(one) + float(moment.now().toordinal() % 7) for one in completions]
 
@@ -102,8 +93,6 @@ def test_a_reward_of_its_completion_alone_holds(function: Callable[..., Any]) ->
         (by_others, "for it alone", "it depends on the other rows"),
         (by_second, "when it is called again", "it reads the clock"),
         (by_day, "a day later", "it reads the clock"),
-        (by_calendar, "a day later", "it reads the clock"),
-        (by_weekday, "a day later", "it reads the clock"),
         (by_moment, "a day later", "it reads the clock"),
         (by_chance, "with other random numbers", "it draws random numbers"),
         (by_calls, "when it is called again", "it keeps a state of its own"),
@@ -127,19 +116,6 @@ def test_the_state_of_a_reward_and_of_the_process_is_left_alone() -> None:
     assert STATE["calls"] == 1
     assert ask(by_chance).changed
     assert random.random() == expected[len(COMPLETIONS)]
-
-
-def test_an_async_reward_is_asked() -> None:
-    async def reward(completions: list[str], **_: Any) -> list[float]:
-        await asyncio.sleep(0)
-        return by_order(completions)
-
-    async def first() -> Reward:
-        states = random_states(devices=False)
-        result = await reward(COMPLETIONS)
-        return asked(reward, (COMPLETIONS,), {}, result, states)
-
-    assert asyncio.run(first()).cause == "it depends on the order of the rows"
 
 
 def refuses(completions: list[str], **_: Any) -> list[float]:
@@ -216,15 +192,6 @@ def test_a_reward_model_is_asked_with_other_rows_and_padding(model: Scorer, caus
     call = KeptCall(model, arguments, (3, 1), False, "logits")
     found = asked_model(call)
     assert (found.cause, found.unasked) == (cause, "")
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("masks", [True, False])
-def test_without_a_mask_padded_rows_show_their_padding(masks: bool, side: str) -> None:
-    ids = torch.arange(1, 13).reshape(3, 4)
-    ids[1, 0 if side == "left" else -1] = 0
-    call = KeptCall(Scorer(masks=masks), {"input_ids": ids}, (3, 1), False, "logits")
-    assert asked_model(call).cause == ("" if masks else "it depends on the padding")
 
 
 def test_what_a_reward_starts_ends_with_its_fork(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import describe_batch
-from canary.training.collectors.named import hashable, named
 from canary.training.torch_loop.batches import LoaderBatches, as_tokens, entering, fed_sha256
 
 IDS = torch.arange(12).view(3, 4)
@@ -58,14 +57,6 @@ def test_batches_of_an_evaluation_are_not_trained_on() -> None:
     assert batches.take() == ["trained in evaluation mode"]
 
 
-def test_a_batch_of_which_old_probabilities_are_computed_first_is_trained_on() -> None:
-    batches, train = LoaderBatches(), object()
-    for batch in ("first", "second"):
-        batches.yielded(train, batch)
-        batches.doubted()
-        assert batches.take() == [batch]
-
-
 def test_pairs_under_their_plain_names_are_no_labels() -> None:
     found = as_tokens({"chosen": IDS, "rejected": LABELS}, embeds=True)
     assert [*found] == ["chosen_input_ids", "rejected_input_ids"]
@@ -109,13 +100,6 @@ def test_what_does_not_come_from_the_batch_is_not_counted(other: torch.Tensor) -
     assert fed_sha256(batch, entered(IDS, other)) == fed_sha256(batch, entered(IDS))
 
 
-def test_the_hash_of_what_enters_is_part_of_the_exact_batch() -> None:
-    batch = as_tokens((IDS, LABELS), embeds=True)
-    assert "fed_sha256" not in describe_batch(hashable(batch), None)
-    batch.fed_sha256 = "a" * 64
-    assert describe_batch(hashable(named(batch)), None)["fed_sha256"] == "a" * 64
-
-
 def test_batches_that_a_resumed_loop_skips_are_not_trained_on() -> None:
     batches, loader = LoaderBatches(), object()
     rows = [(IDS + number, LABELS + number) for number in range(4)]
@@ -127,14 +111,6 @@ def test_batches_that_a_resumed_loop_skips_are_not_trained_on() -> None:
     batches.yielded(loader, rows[3])
     batches.entered(entered(rows[3][0] + 0))
     assert batches.take() == [rows[3]], "a copy says nothing"
-
-
-def test_a_backward_of_two_batches_skips_none() -> None:
-    batches, loader = LoaderBatches(), object()
-    for number in range(2):
-        batches.yielded(loader, {"input_ids": IDS + number})
-        batches.entered(entered(next(reversed(batches._waiting[id(loader)])).batch["input_ids"]))
-    assert batches.take()[0]["input_ids"].equal(IDS)
 
 
 def test_a_tensor_without_memory_is_no_batch() -> None:

@@ -9,7 +9,6 @@ from torch import nn
 from canary.training.torch_loop.models import (
     Several,
     as_one,
-    children_of,
     holds,
     outermost_modules,
     parameters_of,
@@ -59,20 +58,12 @@ def test_several_modules_count_as_one_model() -> None:
     assert as_one([]) is None
 
 
-def test_the_modules_below_are_found_through_lists() -> None:
-    inner = [nn.Linear(2, 2), nn.Linear(3, 3), nn.ReLU()]
-    model = Wrapped(nn.ModuleList(inner[:2]))
-    model.last = inner[2]
-    assert [*children_of([model])] == inner
-
-
 @pytest.mark.parametrize(
     ("module", "name"),
     [
         (nn.LSTM(2, 2), "LSTM"),
         (nn.TransformerEncoderLayer(4, 2, 4), "MultiheadAttention"),
         (nn.GRU(2, 2, batch_first=True), None),
-        (nn.Linear(2, 2), None),
     ],
 )
 def test_a_model_that_reads_time_first_is_known(module: nn.Module, name: str | None) -> None:

@@ -72,22 +72,6 @@ def test_one_that_steps_after_a_backward_of_its_own_is_left_out(model: nn.Linear
         assert step.all_stepped
 
 
-def test_a_primary_that_the_loop_dropped_is_not_waited_for(model: nn.Linear) -> None:
-    primary, other = optimizer(model.weight), optimizer(model.bias)
-    step = StepOptimizers([primary, other], model.parameters())
-    step.own = ()
-    del primary
-    assert not step.primary_stepped
-    step.stepped(other)
-    assert step.primary_stepped
-
-
-def test_parameters_without_a_module_are_those_of_the_largest_optimizer() -> None:
-    first, second = torch.zeros(3), torch.zeros(2)
-    step = StepOptimizers([optimizer(first), optimizer(second)], None)
-    assert (step.holds(first), step.holds(second)) == (True, False)
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
     calls: list[str] = []
@@ -108,7 +92,7 @@ def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", None), ("optimizer", 3)])
+@pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", 3)])
 def test_a_step_without_a_closure_has_none(args: tuple[Any, ...]) -> None:
     assert StepArguments(args, {"closure": None}).closure is None
 
