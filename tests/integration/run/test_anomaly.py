@@ -22,14 +22,6 @@ pytestmark = pytest.mark.train
 DOCS = Path(__file__).parents[3] / "docs" / "anomaly.md"
 
 
-def test_a_healthy_canary_of_each_trainer_raises_nothing(finished_run: Finished) -> None:
-    record = finished_run.record()
-    assert record.alerts == []
-    assert record.alert_summary is not None
-    assert record.alert_summary.total == 0
-    assert (finished_run.folder / "alerts.jsonl").read_text() == ""
-
-
 @pytest.fixture(scope="module")
 def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     values = settings(
@@ -209,39 +201,6 @@ def test_the_callback_tells_trackers_and_a_handler_may_stop_the_training(tmp_pat
     assert str(callback.stopped) == "enough"
     assert len(list(read_rows(tmp_path / "alerts.jsonl"))) == 2
     assert scalars(tmp_path / "tb")["train/anomaly/numerics_critical"] == [(4, 2.0)]
-
-
-def test_a_callback_leaves_other_trainers_alone(tmp_path: Path) -> None:
-    seen = Seen()
-    callback = AnomalyCallback(detectors=[seen])
-    trainer = a_trainer(tmp_path, Words(), callback, max_steps=2)
-    other = a_trainer(tmp_path / "other", Words(), AnomalyCallback(), max_steps=3)
-    other.pop_callback(AnomalyCallback)
-    trainer.add_callback(_Between(other))
-    trainer.train()
-    assert [each.step for each in seen.observations] == [1, 2]
-    assert [len(each.micro_losses) for each in seen.observations] == [2, 2]
-
-
-class _Between(AnomalyCallback):
-    """Trains another trainer in the middle of the first one's training."""
-
-    def __init__(self, other: Trainer) -> None:
-        super().__init__()
-        self.other = other
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Nothing is watched."""
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == 0:
-            self.other.train()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        return control
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        return control
 
 
 def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

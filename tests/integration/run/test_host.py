@@ -101,22 +101,6 @@ def test_a_slow_collator_is_named_with_its_share_of_the_step(tmp_path: Path) -> 
     assert line.startswith("  bottleneck  data_loading: step time in the data phase ")
 
 
-def test_without_gilknocker_a_run_says_so_and_measures_the_rest(tmp_path: Path) -> None:
-    (tmp_path / "gilknocker.py").write_text("raise ImportError('hidden')\n")
-    record = run(tmp_path, "pass", max_steps=6, metrics_warmup_steps=1).record()
-    assert record.host.gil_contention is None
-    assert "rlhf-canary[gil]" in record.unmeasured["host.gil_contention"]
-    assert "rlhf-canary[gil]" in record.bottlenecks_not_judged["gil_contention"]
-    assert record.host.waiting is not None
-
-
-def test_workers_of_a_loader_outlive_the_knocking_in_their_parent(tmp_path: Path) -> None:
-    pytest.importorskip("gilknocker")
-    record = run(tmp_path, "pass", num_workers=1, **LONG).record()
-    assert record.status == "completed"
-    assert record.host.gil_held is not None
-
-
 def test_a_recorded_loop_tells_of_its_host_after_its_probe(tmp_path: Path) -> None:
     import torch
 
