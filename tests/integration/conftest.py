@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES
+from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
@@ -110,11 +110,3 @@ def _warm() -> Iterator[None]:
     """The trainings of a session import torch and what trains once."""
     with warm_starts():
         yield
-
-
-@pytest.fixture(scope="session", params=TRAINING_TYPES)
-def finished_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Finished:
-    """One complete run of each trainer."""
-    return run_config(tmp_path_factory.mktemp(request.param), settings(request.param))

@@ -58,7 +58,6 @@ def script(folder: Path, *edits: tuple[str, str]) -> tuple[str, ...]:
 
 
 @pytest.mark.train
-@pytest.mark.end_to_end
 def test_a_built_in_canary_holds_and_leaves_its_answer(tmp_path: Path) -> None:
     code, found = checked(tmp_path, "--quick", "-o", "here")
     assert code == 0

@@ -46,13 +46,7 @@ def run(folder: Path, name: str, **fault: float) -> Ended:
     return watched(folder, *words, options=PROBED)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.end_to_end if name == "plain" else ())
-        for name in SCRIPTS
-    ],
-)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_loop_is_recorded_whole_and_trains_as_if_alone(tmp_path: Path, name: str) -> None:
     write_script(tmp_path, SCRIPTS[name])
     alone = bare(tmp_path, PYTHON, "train.py")

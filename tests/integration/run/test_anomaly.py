@@ -149,11 +149,10 @@ class Seen:
         return ()
 
 
-@pytest.mark.parametrize("clip", [1.0, 0.0])
-def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path, clip: float) -> None:
+def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path) -> None:
     seen = Seen()
     callback = AnomalyCallback(detectors=[seen])
-    trainer = a_trainer(tmp_path, Words(), callback, max_grad_norm=clip, warmup_steps=3)
+    trainer = a_trainer(tmp_path, Words(), callback, max_grad_norm=1.0, warmup_steps=3)
     untouched = Trainer.training_step, Trainer.log
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
@@ -164,8 +163,7 @@ def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path, clip: floa
         assert observation.grad_norm > 0
         assert len(observation.micro_losses) == 2
         assert observation.batch_size == 8
-        if clip:
-            assert observation.grad_norm == pytest.approx(float(entry["grad_norm"]), rel=1e-3)
+        assert observation.grad_norm == pytest.approx(float(entry["grad_norm"]), rel=1e-3)
     assert callback.detector is not None
     assert callback.detector.summary()["total"] == 0, callback.detector.summary()
     assert (Trainer.training_step, Trainer.log) == untouched
@@ -217,16 +215,3 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["watch"].detector.summary()["total"] == 0
     assert found["watch"].stopped is None
     exec(compile(own, "anomaly.md", "exec"), {})
-
-
-def test_the_table_of_the_docs_has_every_type_and_its_severity() -> None:
-    from tests.unit.training.anomaly.test_anomaly_types import DOCUMENTED
-
-    table = DOCS.read_text(encoding="utf-8").split("## What is detected")[1].split("\n## ")[0]
-    found = {}
-    for line in table.splitlines():
-        cells = line.split("|")
-        if len(cells) > 3 and "`" in cells[1]:
-            for name in re.findall(r"`(\w+)`", cells[1]):
-                found[name] = cells[2].split(",")[0].strip()
-    assert found == DOCUMENTED

@@ -201,10 +201,9 @@ def wait_until_gone(run_dir: Path) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("number_", [signal.SIGINT, signal.SIGTERM])
-def test_interrupts_end_the_run_with_a_record(tmp_path: Path, number_: signal.Signals) -> None:
+def test_an_interrupt_ends_the_run_with_a_record(tmp_path: Path) -> None:
     process, run_dir = start_long_run(tmp_path)
-    process.send_signal(number_)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 4, err
     assert "Traceback" not in err
@@ -276,18 +275,10 @@ trainer.compute_loss = compute_loss
     ("changes", "message"),
     [
         ({"model_name": "./no-such-model"}, "no-such-model"),
-        ({"dataset_name": "./no-such.jsonl"}, "no-such.jsonl"),
-        ({"dataset_name": "no-such-folder/rows.jsonl"}, "does not exist"),
         ({"dataset_name": "columns.jsonl"}, "column"),
-        ({"dataset_name": "empty.jsonl"}, "no rows"),
         ({"dataset_name": "mixed.jsonl"}, "mixed.jsonl"),
         ({"dataset_name": "numbers.jsonl"}, "'completion' of usable row 1 is 1, a int"),
         ({"trainer_args": {"max_grad_norm": "abc"}}, "trainer_args.max_grad_norm is 'abc'"),
-        ({"trainer_args": {"eval_strategy": "steps"}}, "trainer_args.eval_strategy"),
-        ({"trainer_args": {"resume_from_checkpoint": "x"}}, "always starts from the beginning"),
-        ({"attn_implementation": "flash_attention_2"}, "FlashAttention2"),
-        ({"batch_size": 25}, "a batch takes 25 rows"),
-        ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
         ({"report_to": ["tensorbord"]}, "did you mean 'tensorboard'?"),
     ],
 )
@@ -295,7 +286,7 @@ def test_a_users_input_error_is_one_line_and_exit_code_2(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     (tmp_path / "columns.jsonl").write_text('{"question": "a", "reply": "b"}\n' * 30)
-    (tmp_path / "empty.jsonl").write_text("")
+
     (tmp_path / "mixed.jsonl").write_text(
         '{"prompt": "a", "completion": "b"}\n{"prompt": "a", "completion": 1}\n' * 30
     )
@@ -321,14 +312,3 @@ def test_verbose_adds_a_traceback_and_keeps_the_exit_code(tmp_path: Path) -> Non
     assert "Traceback" not in plain.err
     assert "Traceback" in verbose.err
     assert verbose.err.strip().splitlines()[-1] == plain.err.strip()
-
-
-def test_a_run_whose_reader_has_gone_goes_on_to_its_end(tmp_path: Path) -> None:
-    path = write_config(tmp_path, settings("sft", probe_steps=0))
-    command = [sys.executable, "-m", "canary.cli", "run", str(path), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    process.stderr.close()
-    assert process.wait(timeout=120) == 0
-    (folder,) = (p for p in (tmp_path / "out").iterdir() if not p.name.startswith("."))
-    assert load_record(folder).status == "completed"

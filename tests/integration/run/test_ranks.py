@@ -75,21 +75,15 @@ def test_the_exact_lane_holds_the_batches_of_both_and_counts_what_the_reducer_do
     assert exact["work"]["collectives"] >= operators["c10d.allreduce_.default"]
     checks = {check.name: check for check in invariant_checks([sft.record()])}
     assert checks["ranks_agree"].status == "pass", checks["ranks_agree"].message
-
-
-@pytest.mark.end_to_end
-def test_every_phase_of_a_step_is_in_its_time_with_ranks_too(sft: Finished) -> None:
     record = sft.record()
     assert sum(record.phases.values()) == pytest.approx(record.perf.step_time.mean)
 
 
-@pytest.mark.parametrize("kind", ["dpo", "grpo"])
-def test_other_trainers_run_on_two_ranks(kind: str, tmp_path: Path) -> None:
-    finished = run_config(tmp_path, settings(kind, dataset_size=64, probe_steps=0, nproc=2))
+def test_grpo_runs_on_two_ranks(tmp_path: Path) -> None:
+    finished = run_config(tmp_path, settings("grpo", dataset_size=64, probe_steps=0, nproc=2))
     record = assert_both_ranks(finished, 4)
-    if kind == "grpo":
-        assert record.rl["reward"].count == record.perf.step_time.count
-        assert record.tokens["completion_tokens"] > 0
+    assert record.rl["reward"].count == record.perf.step_time.count
+    assert record.tokens["completion_tokens"] > 0
 
 
 def test_a_rank_that_sleeps_shows_as_imbalance_and_the_other_as_waiting(tmp_path: Path) -> None:

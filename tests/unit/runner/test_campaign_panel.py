@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,16 +100,6 @@ def test_pairs_name_the_run_and_the_time_left() -> None:
     assert progress.next_run("head") == "pair 2 of 3, head (4 min left)"
 
 
-def test_a_repeated_run_leaves_no_negative_time() -> None:
-    said: list[str] = []
-    progress = PairProgress(said.append, Plan(pairs=1))
-    for number in range(3):
-        progress.run_ended(0, "head", record(number), 60.0)
-    assert "next look" in said[0]
-    assert not any("next look" in line for line in said[1:])
-    assert "left" not in progress.next_run("head")
-
-
 def test_repeated_runs_name_the_run_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, _ = panel()
     monkeypatch.setattr("canary.campaign.side.time.monotonic", lambda: 130.0)
@@ -119,9 +108,3 @@ def test_repeated_runs_name_the_run_and_the_time_left(monkeypatch: pytest.Monkey
     named(shown, 3, 10, began=70.0)
     assert shown.name == "run 3 of 10 (4 min left)"
     assert isinstance(named(Quiet(), 1, 10, 0.0), Quiet)
-
-
-def test_a_run_of_this_process_shows_no_headline_of_its_own(tmp_path: Path) -> None:
-    shown, stream = panel()
-    shown.run_begins(tmp_path, None)  # type: ignore[arg-type]
-    assert stream.getvalue() == ""
