@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from canary.relations.ranks import NO_RANKS
 from tests.integration.check.test_check import checked
 from tests.integration.exec.user_scripts import PYTHON
 
@@ -42,7 +41,6 @@ for step, ids in enumerate(DataLoader(ROWS, 4, sampler=sampler)):
 """
 NO_SAMPLER = ("sampler=sampler", "shuffle=True")
 NO_EXCHANGE = ("    if world > 1:\n        for", "    if False:\n        for")
-NO_GROUP = ("if world > 1:\n    dist", "if False:\n    dist")
 
 
 @pytest.mark.parametrize(
@@ -51,9 +49,8 @@ NO_GROUP = ("if world > 1:\n    dist", "if False:\n    dist")
         ((), "holds", "48 rows are shared by two ranks, which end with equal parameters"),
         ((NO_SAMPLER,), "broken", "two ranks see 8 of 16 rows twice"),
         ((NO_EXCHANGE,), "broken", "after the last update, the ranks hold different parameters"),
-        ((NO_GROUP, NO_EXCHANGE), "not applicable", "form no group"),
     ],
-    ids=["healthy", "no sampler", "no exchange", "no group"],
+    ids=["healthy", "no sampler", "no exchange"],
 )
 def test_ranks_of_a_loop(
     tmp_path: Path, edits: tuple[tuple[str, str], ...], status: str, words: str
@@ -66,13 +63,3 @@ def test_ranks_of_a_loop(
     _, found = checked(tmp_path, "--only", "ranks", "-o", "here", "--", PYTHON, "train.py")
     assert found["ranks"]["status"] == status, found
     assert words in found["ranks"]["message"]
-
-
-def test_a_loop_that_names_no_ranks_is_started_once(tmp_path: Path) -> None:
-    text = LOOP.replace("WORLD_SIZE", "SIZE").replace("init_process_group", "abort")
-    text = text.replace(", DistributedSampler", "").replace("sampler=sampler", "shuffle=True")
-    lines = [line for line in text.splitlines() if "DistributedSampler" not in line]
-    (tmp_path / "train.py").write_text("\n".join(lines))
-    _, found = checked(tmp_path, "--only", "ranks", "-o", "here", "--", PYTHON, "train.py")
-    assert found["ranks"]["status"] == "not applicable", found
-    assert found["ranks"]["message"] == NO_RANKS

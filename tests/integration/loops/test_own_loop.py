@@ -132,15 +132,6 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
     assert found["frozen"]["changed"] == []
 
 
-def test_a_watch_that_is_the_users_own_stays_theirs(tmp_path: Path) -> None:
-    trainer = own_trainer(tmp_path)
-    trainer.watch = "gradients"  # type: ignore[attr-defined]
-    rows: list[Any] = []
-    TrainerCollector(trainer, rows.append, 0).run(trainer.train)
-    assert trainer.watch == "gradients"  # type: ignore[attr-defined]
-    assert [row["samples"] for row in rows] == [BATCH] * STEPS
-
-
 def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: Path) -> None:
     ended: list[int] = []
 

@@ -74,17 +74,8 @@ def test_a_loop_that_never_stops_is_ended_after_the_last_recorded_step(tmp_path:
     assert "the canary ended the process after step 4" in record.notes
 
 
-def test_a_loop_that_ends_with_the_last_recorded_step_goes_on_to_its_end(tmp_path: Path) -> None:
-    write_script(tmp_path, endless("if step == 3: break"))
-    options = ("--name", "own", "--max-steps", "4", "--no-probe")
-    done = watched(tmp_path, PYTHON, "train.py", options=options)
-    assert done.out.splitlines()[-1] == "after the loop"
-    assert not any("ended after" in note for note in done.record().notes)
-
-
-@pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)", "quit()"])
-def test_a_loop_may_leave_the_process_as_it_likes(tmp_path: Path, leave: str) -> None:
-    write_script(tmp_path, endless(f"if step == 3: {leave}"))
+def test_a_loop_may_leave_the_process_as_it_likes(tmp_path: Path) -> None:
+    write_script(tmp_path, endless("if step == 3: os._exit(0)"))
     done = watched(tmp_path, PYTHON, "train.py")
     assert done.code == 0, done.err
     record = done.record()

@@ -75,7 +75,7 @@ def test_a_loop_is_recorded_whole_and_trains_as_if_alone(tmp_path: Path, name: s
         assert {"forward", "backward", "optimizer"} <= set(row["phases"]) or "compiled" in name
 
 
-@pytest.mark.parametrize("name", ["plain", "accumulated", "scaler", "gan", "closure", "helped"])
+@pytest.mark.parametrize("name", ["accumulated", "gan"])
 def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
     tmp_path: Path, name: str
 ) -> None:
@@ -127,9 +127,8 @@ def test_a_probe_that_is_ended_inside_a_loop_names_the_program(tmp_path: Path) -
     assert any("about to start python" in note for note in record.notes), record.notes
 
 
-@pytest.mark.parametrize("width", [64, 8])
-def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path, width: int) -> None:
-    write_script(tmp_path, GAN_OF_ONE_MODEL.replace("WIDTH", str(width)))
+def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path) -> None:
+    write_script(tmp_path, GAN_OF_ONE_MODEL.replace("WIDTH", "8"))
     alone = bare(tmp_path, PYTHON, "train.py")
     whole = watched(tmp_path, PYTHON, "train.py", options=PROBED)
     assert (whole.code, whole.out) == (0, alone.out), whole.err
@@ -168,16 +167,3 @@ def test_ranks_of_a_loop_are_recorded(tmp_path: Path, name: str) -> None:
     assert len(record.exact["batches"][0]) == 2
     again = run(tmp_path, name).record()
     assert compare_to_baseline(again, record, gates=()).differences == ()
-
-
-def test_compiling_builds_the_same_graphs_as_alone(tmp_path: Path) -> None:
-    count = (
-        "\nfrom torch._dynamo.utils import counters\n"
-        "print('graphs', sorted(counters['stats'].items()), sum(counters['graph_break'].values()))"
-    )
-    for name in ("compiled", "compiled_later", "compiled_in_place", "compiled_step"):
-        write_script(tmp_path, SCRIPTS[name] + count)
-        alone = bare(tmp_path, PYTHON, "train.py")
-        seen = watched(tmp_path, PYTHON, "train.py")
-        assert seen.line("graphs") == alone.line("graphs"), name
-        assert seen.line("losses") == alone.line("losses")

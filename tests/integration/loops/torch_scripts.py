@@ -231,17 +231,11 @@ for _ in range(3):
     + PLAIN
 )
 
-WORKERS = PLAIN.replace("enumerate(loader())", "enumerate(loader(num_workers=2))")
 
 COMPILED = PLAIN.replace(
     "model = Net()", "plain = Net()\nmodel = torch.compile(plain, backend='aot_eager')"
 )
 
-COMPILED_LATER = PLAIN.replace(
-    "for step,", "model = torch.compile(model, backend='aot_eager')\nfor step,"
-)
-
-COMPILED_IN_PLACE = PLAIN.replace("for step,", "model.compile(backend='aot_eager')\nfor step,")
 
 COMPILED_STEP = """
 model = Net()
@@ -376,18 +370,13 @@ SCRIPTS = {
     "scaler": SCALER,
     "gan": GAN,
     "closure": CLOSURE,
-    "checkpointed": CHECKPOINTED.replace("REENTRANT", "False"),
     "reentrant": CHECKPOINTED.replace("REENTRANT", "True").replace(
         "checkpoint(self.inner, hidden", "checkpoint(self.inner, hidden.requires_grad_()"
     ),
-    "without_loader": WITHOUT_LOADER,
     "in_evaluation_mode": IN_EVALUATION_MODE,
     "two_optimizers": TWO_OPTIMIZERS,
     "helped": HELPED,
-    "workers": WORKERS,
     "compiled": COMPILED,
-    "compiled_later": COMPILED_LATER,
-    "compiled_in_place": COMPILED_IN_PLACE,
     "compiled_step": COMPILED_STEP,
     "accelerate": ACCELERATE,
 }
