@@ -49,10 +49,6 @@ def test_the_state_says_what_waits_runs_is_done_and_for_how_long_still(tmp_path:
     )
 
 
-def test_without_a_history_no_time_is_made_up(tmp_path: Path) -> None:
-    assert state_line(going(tmp_path, None)) == "2 of 4 done · 1 error · 2 run"
-
-
 def test_each_end_is_told_once_and_the_state_every_minute(tmp_path: Path) -> None:
     said: list[str] = []
     now = [5.0]

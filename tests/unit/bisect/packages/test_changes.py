@@ -32,13 +32,6 @@ def test_added_and_removed_packages_are_changes() -> None:
     ]
 
 
-def test_what_is_equal_is_installed_unless_it_is_here() -> None:
-    found = changes_between(
-        pins({"a": "1", "same": "3", "here": "1"}), pins({"a": "2", "same": "3", "here": "1"})
-    )
-    assert found.fixed == {"same": Version("3")}
-
-
 def test_versions_that_differ_in_writing_alone_are_equal() -> None:
     with pytest.raises(UsageError, match="have the same packages"):
         changes_between(pins({"a": "1.0"}), pins({"a": "1.0.0"}))

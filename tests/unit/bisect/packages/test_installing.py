@@ -20,7 +20,6 @@ from canary.bisect.packages.notes import release_notes
 from canary.campaign import environments
 from canary.campaign.environments import new_environment
 from canary.campaign.side import Side
-from canary.errors import UsageError
 from tests.unit.bisect.packages.wheelhouse import add_wheel
 
 PIP = (sys.executable, "-m", "pip")
@@ -106,15 +105,6 @@ def quiet_pip(house: Path) -> Installer:
     return installer_for(house, environ, house)
 
 
-def test_pip_says_which_releases_fit_this_python(house: Path) -> None:
-    made = quiet_pip(house)
-    assert made.uv is None
-    assert [str(one) for one in made.releases("tiny-a", pre=False)] == ["1.0", "1.1"]
-    assert [str(one) for one in made.releases("tiny-a", pre=True)] == ["1.0", "1.1", "2.0rc1"]
-    with pytest.raises(CannotRun, match="the releases of tiny-z are not known"):
-        made.releases("tiny-z", pre=False)
-
-
 def bench_of(house: Path, tmp_path: Path, sets: dict[int, dict[str, str]]) -> PackageBench:
     """A workbench of the sets with these versions; an empty one is absent."""
 
@@ -158,17 +148,6 @@ def test_each_set_has_its_own_environment_and_conflicts_are_refused(
     finally:
         bench.close()
     assert not side.python.exists()
-
-
-def test_a_package_of_this_python_is_not_installed_again(house: Path, tmp_path: Path) -> None:
-    bench = bench_of(house, tmp_path, {0: {"packaging": metadata.version("packaging")}})
-    try:
-        side = bench.side(0)
-        code = "import packaging; print(packaging.__file__)"
-        found = printed(side.python, dict(side.environment), code)
-        assert str(side.python.parent.parent) not in found
-    finally:
-        bench.close()
 
 
 def test_what_shadows_a_set_is_noticed(house: Path, tmp_path: Path) -> None:
@@ -244,11 +223,6 @@ def test_pip_lists_releases_where_uv_finds_them(tmp_path: Path) -> None:
     assert not {"PIP_TARGET", "PIP_REQUIREMENT"} & made.environ.keys()
 
 
-def test_find_links_is_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a folder"):
-        installer_for(tmp_path / "none", {}, tmp_path)
-
-
 class Described:
     """A distribution with some addresses."""
 
@@ -280,7 +254,3 @@ class Described:
 )
 def test_release_notes_are_web_addresses(lines: list[str], address: str | None) -> None:
     assert release_notes(Described(*lines)) == address  # type: ignore[arg-type]
-
-
-def test_no_package_has_no_notes() -> None:
-    assert release_notes(None) is None

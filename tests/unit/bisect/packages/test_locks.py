@@ -41,12 +41,6 @@ kept[extra]==2.0.0rc1; python_version >= "3"
     assert pins_of(tmp_path, text) == {"torch": "2.13.0+cpu", "trl": "1.15.0", "kept": "2.0.0rc1"}
 
 
-def test_a_file_of_windows_is_read_too(tmp_path: Path) -> None:
-    path = tmp_path / "lock.txt"
-    path.write_bytes("\ufefftrl==1.0 \\\r\n  --hash=sha256:aa\r\npeft==2\r\n".encode())
-    assert as_text(read_pins(path)) == {"trl": "1.0", "peft": "2"}
-
-
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -82,11 +76,6 @@ def test_a_line_that_pins_no_release_is_told_and_not_used(
 def test_a_file_without_a_pin_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pins no package: -e \.: left out"):
         read(tmp_path, "-e .\n")
-
-
-def test_two_versions_of_one_package_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"pins a-b twice: 1\.0 and 2\.0"):
-        read(tmp_path, "a_b==1.0\nA.B==2.0\n")
 
 
 def test_names_in_control_characters_do_not_reach_a_terminal(tmp_path: Path) -> None:
