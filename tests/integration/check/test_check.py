@@ -186,15 +186,14 @@ def ask(look):
 
 @pytest.mark.train
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["config", "script"])
-def test_a_relation_of_the_user_holds_or_breaks(tmp_path: Path, kind: str) -> None:
+def test_a_relation_of_the_user_holds_or_breaks(tmp_path: Path) -> None:
     for verdict, status, code in (
         ("holds(RELATION, f'they sum to {total:.3g}')", "holds", 0),
         ("broken(RELATION, 'they are odd', 'here', (1, 2))", "broken", 1),
     ):
         (tmp_path / "mine.py").write_text(OWN.replace("VERDICT", verdict))
         own = ("--only", "mine", "--relations", "mine.py")
-        given, found = checked(tmp_path, *own, *(script(tmp_path) if kind == "script" else ()))
+        given, found = checked(tmp_path, *own, *script(tmp_path))
         assert (given, list(found)) == (code, ["mine"])
         assert found["mine"]["status"] == status, found
         assert found["mine"]["holds_if"] == "weights are even"

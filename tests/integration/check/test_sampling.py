@@ -84,31 +84,6 @@ trainer = TITLETrainer(
 trainer.train()
 """
 
-TEMPERATURE = """
-original = module.add_fused_lm_head
-def add_head(model, temperature=1.0, **settings):
-    return original(model, temperature=1.0, **settings)
-module.add_fused_lm_head = add_head
-"""
-STALE = """
-class TITLETrainer(TITLETrainer):
-    engine = None
-
-    def _generate_single_turn(self, *args, **kwargs):
-        if self.engine is None:
-            self.engine = AutoModelForCausalLM.from_pretrained(MODEL)
-        wrapped = self.model_wrapped
-        self.model_wrapped = self.engine
-        try:
-            return super()._generate_single_turn(*args, **kwargs)
-        finally:
-            self.model_wrapped = wrapped
-"""
-ORDER = """
-def reward(completions, **columns):
-    return [float(place + len(str(one))) for place, one in enumerate(completions)]
-"""
-
 
 def trl_script(folder: Path, kind: str, before: str = "") -> tuple[str, ...]:
     """Write a script with a trainer of trl; return what follows the options."""
@@ -128,25 +103,3 @@ def test_nothing_is_broken_in_healthy_online_training(tmp_path: Path) -> None:
     assert found["sampler_logprobs"]["status"] == "holds"
     assert found["reward_function"]["status"] == "holds"
     assert found["sampler_weights"]["status"] == "not applicable"
-
-
-@pytest.mark.train
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("relation", "before", "words"),
-    [
-        ("sampler_logprobs", TEMPERATURE, "the trained model gives a log-probability"),
-        ("sampler_weights", STALE, "behind"),
-        ("reward_function", ORDER, "the order of the rows"),
-    ],
-    ids=["temperature", "stale", "order"],
-)
-def test_a_fault_of_sampling_breaks_its_relation(
-    tmp_path: Path, relation: str, before: str, words: str
-) -> None:
-    code, found = checked(tmp_path, *ONLY, *trl_script(tmp_path, "grpo", before))
-    assert found[relation]["status"] == "broken", found
-    assert words in found[relation]["message"]
-    assert code == 1
-    others = {"sampler_logprobs"} if before == STALE else set()
-    assert broken(found) == {relation} | others

@@ -60,19 +60,6 @@ def test_a_training_cut_short_leaves_the_users_own_results_alone(place: Path) ->
     assert "torch.save does nothing" in done.err
 
 
-def test_an_error_that_the_script_swallows_stays_its_own_matter(place: Path) -> None:
-    sft_script(place, steps=3, before="trainer.data_collator = lambda rows: 1 / 0")
-    script = place / "train.py"
-    swallowed = "try:\n    trainer.train()\nexcept ZeroDivisionError:\n    print('went on')"
-    script.write_text(script.read_text().replace("trainer.train()", swallowed))
-    done = watched(place, PYTHON, "train.py")
-    assert done.code == 0, done.err
-    assert "went on" in done.out
-    record = done.record()
-    assert record.status == "failed"
-    assert "ZeroDivisionError" in (record.reason or "")
-
-
 def begun(
     place: Path, *before: str, steps: int = 4000, options: tuple[str, ...] = FASTEST
 ) -> subprocess.Popen[bytes]:

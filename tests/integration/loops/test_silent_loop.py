@@ -181,14 +181,6 @@ def test_a_loop_whose_steps_cannot_be_told_apart_says_so(tmp_path: Path) -> None
     assert "on_step_end" in reason
 
 
-class OfTuples(Trainer):
-    """Its batches are lists of tensors, as torch collates a dataset of tuples."""
-
-    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        ids, labels = batch
-        return model(input_ids=ids, labels=labels).loss
-
-
 class OwnStepOfTuples(Trainer):
     """The same in a step of its own, which empties its batch."""
 
@@ -198,14 +190,6 @@ class OwnStepOfTuples(Trainer):
         loss = model(input_ids=ids, labels=labels).loss
         self.accelerator.backward(loss)
         return loss.detach()
-
-
-class OfObjects(OfTuples):
-    """Its batches hold nothing that the canary can hash."""
-
-    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        rows = torch.tensor([getattr(row, "row", row)["input_ids"] for row in batch])
-        return model(input_ids=rows, labels=rows).loss
 
 
 def of_tuples(kind: type[Trainer], folder: Path, first: int = 0) -> Any:
@@ -227,33 +211,3 @@ def test_batches_that_are_lists_are_recorded_by_their_places(tmp_path: Path) -> 
     assert "no input_ids" in probe.unmeasured()["tokens"]
     _, other, _ = watched(of_tuples(kind, tmp_path / "other", first=3))
     assert other.found["batches"][0][0]["rows"] != batches[0][0]["rows"]
-
-
-class OfNested(OfTuples):
-    """Its batches are of lists, in mappings of their own."""
-
-    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        rows = torch.tensor(batch["chosen"]["input_ids"])
-        return model(input_ids=rows, labels=rows).loss
-
-
-def nested(rows: list[Any]) -> Any:
-    return {"chosen": {"input_ids": [row["input_ids"] for row in rows]}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "collator", "name"),
-    [(OfNested, nested, "chosen_input_ids"), (OfObjects, list, "input_ids")],
-)
-def test_batches_of_nested_lists_are_recorded(
-    tmp_path: Path, kind: type[Trainer], collator: Any, name: str
-) -> None:
-    trainer = built(kind, tmp_path)
-    trainer.data_collator = collator
-    trainer.args.remove_unused_columns = False
-    probe, exact, rows = watched(trainer)
-    batches = exact.found["batches"]
-    assert len(batches) == len(rows) == STEPS
-    assert all(name in micro["shapes"] for step in batches for micro in step)
-    assert len({micro["sha256"] for step in batches for micro in step}) == STEPS
-    assert "exact.batches" not in probe.unmeasured()

@@ -201,23 +201,6 @@ while True:
 ended(model)
 """
 
-TWO_OPTIMIZERS = """
-model = Net()
-matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-rest = [p for name, p in model.named_parameters() if not (p.ndim == 2 and "embed" not in name)]
-optimizers = [torch.optim.SGD(matrices, lr=RATE * 10), torch.optim.AdamW(rest, lr=RATE)]
-for step, (ids, targets) in enumerate(loader()):
-    if step == STEPS:
-        break
-    _, loss = model(ids, targets)
-    loss = loss * SCALE
-    loss.backward()
-    for optimizer in optimizers:
-        optimizer.step()
-    model.zero_grad(set_to_none=True)
-    losses.append(loss.item())
-ended(model)
-"""
 
 HELPED = (
     """
@@ -374,7 +357,6 @@ SCRIPTS = {
         "checkpoint(self.inner, hidden", "checkpoint(self.inner, hidden.requires_grad_()"
     ),
     "in_evaluation_mode": IN_EVALUATION_MODE,
-    "two_optimizers": TWO_OPTIMIZERS,
     "helped": HELPED,
     "compiled": COMPILED,
     "compiled_step": COMPILED_STEP,

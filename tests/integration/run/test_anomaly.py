@@ -16,7 +16,7 @@ from canary.anomaly import AnomalyCallback, StopTraining, profiler_registry
 from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
-from tests.integration.run.test_trackers import read, scalars
+from tests.integration.run.test_trackers import scalars
 
 pytestmark = pytest.mark.train
 DOCS = Path(__file__).parents[3] / "docs" / "anomaly.md"
@@ -51,19 +51,6 @@ def test_stop_on_ends_the_run_at_the_alert_and_says_so(stopped_run: Finished) ->
     assert record.alert_summary is not None
     assert record.alert_summary.total == len(alerts)
     assert f"critical {last['type']} at step {last['step']}" in stopped_run.err
-
-
-def test_the_trackers_of_a_canary_hear_of_alerts(stopped_run: Finished) -> None:
-    (launch,) = (stopped_run.folder / "tensorboard").iterdir()
-    found = scalars(launch)
-    assert found["train/anomaly/learning_rate_high"] == [(1, 1.0)]
-    rows: list[Any] = stopped_run.rows()
-    assert [count for _, count in found["train/canary/alerts"]] == [
-        len(row.get("alerts", ())) for row in rows
-    ]
-    told = read(launch).Tensors("train/canary/alerts/text_summary")
-    assert {event.step for event in told} == {row["step"] for row in rows if "alerts" in row}
-    assert b"lr_too_high" in b" ".join(event.tensor_proto.string_val[0] for event in told)
 
 
 def test_a_command_is_stopped_before_what_comes_after_its_training(tmp_path: Path) -> None:

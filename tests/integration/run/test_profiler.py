@@ -20,7 +20,6 @@ from canary.record.types import RunRecord
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.loops.trainer import TrainerCollector
 from tests.integration.conftest import Finished, canary, run_config, settings
-from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, write_data
 from tests.integration.loops.test_own_loop import own_trainer
 
 pytestmark = pytest.mark.train
@@ -117,20 +116,6 @@ def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None
     assert found["readings"][0]["topic"] == "balance"
 
 
-@pytest.mark.slow
-def test_under_exec_a_window_beyond_the_end_closes_there_and_says_so(tmp_path: Path) -> None:
-    write_data(tmp_path)
-    sft_script(tmp_path)
-    config = tmp_path / "canary.yaml"
-    config.write_text("profiler: {enabled: true, start_step: 5, num_steps: 9}\n")
-    options = ("--config", str(config), "--no-probe")
-    done = watched(tmp_path, PYTHON, "train.py", options=options)
-    assert done.code == 0, done.err
-    record = done.record()
-    assert record.profiler.steps == [5, 6]
-    assert "2 of 9 steps were profiled: training ended after step 6" in record.notes
-
-
 def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) -> Path:
     """A loop of the user's own under the Recorder; `at` is called within each step."""
     model = torch.nn.Linear(8, 8)
@@ -178,23 +163,6 @@ def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> 
     assert record.status == "completed"
     assert record.unmeasured["profiler"] == "another profiler was already running in the training"
     assert not flagged(list(read_rows(run / "steps.jsonl")))
-
-
-def test_a_loop_that_fails_in_the_window_leaves_no_profiler_running(tmp_path: Path) -> None:
-    def at(number: int) -> None:
-        if number == 5:
-            raise ValueError("of the loop")
-
-    with pytest.raises(ValueError, match="of the loop"):
-        loop(tmp_path, 6, at, profiler={"start_step": 4, "num_steps": 2})
-    with profile(activities=[ProfilerActivity.CPU]) as own:
-        torch.ones(2).add(1)
-    assert "aten::add" in {row.key for row in own.key_averages()}
-    record = load_record(next(tmp_path.iterdir()))
-    assert record.status == "failed"
-    assert record.unmeasured["profiler"] == (
-        "steps 4 to 5 not profiled: the profiler wrote nothing; see log.txt"
-    )
 
 
 def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -231,22 +230,6 @@ def test_a_request_that_cannot_be_read_harms_no_other_launch(
     assert child.poll() is None
     child.kill()
     assert child.wait(10) == -signal.SIGKILL
-
-
-def test_a_launch_does_not_wait_for_a_place_on_a_full_socket(
-    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(WARM_FOLDER)
-    monkeypatch.setattr(warm, "_warm_pythons", [])  # those of the other tests stay
-    with warm_starts(), contextlib.ExitStack() as connections:
-        full = False
-        while not full:
-            connection = connections.enter_context(socket.socket(socket.AF_UNIX))
-            connection.setblocking(False)
-            full = bool(connection.connect_ex(str(Path(os.environ[WARM_FOLDER], warm.LIFE))))
-        began = time.monotonic()
-        assert start(tmp_path, "nothing", environment) is None
-        assert time.monotonic() - began < 10
 
 
 OWNER = """

@@ -14,8 +14,7 @@ from canary.errors import InputError, RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
 from canary.record.exact import DrawnStep, Exact
 from canary.training.trainers import WorkloadSpec, build_trainer
-from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read, write
-from tests.integration.conftest import run_config, settings
+from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read
 from tests.integration.trainers.test_workload import logged, make_spec
 
 pytestmark = pytest.mark.train
@@ -74,36 +73,6 @@ def test_a_prompt_that_was_not_recorded_is_a_plain_error(
     file.write_text(json.dumps({"probe": [[[1, 2], [[3]]]]}))
     with pytest.raises(RunFailed, match=r"completions\.json holds no completion for a prompt of"):
         train(tmp_path / "unknown", "grpo")
-
-
-def test_both_kinds_of_launch_keep_their_own(tmp_path: Path) -> None:
-    file = tmp_path / "completions.json"
-    write(file, "probe", {(1, 2): [[3]]})
-    write(file, "measured", {(1, 2): [[4]]})
-    assert read(file, "probe") == {(1, 2): [[3]]}
-    assert read(file, "measured") == {(1, 2): [[4]]}
-
-
-def test_runs_of_the_command_line_keep_and_give_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "completions.json"
-    values = settings("grpo", max_steps=2, probe_steps=0)
-    monkeypatch.setenv(RECORD, str(file))
-    first = run_config(tmp_path / "record", values)
-    monkeypatch.delenv(RECORD)
-    monkeypatch.setenv(REPLAY, str(file))
-    again = run_config(tmp_path / "replay", values | {"temperature": 2.0})
-    assert (first.code, again.code) == (0, 0), first.err + again.err
-    assert any("replayed" in note for note in again.record().notes)
-    for name in ("completion_tokens", "reward"):
-        ours, theirs = ([_figure(row, name) for row in run.rows()] for run in (again, first))
-        assert ours == theirs
-        assert None not in ours
-
-
-def _figure(row: dict[str, Any], name: str) -> Any:
-    return row["rl"].get(name) if name in row["rl"] else row.get(name)
 
 
 @pytest.mark.parametrize("training_type", ["ppo"])

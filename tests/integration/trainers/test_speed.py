@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,9 @@ import torch
 from torch.optim import adam
 
 from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
-from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
-from canary.ladder.suited import BY_DEFAULT, with_settings
-from canary.training.data.lengths import Bucketed
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import build_trainer, speed
-from canary.training.trainers.ppo.building import switches_of
 from tests.integration.trainers.test_workload import make_spec
 
 pytestmark = pytest.mark.train
@@ -130,13 +124,6 @@ def test_sorted_rows_are_the_same_rows_a_step_with_less_padding(
     assert bucketed[1] < 0.7 * plain[1] < plain[1] < fixed[1]
     assert bucketed[2] == pytest.approx(plain[2], rel=ROUNDING)
     assert fixed[2] == pytest.approx(plain[2], rel=ROUNDING)
-
-
-def test_rows_are_sorted_within_an_update_alone() -> None:
-    order = Bucketed([3, 0, 2, 1, 4], lengths=[10, 20, 30, 40, 50], together=2)
-    assert list(order) == [3, 0, 2, 1, 4]
-    assert list(Bucketed([0, 3, 1, 2, 4], [10, 20, 30, 40, 50], 2)) == [3, 0, 2, 1, 4]
-    assert len(order) == 5
 
 
 # Micro-batches
@@ -276,28 +263,3 @@ def test_a_switch_that_is_null_changes_no_argument(training_type: TrainingType) 
         assert speed.arguments(config, cuda) == {}
         assert speed.compilation(config, cuda) == {}
     assert speed.generation(config) == {}
-
-
-def test_ppos_policy_and_reference_get_ligers_kernels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a stand-in for the package, which runs on GPUs alone."""
-    given: list[Any] = []
-    standin = types.ModuleType("liger_kernel.transformers")
-    standin.__dict__["_apply_liger_kernel_to_instance"] = lambda model: given.append(model)
-    monkeypatch.setitem(sys.modules, "liger_kernel", types.ModuleType("liger_kernel"))
-    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", standin)
-    job: dict[str, Any] = {"ppo": PPOConfig(), "temperature": 1.0, "max_new_tokens": 8}
-    trainer = built(tmp_path, "ppo", **job)
-    fused = make_spec(tmp_path, "ppo", speed={"liger": True}, **job).config
-    speed.apply(trainer, fused)
-    assert given == [trainer.model.policy, trainer.ref_model]
-
-
-def test_what_the_advice_takes_to_be_in_force_is(tmp_path: Path) -> None:
-    """It does not measure what a config does by itself (`canary.ladder.suited`)."""
-    silent = CanaryConfig(training_type="ppo", max_new_tokens=8)
-    said = with_settings(silent, BY_DEFAULT)
-    assert switches_of(silent, 8) == switches_of(said, 8)
-    trainer = built(tmp_path, "sft")
-    assert trainer.model.config._attn_implementation == BY_DEFAULT["attn_implementation"]

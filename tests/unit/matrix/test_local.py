@@ -94,24 +94,6 @@ def test_the_command_of_a_stopped_try_ends(tmp_path: Path, killed: bool) -> None
     assert not _running(mark)
 
 
-def test_a_try_whose_command_gets_the_signal_first_has_not_ended(tmp_path: Path) -> None:
-    """Slurm signals all processes of a job one by one; the exit code is not the command's own."""
-    local, attempt = launcher(tmp_path), tried(tmp_path, "sleep", "60")
-    assert local.start(attempt)
-    began, children = attempt.folder / "began", ""
-    while not (began.exists() and children):
-        time.sleep(0.01)
-        if began.exists() and (words := began.read_text().split()):
-            file = Path(f"/proc/{words[0]}/task/{words[0]}/children")
-            children = file.read_text() if (attempt.folder / "log.txt").exists() else ""
-    time.sleep(0.2)
-    os.kill(int(children.split()[0]), signal.SIGTERM)
-    time.sleep(0.3)
-    os.kill(int(began.read_text().split()[0]), signal.SIGTERM)
-    assert until(local).reason == "it was stopped"
-    assert attempt.ended() is None
-
-
 def _running(mark: str) -> bool:
     """Whether a `sleep` with this argument runs."""
     for one in Path("/proc").glob("[0-9]*/cmdline"):

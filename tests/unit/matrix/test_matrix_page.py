@@ -14,12 +14,11 @@ from typer.testing import CliRunner
 from canary.cli import app
 from canary.compare.paths import Request, compare_paths
 from canary.errors import InputError, RecordError, UsageError
-from canary.matrix import stored as of_answer
 from canary.matrix.attempt import LOG
 from canary.matrix.cells import Cell
 from canary.matrix.outcomes import Outcome
 from canary.matrix.running import Entry
-from canary.matrix.stored import FILE, left_page, read_answer, write_page
+from canary.matrix.stored import FILE, read_answer, write_page
 from canary.record import jsonio
 from canary.report.document import load_comparison
 from tests.unit.hostile import PAYLOADS
@@ -114,18 +113,6 @@ def test_only_a_history_that_you_name_is_read(folder: Path, page: str, tmp_path:
         result = runner.invoke(app, ["report", str(folder), "--baseline", str(other)])
         assert isinstance(result.exception, UsageError)
         assert "is no history" in str(result.exception)
-
-
-def test_a_cell_without_an_answer_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    made = Made(tmp_path / "m")
-    made.end("long", "run", 4, "".join(f"line {number} {'x' * 400}\n" for number in range(5000)))
-    made.end("silent", "run", 4)
-    page = written(made.left())
-    (log,) = re.findall(r'<pre class="log">(.*?)</pre>', page, re.DOTALL)
-    lines = log.splitlines()
-    assert lines[-1].startswith("line 4999 xxx")
-    assert len(lines) == 30
-    assert max(map(len, lines)) < 300
 
 
 def test_no_text_of_a_cell_becomes_more_than_text(page: str) -> None:
@@ -255,23 +242,3 @@ def test_the_verb_writes_the_page_of_the_matrix_or_of_a_cell(folder: Path, page:
     assert "cells" not in re.findall(r'<table class="rows (\w+)">', alone)
     with pytest.raises(InputError, match="did you mean 'slower'"):
         written(folder, "slowre")
-
-
-def test_without_the_extra_there_is_no_page_and_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Made(tmp_path / "m")
-    made.end("one", "run", 4)
-    made.left()
-    monkeypatch.setattr("canary.report.pages.can_draw", lambda: False)
-    assert "pip install" in left_page(made.folder, tmp_path)
-    assert not (made.folder / "report.html").exists()
-    monkeypatch.undo()
-    assert str(made.folder / "report.html") in left_page(made.folder, tmp_path)
-    assert (made.folder / "report.html").exists()
-    monkeypatch.setattr(of_answer, "write_text", _fails)
-    assert left_page(made.folder, tmp_path).startswith("no report with charts: ")
-
-
-def _fails(path: Path, text: str) -> None:
-    raise ValueError("it cannot be drawn")

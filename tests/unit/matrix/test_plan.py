@@ -13,8 +13,6 @@ from canary.matrix.outcomes import Outcome
 from canary.matrix.plan import (
     Budget,
     Planned,
-    oldest_first,
-    plan_document,
     plan_lines,
 )
 from canary.matrix.plan import planned as plan_of_cell
@@ -102,38 +100,6 @@ def test_without_a_history_the_first_cell_tells_what_the_others_take(tmp_path: P
     assert matrix.launcher.started == ["a", "b"]  # type: ignore[attr-defined]
     assert Budget(3.0, plan).allows("a", [])
     assert not Budget(3.0, plan).allows("b", ["a"])
-
-
-def test_what_was_left_out_last_time_comes_first() -> None:
-    plan = [
-        planned("a", 1.0, newest="2026-02"),
-        planned("b", 1.0),
-        planned("c", 1.0, newest="2025"),
-    ]
-    assert [one.cell.name for one in oldest_first(plan)] == ["b", "c", "a"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (
-            (60.0, 120.0),
-            "2 cells, 4 launches, about 5 device minutes; the budget is 7 device minutes, about 2",
-        ),
-        (
-            (60.0, None),
-            "2 cells, 4 launches, about 1 device minute for 1 of them; the budget is 7 device",
-        ),
-        (
-            (None, None),
-            "2 cells, 4 launches; the history does not say how long this takes; the budget is 7",
-        ),
-    ],
-)
-def test_the_plan_says_what_it_costs(seconds: tuple[float | None, ...], said: str) -> None:
-    plan = [planned("a", seconds[0]), planned("b", seconds[1], devices=2)]
-    assert plan_lines(plan, 7.0)[-1].startswith(said)
-    assert [one["cell"] for one in plan_document("x", plan, 7.0)["cells"]] == ["a", "b"]
 
 
 def test_a_commit_that_is_not_there_is_told_before_anything_starts(

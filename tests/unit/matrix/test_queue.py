@@ -143,17 +143,6 @@ def test_a_queue_that_does_not_answer_loses_nothing(tmp_path: Path, time: Time) 
     assert not launcher.queued()
 
 
-def test_no_more_wait_than_may(tmp_path: Path, time: Time) -> None:
-    stand = Stand()
-    launcher = QueueLauncher(stand, PATIENCE, most=3, most_waiting=2)
-    begun = [launcher.start(tried(tmp_path, cell)) for cell in "abc"]
-    assert begun == [True, True, False]
-    assert not later(launcher, time, 2.0)
-    stand.says = Seen("runs")
-    assert not later(launcher, time, 2.0)
-    assert [launcher.start(tried(tmp_path, cell)) for cell in "cd"] == [True, False]
-
-
 def test_only_what_the_queue_knows_is_adopted(tmp_path: Path, time: Time) -> None:
     stand = Stand()
     launcher = QueueLauncher(stand, PATIENCE)

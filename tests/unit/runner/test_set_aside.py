@@ -355,23 +355,6 @@ def test_of_a_shell_script_only_the_training_is_done_twice(tmp_path: Path) -> No
     assert place.notes == []
 
 
-def test_a_training_that_reads_from_a_program_is_not_repeated(tmp_path: Path) -> None:
-    """What it read is gone; a file, and what the canary itself was given, can be read again."""
-    (tmp_path / "rows").write_text("some rows")
-    script = "import sys; print(sys.stdin.read())"
-    for number, line in enumerate(("{} < rows", "{}", "cat rows | {}")):
-        (tmp_path / "runs").rename(tmp_path / f"runs{number}") if number else None
-        place = Place(tmp_path)
-        line = line.format(f'{sys.executable} -c "{script}"')
-        assert place.launch("bash", "-c", line, stdin="given") in ("some rows\n", "given\n")
-        if "|" in line:
-            said = "the training reads its standard input from another program"
-            assert refused(place) == said
-        else:
-            assert place.files.start is not None
-            assert place.files.start.stdin == (f"{tmp_path}/rows" if "<" in line else "")
-
-
 def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SEEN + "UNNOTICED('index.pt')")
     place = Place(tmp_path)
@@ -430,17 +413,6 @@ def test_a_folder_that_a_script_locks_is_put_back_all_the_same(
         monkeypatch.undo()
 
 
-def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
-    tmp_path: Path,
-) -> None:
-    """It may write to it when Python hears nothing any more."""
-    script = "import ctypes; ctypes.CDLL(None).fopen(b'rows.h5', b'w')"
-    place = Place(tmp_path)
-    place.launch(sys.executable, "-c", script)
-    said = f"the command changes {tmp_path}/rows.h5, which native code still had open when"
-    assert refused(place).startswith(said)
-
-
 SPAWNED = (
     "import multiprocessing.util as m; m.spawnv_passfds(sys.executable.encode(), "
     """[sys.executable, '-c', 'open("copy", "w")'], []); os.wait()"""
@@ -493,18 +465,6 @@ def test_programs_that_write_nothing_of_the_users_may_start(tmp_path: Path) -> N
             child.start(); child.join()
     """
     twice(Place(tmp_path), script)
-
-
-def test_files_on_another_disk_are_set_aside_beside_themselves(tmp_path: Path) -> None:
-    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("one disk")
-    output = Path("/dev/shm") / f"canary-test-{os.getpid()}"
-    try:
-        earlier(tmp_path)
-        place = Place(tmp_path, output=output)
-        twice(place, SCRIPTS["starts from an empty folder"])
-    finally:
-        subprocess.run(["rm", "-rf", str(output)], check=False)
 
 
 def test_a_folder_that_became_a_symlink_stops_the_second_launch(tmp_path: Path) -> None:
@@ -565,27 +525,6 @@ def test_what_another_program_writes_meanwhile_stays_and_the_first_ones_is_found
     assert Path(where.rpartition(" is at ")[2]).read_text() == "first"
 
 
-def test_what_another_program_writes_in_a_folder_of_both_launches_stays(tmp_path: Path) -> None:
-    """Two jobs share a folder that the first launch made: nothing of the other is removed."""
-    place = Place(tmp_path)
-    (tmp_path / "train.py").write_text(
-        "import os; os.makedirs('outputs/a'); open('outputs/a/model', 'w').write(str(os.getpid()))"
-    )
-    place.launch(sys.executable, "train.py")
-    left_behind = place.tree()
-    job = place.job()
-    with place.files.around(job):
-        environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
-        subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
-        (tmp_path / "outputs" / "b").mkdir()
-        (tmp_path / "outputs" / "b" / "model").write_text("the other's")
-        (tmp_path / "outputs" / "a" / "more").write_text("the other's")
-    other = {"outputs/b", "outputs/b/model", "outputs/a/more"}
-    after = place.tree()
-    assert other <= after.keys()
-    assert after["outputs/a/model"] == left_behind["outputs/a/model"]
-
-
 def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) -> None:
     place = Place(tmp_path)
     line = f"{sys.executable} -c 'import os; os.makedirs(\"outputs/a\")'; mkdir outputs/b"
@@ -600,20 +539,6 @@ def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Pa
         os.rename("tmp", "checkpoint")
     """
     twice(Place(tmp_path), script)
-
-
-def test_a_folder_too_large_to_look_at_is_not_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path)
-    place.launch(
-        sys.executable,
-        "-c",
-        "import os; os.mkdir('out'); [open(f'out/{n}', 'x') for n in range(5)]",
-    )
-    monkeypatch.setattr(left_files, "LOOKED_AT", 4)
-    with pytest.raises(Refused, match=f"{tmp_path}/out holds more than 4 files"):
-        left_files.left_by(place.files.folder_of(0))
 
 
 def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> None:
