@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from canary.compare.stats import compare_to_baseline
 from canary.inputs.embedded import tiny_dir
-from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from tests.integration.exec.user_scripts import (
     PYTHON,
-    QUIET,
     Ended,
     bare,
     sft_script,
@@ -192,22 +189,3 @@ def test_a_second_training_is_as_short_as_the_first_and_not_recorded(tmp_path: P
     assert done.code == 0, done.err
     assert "second 2" in done.out
     assert len(done.record().stability.loss_values) == 2
-
-
-def test_a_config_with_a_command_is_run_as_any_other(place: Path) -> None:
-    (place / "canary.yaml").write_text(
-        f"name: fromfile\ncommand: [{PYTHON}, train.py]\nmax_steps: 3\nprobe_steps: 2\n"
-    )
-    done = subprocess.run(
-        [PYTHON, "-m", "canary.cli", "run", "canary.yaml", "-o", "other"],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        env=QUIET,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    # Standard output is the run's folder alone: what the command printed is in the log.
-    assert done.stdout.count("\n") == 1
-    record = load_record(place / done.stdout.strip())
-    assert (record.status, record.exact["steps"]) == ("completed", 2)

@@ -151,7 +151,7 @@ from torch.utils.checkpoint import checkpoint
 class Deep(Net):
     def forward(self, idx, targets):
         hidden = self.embed(idx)
-        hidden = checkpoint(self.inner, hidden, use_reentrant=REENTRANT)
+        hidden = checkpoint(self.inner, hidden.requires_grad_(), use_reentrant=True)
         return F.cross_entropy(self.head(torch.relu(hidden)).flatten(0, 1), targets.flatten())
 model = Deep()
 optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
@@ -219,23 +219,6 @@ COMPILED = PLAIN.replace(
     "model = Net()", "plain = Net()\nmodel = torch.compile(plain, backend='aot_eager')"
 )
 
-
-COMPILED_STEP = """
-model = Net()
-optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-@torch.compile(backend="aot_eager", fullgraph=True)
-def loss_of(ids, targets):
-    return model(ids, targets)[1] * SCALE
-for step, (ids, targets) in enumerate(loader()):
-    if step == STEPS:
-        break
-    loss = loss_of(ids, targets)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-ended(model)
-"""
 
 ACCELERATE = """
 from accelerate import Accelerator
@@ -353,13 +336,10 @@ SCRIPTS = {
     "scaler": SCALER,
     "gan": GAN,
     "closure": CLOSURE,
-    "reentrant": CHECKPOINTED.replace("REENTRANT", "True").replace(
-        "checkpoint(self.inner, hidden", "checkpoint(self.inner, hidden.requires_grad_()"
-    ),
+    "reentrant": CHECKPOINTED,
     "in_evaluation_mode": IN_EVALUATION_MODE,
     "helped": HELPED,
     "compiled": COMPILED,
-    "compiled_step": COMPILED_STEP,
     "accelerate": ACCELERATE,
 }
 """Loops of one process by name."""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-
-import pytest
 
 from tests.integration.matrix.clusters import (
     counted,
@@ -39,22 +32,3 @@ def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> N
     assert until(queue).phase == "ended"
     assert queue.silent == ""
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]
-
-
-@pytest.mark.slow
-def test_a_killed_matrix_goes_on(ray: RayCluster, tmp_path: Path) -> None:
-    """Killed at random moments, it runs each cell once to its end, and none twice at once."""
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "tests.integration.matrix.stand_ins", "ray", str(folder), "8"]
-    command.append(ray.address)
-    drawn = random.Random(7)
-    for _ in range(5):
-        child = subprocess.Popen(command)
-        time.sleep(drawn.uniform(1.5, 6.0))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "8", done.stderr
-    for cell in (folder / "cells").iterdir():
-        assert (cell / "seen").read_text() == "begins\nends\n"
-        assert [one.name for one in cell.glob("[0-9]*")] == ["1"]

@@ -9,8 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from canary.matrix.cells import Cell
 from canary.matrix.launchers.queue import QueueLauncher
 from tests.integration.matrix.clusters import (
@@ -88,32 +86,6 @@ def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path:
     assert attempt.starts() == 3
     outcome = judged(Cell("one", "run", None, ()), attempt)
     assert (outcome.verdict, outcome.words) == ("pass", "started 3 times")
-
-
-@pytest.mark.slow
-def test_a_controller_that_is_away_loses_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
-    queue = launcher(tmp_path)
-    runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")
-    assert queue.start(runs)
-    quiet(queue, 0.1)
-    wait_for(lambda: holds_its_lock(runs))
-    slurm.stop_controller()
-    wait_for(lambda: seen_of(tmp_path, "runs") == ["begins", "ends"])
-    assert queue.start(waits)
-    found = []
-    while not queue.silent:
-        found += [*queue.poll()]
-        queue.wait(0.2)
-    assert "does not answer" in queue.silent or "Unable to contact" in queue.silent
-    assert queue.silent in queue.queued()["waits"]
-    slurm.start_controller()
-    while len(found) < 2:
-        found.append(until(queue))
-    assert {(one.attempt.cell, one.phase) for one in found} == {
-        ("runs", "ended"),
-        ("waits", "ended"),
-    }
-    assert seen_of(tmp_path, "waits") == ["begins", "ends"]
 
 
 def test_a_killed_matrix_goes_on(slurm: SlurmCluster, tmp_path: Path) -> None:

@@ -107,8 +107,6 @@ def test_a_row_in_a_padded_batch_is_as_it_is_alone(tmp_path: Path, kind: str) ->
     ("family", "settings"),
     [
         ("Starcoder2", sized(num_key_value_heads=2, residual_dropout=0.4, embedding_dropout=0.4)),
-        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 2, "hidden_dropout": 0.4}),
-        ("Falcon", sized(ffn_hidden_size=64, hidden_dropout=0.4, attention_dropout=0.4)),
         ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -14,7 +14,7 @@ from canary.compare.invariants.checks import invariant_checks
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, run_config, settings, write_config
-from tests.integration.exec.user_scripts import Ended, bare, watched
+from tests.integration.exec.user_scripts import bare, watched
 from tests.integration.run.rank_scripts import rank_script
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -144,19 +144,3 @@ def test_of_two_machines_the_first_holds_the_record_of_all_ranks(tmp_path: Path)
     assert other.ranks["world_size"] == 2
     assert "by_rank" not in other.ranks
     assert len(other.stability.loss_values) == len(record.stability.loss_values)
-
-
-def test_a_command_that_starts_fewer_ranks_than_it_was_asked_for_is_told(tmp_path: Path) -> None:
-    rank_script(tmp_path, steps=2)
-    script = (tmp_path / "train.py").read_text()
-    alone = script.replace('os.environ["RANK"]', "0").replace("torch.distributed.", "print; ")
-    (tmp_path / "train.py").write_text(re.sub(r"print; \w+\(\)", "pass", alone))
-    # What `accelerate launch --cpu --num_processes 2` does: it starts one.
-    (tmp_path / "launch.py").write_text("import runpy\nrunpy.run_path('train.py')\n")
-    words = (rank_script.__globals__["sys"].executable, "launch.py", "--num_processes", "2")
-    ended: Ended = watched(tmp_path, *words)
-    assert ended.code == 0, ended.err
-    assert ended.record().notes == [
-        "the command asked for 2 processes, but the training ran on one"
-    ]
-    assert ended.record().ranks == {}

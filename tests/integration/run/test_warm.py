@@ -200,20 +200,6 @@ def test_a_launch_ends_with_whoever_asked_for_it(
     assert not process.is_running()
 
 
-def test_a_silent_connection_holds_up_no_launch(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    child = forked(tmp_path, "long", environment)
-    silent = [stranger(Path(os.environ[WARM_FOLDER])) for _ in range(100)]
-    time.sleep(0.5)  # the warm Python has accepted them
-    child.kill()
-    assert child.wait(10) == -signal.SIGKILL
-    assert forked(tmp_path, "nothing", environment).wait(10) == 7
-    for connection in silent:
-        assert connection.recv(1) == b"", "it may not stay for good"
-        connection.close()
-
-
 @pytest.mark.parametrize("text", ["{", '{"path": [[]]}', "[" * 100_000, None])
 def test_a_request_that_cannot_be_read_harms_no_other_launch(
     tmp_path: Path, environment: dict[str, str], text: str | None

@@ -39,14 +39,6 @@ def test_a_cause_weighs_the_files_that_it_is_about(
     assert weight_of(COMMIT, [likely], named) > 3 * weight_of(COMMIT, [unlikely], named)
 
 
-def test_a_named_file_weighs_more_than_its_kind() -> None:
-    named = Named(RegressionCategory.DATA, 0.9, ("pkg/pad.py",))
-    of_file = weight_of(COMMIT, ["src/pkg/pad.py"], named)
-    of_kind = weight_of(COMMIT, ["src/data.py"], named)
-    assert of_file > 2 * of_kind > 2 * weight_of(COMMIT, ["src/model.py"], named)
-    assert weight_of(COMMIT, ["src/otherpkg/notpad.py"], named) == 1.0
-
-
 @pytest.mark.parametrize(
     "files",
     [["docs/x.py", "tests/test_a.py"], []],
@@ -83,12 +75,3 @@ def test_the_prior_adds_up_and_follows_the_diagnosis(tmp_path: Path) -> None:
     assert sum(prior) == pytest.approx(1.0)
     order = sorted(by_name, key=lambda name: by_name[name])
     assert order == ["docs", "model", "other key", "the key"]
-
-
-def test_without_a_diagnosis_all_code_is_equally_probable(tmp_path: Path) -> None:
-    made = Repository(tmp_path)
-    made.line(5)
-    history = made.between("HEAD~4", "HEAD")
-    assert prior_of(history, Comparison("regression", "")) == [0.25] * 4
-    unknown = ends(RegressionCategory.UNKNOWN, "f2.py")
-    assert prior_of(history, unknown) == [0.25] * 4

@@ -119,16 +119,6 @@ def test_markdown_has_a_table_and_no_foreign_markup(runs: Path) -> None:
     assert "evil\\|" in text
 
 
-def test_a_metrics_file_without_its_folder_shows_what_the_record_holds(runs: Path) -> None:
-    run = run_of(runs, "RUN", USUAL)
-    for file in (run / "profiler").iterdir():
-        file.unlink()
-    text = profile_text(run / "metrics.json", None, "text", 3)
-    assert "aten::mm" in text
-    assert "trace.json (not found)" in text
-    assert "operators " not in text.split("Files")[1]
-
-
 def test_a_run_without_a_profile_is_refused_with_the_lines_to_add(runs: Path) -> None:
     plain = run_of(runs, "PLAIN", None)
     with pytest.raises(InputError) as caught:

@@ -75,18 +75,6 @@ def test_an_answer_fits_a_terminal_of_unknown_width(
     assert widest(shell.typed(verb, "-v")) <= 80
 
 
-def test_columns_says_how_wide_the_terminal_is(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    narrow = shell.typed("compare")
-    monkeypatch.setenv("COLUMNS", "140")
-    wide = shell.typed("compare")
-    assert widest(narrow) <= 60 < widest(wide) <= 140
-    assert "interval" in wide
-    assert "interval" not in narrow
-
-
 @pytest.mark.parametrize("verdict", CASES)
 @pytest.mark.parametrize("every", [False, True])
 def test_every_verdict_fits(verdict: str, every: bool) -> None:

@@ -451,22 +451,6 @@ def test_a_second_launch_is_ended_before_a_program_that_may_write_unnoticed(
     assert not (tmp_path / "copy").exists()
 
 
-@pytest.mark.slow
-def test_programs_that_write_nothing_of_the_users_may_start(tmp_path: Path) -> None:
-    script = """
-        import multiprocessing, shutil, subprocess
-        def run(*words, **more): subprocess.run(*words, capture_output=True, **more)
-        run(["git", "-C", ".", "rev-parse", "HEAD"])
-        run("uname -r 2>/dev/null | grep -c x; A=1 true && id", shell=True)
-        run([sys.executable, "-c", "open('child', 'w').write('x')"])
-        run([os.path.join(os.path.dirname(sys.executable), "torchrun"), "--help"])
-        if __name__ == "__main__":
-            child = multiprocessing.get_context("spawn").Process(target=print)
-            child.start(); child.join()
-    """
-    twice(Place(tmp_path), script)
-
-
 def test_a_folder_that_became_a_symlink_stops_the_second_launch(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "out").mkdir()
@@ -530,15 +514,6 @@ def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) ->
     line = f"{sys.executable} -c 'import os; os.makedirs(\"outputs/a\")'; mkdir outputs/b"
     place.launch("bash", "-c", line)
     assert refused(place) == f"the canary did not see what wrote {tmp_path}/outputs/b"
-
-
-def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
-    script = """
-        os.makedirs("tmp/deep")
-        UNNOTICED("tmp/deep/file")
-        os.rename("tmp", "checkpoint")
-    """
-    twice(Place(tmp_path), script)
 
 
 def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> None:
@@ -786,31 +761,6 @@ def test_a_python_in_which_notes_fail_is_not_followed_by_a_second_launch(
             "run while the canary cannot note its changes (ImportError"
         )
     assert (tmp_path / "job" / "final.pt").read_text() == "first"
-
-
-def test_what_the_canary_keeps_is_nothing_that_the_training_wrote(tmp_path: Path) -> None:
-    """A run where earlier ones left their outputs counts as the first one did."""
-    script = """
-        import os, pathlib
-        from canary.training.collectors.calls import WrittenFiles
-        files = WrittenFiles(leave_out=())
-        files.begin()
-        os.makedirs("out", exist_ok=True)
-        for name in ("model.pt", "state.json"):
-            open(f"out/{name}", "w").write("x" * 5000)
-        open("out/state.tmp", "w").write("y" * 700)
-        os.replace("out/state.tmp", "out/state.json")
-        open("out/state.json", "a").write("z" * 30)
-        print(files.end())
-    """
-    (tmp_path / "train.py").write_text(TRAINS + textwrap.dedent(script))
-    counted = []
-    for run in ("first", "second"):
-        place = Place(tmp_path, output=tmp_path / "runs" / run)
-        counted += [place.launch(sys.executable, "train.py") for _ in range(2)]
-        assert place.notes == []
-    wrote = {"files_opened": 4, "files_distinct": 3, "bytes_written": 10_730}
-    assert counted == [f"{wrote}\n"] * 4
 
 
 @pytest.mark.parametrize("name", ["JOB", "FILES"])
