@@ -110,3 +110,14 @@ def _warm() -> Iterator[None]:
     """The trainings of a session import torch and what trains once."""
     with warm_starts():
         yield
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Trains with one thread of torch, as a test has one core."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,7 @@ from transformers import Trainer
 
 from tests.integration.loops.test_silent_loop import STEPS, PlainLoop, built, watched
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 class ModelLoop(PlainLoop):

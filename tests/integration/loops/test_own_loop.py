@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,9 @@ from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector
 from tests.integration.ppo.watched_ppo import ppo_trainer
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 STEPS, UPDATES, BATCH, LONGEST = 4, 2, 2, 6
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class LoopTrainer(Trainer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,10 @@ from canary.inputs.embedded import tiny_dir
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 STEPS = 4
 ROWS = [{"input_ids": [1, 40 + n, 41], "labels": [1, 40 + n, 41]} for n in range(8)]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class PlainLoop(Trainer):

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from transformers import TrainerCallback
 
 from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 SLOW_S = 0.25
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Slow(TrainerCallback):

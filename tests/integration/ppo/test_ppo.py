@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from canary.training.trainers.ppo.objective import KLCoefficient
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of
 from tests.integration.ppo.watched_ppo import Listener, farthest, ppo_trainer, trained, weights
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 CUTS: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -28,14 +27,6 @@ CUTS: dict[str, dict[str, Any]] = {
     },
     "bf16": {"batch_size": 2, "gradient_accumulation_steps": 2, "dtype": "bfloat16"},
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +16,7 @@ from canary.training.trainers.ppo import building
 from tests.integration.ppo.watched_ppo import trained, weights
 from tests.integration.trainers.test_workload import make_spec, refusal, write_jsonl
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.mark.parametrize(

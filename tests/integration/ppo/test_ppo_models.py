@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,7 @@ from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.ppo.watched_ppo import Listener, Tensors, ppo_trainer
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def sized(**more: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ What the canary does otherwise on purpose stands in docs/trainers.md, and is eac
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.ppo.watched_ppo import Listener
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 ROWS, LONGEST = 8, 6
 AGREE = 1e-4
@@ -41,14 +40,6 @@ def _no_ppo() -> str:
 
 missing = "" if os.environ.get("CANARY_TRL_HAS_PPO") else _no_ppo()
 needs_trl_ppo = pytest.mark.skipif(bool(missing), reason=missing)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

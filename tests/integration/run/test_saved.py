@@ -21,17 +21,9 @@ from canary.protocol.saved_model import MARK, leave_model, require_place, requir
 from canary.training.trainers import WorkloadSpec, build_trainer
 from tests.integration.conftest import run_config, settings
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 STEPS = 2
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def spec_of(tmp_path: Path, training_type: str, **changes: Any) -> WorkloadSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,7 @@ from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import logged, make_spec, refusal, write_jsonl
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def head(spec: Any) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,13 @@ from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")
 
 PACKED = {"load_in_4bit": "torch.uint8", "load_in_8bit": "torch.int8"}
 LINEAR_LAYERS = 21
 """Of `embedded/tiny`: seven in each of three layers; head and embedding stay whole."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,7 @@ from canary.training.trainers import WorkloadSpec, build_trainer
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read
 from tests.integration.trainers.test_workload import logged, make_spec
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, WorkloadSpec]:

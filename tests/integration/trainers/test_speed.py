@@ -16,18 +16,10 @@ from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import build_trainer, speed
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 ROUNDING = 2e-6
 """Relative; the largest of these pairs of trainings was 6e-7."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def built(folder: Path, training_type: str, **changes: Any) -> Any:

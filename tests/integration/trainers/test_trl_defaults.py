@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
@@ -15,7 +14,7 @@ from canary.training.trainers import build_trainer
 from canary.training.trainers.trl_defaults import VARIABLE, left_out
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 SLOW: dict[str, Any] = {
     "attn_implementation": "eager",
@@ -23,14 +22,6 @@ SLOW: dict[str, Any] = {
     "speed": {"optimizer": "loop", "prefetch": 2},
     "trainer_args": {"optim": "adamw_torch", "gradient_checkpointing": False, "max_grad_norm": 0.5},
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("training_type", ["sft", "grpo"])

@@ -21,7 +21,7 @@ from canary.training.exact.fingerprints import dataset_fingerprint, tokenizer_fi
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import WorkloadSpec, build_trainer
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "sft": {"max_length": 96},
@@ -37,14 +37,6 @@ TRAINER_FIELDS: dict[str, dict[str, Any]] = {
 }
 GROUPS = ("grpo", "rloo")
 CONVERSATION = "\n\nHuman: {q}\n\nAssistant: {a}"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_spec(
