@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES
+from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
@@ -112,9 +112,12 @@ def _warm() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", params=TRAINING_TYPES)
-def finished_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Finished:
-    """One complete run of each trainer."""
-    return run_config(tmp_path_factory.mktemp(request.param), settings(request.param))
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Trains with one thread of torch, as a test has one core."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -58,7 +58,6 @@ def script(folder: Path, *edits: tuple[str, str]) -> tuple[str, ...]:
 
 
 @pytest.mark.train
-@pytest.mark.end_to_end
 def test_a_built_in_canary_holds_and_leaves_its_answer(tmp_path: Path) -> None:
     code, found = checked(tmp_path, "--quick", "-o", "here")
     assert code == 0
@@ -101,22 +100,6 @@ FORGETFUL = (
 
 Forgetful(model,""",
 )
-FORGOTTEN = (
-    "Trainer(model,",
-    """class Forgotten(Trainer):
-    def evaluate(self, *args, **kwargs):
-        found = super().evaluate(*args, **kwargs)
-        next(self.model.parameters()).data.mul_(1.01)
-        return found
-
-Forgotten(model,""",
-)
-DROPPING = (
-    "Trainer(model,",
-    """for layer in model.model.layers:
-    layer.self_attn.attention_dropout = 0.3
-Trainer(model,""",
-)
 UNSHARED = (
     "Trainer(model,",
     """class Unshared(Trainer):
@@ -143,7 +126,6 @@ Averaged(model,""",
         ("workers", (UNSHARDED, ("train_dataset=data", "train_dataset=Rows()"))),
         ("ranks", (UNSHARED,)),
         ("resume", (FORGETFUL,)),
-        ("evaluation", (FORGOTTEN,)),
         ("accumulation", (AVERAGED,)),
     ],
 )
@@ -153,39 +135,6 @@ def test_a_planted_fault_breaks_its_relation(
     code, found = checked(tmp_path, "--only", relation, *script(tmp_path, *edits))
     assert found[relation]["status"] == "broken", found[relation]
     assert code == 1
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_dropout_is_not_moved_by_the_random_numbers_of_an_evaluation(tmp_path: Path) -> None:
-    _, found = checked(tmp_path, "--only", "evaluation", *script(tmp_path, DROPPING))
-    assert found["evaluation"]["status"] == "holds", found
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_a_training_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("raise ValueError('no data')")
-    command = [PYTHON, "-m", "canary.cli", "check", "-q", "--", PYTHON, "train.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 4
-    assert "the training does not complete" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("train.py",), "canary check -- python train.py"),
-        (("a.yaml", "b.yaml"), "takes one config, not 2"),
-        (("sft_smok",), "no config at sft_smok"),
-    ],
-)
-def test_what_is_no_config_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    command = [PYTHON, "-m", "canary.cli", "check", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert message in done.stderr
 
 
 OWN_LOOP = """
@@ -237,45 +186,15 @@ def ask(look):
 
 @pytest.mark.train
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["config", "script"])
-def test_a_relation_of_the_user_holds_or_breaks(tmp_path: Path, kind: str) -> None:
+def test_a_relation_of_the_user_holds_or_breaks(tmp_path: Path) -> None:
     for verdict, status, code in (
         ("holds(RELATION, f'they sum to {total:.3g}')", "holds", 0),
         ("broken(RELATION, 'they are odd', 'here', (1, 2))", "broken", 1),
     ):
         (tmp_path / "mine.py").write_text(OWN.replace("VERDICT", verdict))
         own = ("--only", "mine", "--relations", "mine.py")
-        given, found = checked(tmp_path, *own, *(script(tmp_path) if kind == "script" else ()))
+        given, found = checked(tmp_path, *own, *script(tmp_path))
         assert (given, list(found)) == (code, ["mine"])
         assert found["mine"]["status"] == status, found
         assert found["mine"]["holds_if"] == "weights are even"
         assert found["mine"]["source"] == "https://example.org/x"
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_a_file_without_a_relation_ends_the_check_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("x = 1")
-    command = [
-        PYTHON,
-        "-m",
-        "canary.cli",
-        "check",
-        "-q",
-        "--only",
-        "mine",
-        "--relations",
-        "mine.py",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "mine.py: it has no RELATION" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--only", "--skip"])
-def test_an_unknown_relation_is_refused(tmp_path: Path, option: str) -> None:
-    command = [PYTHON, "-m", "canary.cli", "check", option, "ordr"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "did you mean 'order'" in done.stderr

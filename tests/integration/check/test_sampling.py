@@ -28,7 +28,6 @@ def broken(found: dict[str, Any]) -> set[str]:
     [
         ("whole", set(), ""),
         ("stale", {"sampler_logprobs", "sampler_weights"}, "the engine is 1 update behind"),
-        ("partial", {"sampler_logprobs", "sampler_weights"}, "1 of 21 tensors differ"),
         ("dtype", {"sampler_logprobs"}, "the engine holds bfloat16"),
         ("template", {"sampler_logprobs"}, "the sampler's prompt has 6 tokens and the trainer's 4"),
     ],
@@ -47,20 +46,6 @@ def test_an_engine_in_another_process(
     if fault == "whole":
         assert {one["status"] for one in found.values()} == {"holds"}
         _same_losses(tmp_path)
-
-
-@pytest.mark.train
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["whole", "stale"])
-def test_an_engine_that_nobody_reports_is_followed(tmp_path: Path, fault: str) -> None:
-    (tmp_path / "loop.py").write_text(LOOP.read_text())
-    only = ("--only", "sampler_logprobs")
-    code, found = checked(tmp_path, *only, "--", PYTHON, "loop.py", fault, "silent")
-    one = found["sampler_logprobs"]
-    assert one["status"] == ("holds" if fault == "whole" else "broken"), found
-    assert code == (0 if fault == "whole" else 1)
-    if fault == "stale":
-        assert one["place"].startswith("update 2")
 
 
 def _same_losses(folder: Path) -> None:
@@ -99,46 +84,6 @@ trainer = TITLETrainer(
 trainer.train()
 """
 
-TEMPERATURE = """
-original = module.add_fused_lm_head
-def add_head(model, temperature=1.0, **settings):
-    return original(model, temperature=1.0, **settings)
-module.add_fused_lm_head = add_head
-"""
-STALE = """
-class TITLETrainer(TITLETrainer):
-    engine = None
-
-    def _generate_single_turn(self, *args, **kwargs):
-        if self.engine is None:
-            self.engine = AutoModelForCausalLM.from_pretrained(MODEL)
-        wrapped = self.model_wrapped
-        self.model_wrapped = self.engine
-        try:
-            return super()._generate_single_turn(*args, **kwargs)
-        finally:
-            self.model_wrapped = wrapped
-"""
-ORDER = """
-def reward(completions, **columns):
-    return [float(place + len(str(one))) for place, one in enumerate(completions)]
-"""
-OTHERS = """
-def reward(completions, **columns):
-    longest = max(len(str(one)) for one in completions)
-    return [len(str(one)) / longest + (len(completions) > 1) for one in completions]
-"""
-CLOCK = """
-def reward(completions, **columns):
-    return [len(str(one)) + time.localtime().tm_yday / 10 for one in completions]
-"""
-COUNTS = """
-calls = []
-def reward(completions, **columns):
-    calls.append(1)
-    return [len(str(one)) * len(calls) for one in completions]
-"""
-
 
 def trl_script(folder: Path, kind: str, before: str = "") -> tuple[str, ...]:
     """Write a script with a trainer of trl; return what follows the options."""
@@ -151,36 +96,10 @@ def trl_script(folder: Path, kind: str, before: str = "") -> tuple[str, ...]:
 
 @pytest.mark.train
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["grpo", "rloo"])
-def test_nothing_is_broken_in_healthy_online_training(tmp_path: Path, kind: str) -> None:
-    code, found = checked(tmp_path, "--quick", *trl_script(tmp_path, kind))
+def test_nothing_is_broken_in_healthy_online_training(tmp_path: Path) -> None:
+    code, found = checked(tmp_path, "--quick", *trl_script(tmp_path, "grpo"))
     assert broken(found) == set(), found
     assert code == 0
     assert found["sampler_logprobs"]["status"] == "holds"
     assert found["reward_function"]["status"] == "holds"
     assert found["sampler_weights"]["status"] == "not applicable"
-
-
-@pytest.mark.train
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("relation", "before", "words"),
-    [
-        ("sampler_logprobs", TEMPERATURE, "the trained model gives a log-probability"),
-        ("sampler_weights", STALE, "behind"),
-        ("reward_function", ORDER, "the order of the rows"),
-        ("reward_function", OTHERS, "the other rows"),
-        ("reward_function", CLOCK, "the clock"),
-        ("reward_function", COUNTS, "a state of its own"),
-    ],
-    ids=["temperature", "stale", "order", "others", "clock", "counts"],
-)
-def test_a_fault_of_sampling_breaks_its_relation(
-    tmp_path: Path, relation: str, before: str, words: str
-) -> None:
-    code, found = checked(tmp_path, *ONLY, *trl_script(tmp_path, "grpo", before))
-    assert found[relation]["status"] == "broken", found
-    assert words in found[relation]["message"]
-    assert code == 1
-    others = {"sampler_logprobs"} if before == STALE else set()
-    assert broken(found) == {relation} | others

@@ -75,20 +75,7 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
     [
         ((PYTHON, "-c", "print(1)"), "no Python process of it imported torch"),
         ((PYTHON, "-c", "import torch"), "made no torch optimizer"),
-        (
-            (
-                PYTHON,
-                "-c",
-                "import torch\nfor _ in 'abc': torch.ones(1).requires_grad_().backward()",
-            ),
-            "backward ran 3 times, but no torch optimizer was made",
-        ),
-        (
-            (PYTHON, "-c", "import torch; torch.optim.SGD([torch.ones(1)])"),
-            "called neither backward nor the optimizer's step",
-        ),
         ((PYTHON, "-c", "from transformers import Trainer"), "did not call train()"),
-        (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "the canary could not watch it"),
         (("true",), "the command never trained, or the canary could not watch it"),
         (("no-such-program",), "cannot start no-such-program"),
     ],
@@ -103,7 +90,7 @@ def test_a_command_that_cannot_be_watched_says_why(
     assert done.record().status == "failed"
 
 
-@pytest.mark.parametrize("option", ["-I", "-S", "-E", "-BI"])
+@pytest.mark.parametrize("option", ["-BI", "-E"])
 def test_a_python_that_would_not_let_the_canary_in_is_not_started(place: Path, option: str) -> None:
     mark = place / f"ran{option}"
     done = watched(place, PYTHON, option, "-c", f"open({str(mark)!r}, 'w')")

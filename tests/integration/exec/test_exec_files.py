@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.exec.user_scripts import PYTHON, QUIET, Ended, bare, watched
+from tests.integration.exec.user_scripts import PYTHON, Ended, bare, watched
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 STEPS, PROBED = 6, 2
-SOURCES = (Path(__file__).parents[3] / "canary").rglob("*.py")
-NAMES = {name for path in SOURCES for name in re.findall(r"\bCANARY_[A-Z_]+\b", path.read_text())}
-ASKED_FOR = {
-    *("CANARY_LADDER_LEVEL", "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"),
-    "CANARY_TRL_DEFAULTS",
-}
-"""Variables by which a user asks something of a run."""
 
 BEGIN = """
 import json, os, pickle, shutil, sys
@@ -191,65 +180,6 @@ def test_a_command_that_fails_after_its_training_is_probed_and_stays_failed(
     assert "with code 9" in (record.reason or "")
 
 
-STAGES = f"""
-set -e
-mkdir -p logs kept
-{PYTHON} -c 'open("rows.txt", "a").write("row ")'
-{PYTHON} train.py 2>&1 | tee logs/train.log | grep -c steps > logs/count
-cp final.pt kept/final.$(ls kept | wc -l).pt
-mv final.pt newest.pt
-{PYTHON} -c 'open("score.txt", "a").write("good ")'
-tail -n 1 logs/train.log >> logs/all.log
-"""
-
-
-def test_of_a_shell_script_the_training_alone_is_probed(tmp_path: Path) -> None:
-    """What the script copies, renames and appends around it is done once."""
-    for name in ("alone", "watched"):
-        script(tmp_path / name, "callbacks, newest = [], None")
-        (tmp_path / name / "all.sh").write_text(STAGES)
-    for _ in range(2):
-        left = bare(tmp_path / "alone", "bash", "all.sh")
-        assert left.code == 0, left.err
-        done = probed(tmp_path / "watched", "bash", "all.sh")
-        assert done.code == 0, done.err
-        after, expected = tree(tmp_path / "watched"), tree(tmp_path / "alone")
-        assert after.pop("logs/train.log")[0] == expected.pop("logs/train.log")[0]  # it has times
-        assert after == expected
-        assert_exact(done)
-    assert (tmp_path / "watched" / "logs" / "all.log").read_text() == "steps 6\n" * 2
-
-
-def test_files_come_back_when_the_canary_is_killed_in_its_probe(tmp_path: Path) -> None:
-    """A stopped probe: it waits in its first step for a file that nobody makes."""
-    waits = """
-if "_RLHF_CANARY_FILES" in os.environ and os.environ["_RLHF_CANARY_FILES"].startswith("protect"):
-    import time
-    torch.save({}, "final.pt"); os.makedirs("best"); open("best/model.pt", "w").close()
-    Path("runs/waits").touch(); time.sleep(300)
-"""
-    for name in ("alone", "watched"):
-        script(tmp_path / name, waits + WRITES)
-    place = tmp_path / "watched"
-    assert bare(tmp_path / "alone", PYTHON, "train.py").code == 0
-    child = subprocess.Popen(
-        [PYTHON, "-m", "canary.cli", "exec", "-o", "runs", "--", PYTHON, "train.py"],
-        cwd=place,
-        env=QUIET,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 200
-    while not (place / "runs" / "waits").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert (place / "best" / "model.pt").read_bytes() == b""
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    while any((place / "runs").glob("*/set-aside")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert tree(place) == tree(tmp_path / "alone")
-
-
 def test_a_file_that_cannot_be_kept_leaves_the_probe_out_and_says_so(tmp_path: Path) -> None:
     script(tmp_path, "callbacks, newest = [], None\nopen('huge.bin', 'r+b').write(b'x')")
     with (tmp_path / "huge.bin").open("wb") as stream:
@@ -262,16 +192,3 @@ def test_a_file_that_cannot_be_kept_leaves_the_probe_out_and_says_so(tmp_path: P
     assert record.unmeasured["exact"].startswith(said)
     assert said in done.err
     assert [launch.kind for launch in record.launches] == ["measured"]
-
-
-def test_a_variable_of_the_users_own_that_is_called_like_ours_changes_nothing(
-    tmp_path: Path,
-) -> None:
-    script(tmp_path, "callbacks, newest = [], None\nprint('own', os.environ['CANARY_KEEP'])")
-    before = {"CANARY_JOB", "CANARY_KEEP", "CANARY_MARKS", "CANARY_PARENT", "CANARY_NODE_RANK"}
-    options = ("--name", "own", "--config", str(tmp_path / "limits.yaml"))
-    environment = dict.fromkeys((NAMES | before) - ASKED_FOR, "30")
-    done = watched(tmp_path, PYTHON, "train.py", options=options, environment=environment)
-    assert done.code == 0, done.err
-    assert "own 30" in done.out
-    assert_exact(done)

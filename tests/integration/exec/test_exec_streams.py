@@ -40,8 +40,6 @@ def shell(folder: Path, redirected: str, *words: str) -> int:
     ("redirected", "left"),
     [
         (">&-", [True, False, True]),
-        ("2>&-", [True, True, False]),
-        ("<&-", [False, True, True]),
         ("<&- >&- 2>&-", [False, False, False]),
     ],
 )
@@ -58,13 +56,6 @@ def test_what_a_command_prints_on_two_descriptors_of_one_file_stays_in_order(
     shell(tmp_path, "> all.txt 2>&1", PYTHON, "-c", f"import os; {BY_TURNS}")
     lines = [line for line in (tmp_path / "all.txt").read_text().splitlines() if line.isdigit()]
     assert lines == [str(n) for n in range(40)]
-
-
-def test_two_files_get_what_is_theirs(tmp_path: Path) -> None:
-    shell(tmp_path, "> out.txt 2> err.txt", PYTHON, "-c", f"import os; {BY_TURNS}")
-    assert (tmp_path / "out.txt").read_text().split() == [str(n) for n in range(0, 40, 2)]
-    err = (tmp_path / "err.txt").read_text().splitlines()
-    assert [line for line in err if line.isdigit()] == [str(n) for n in range(1, 40, 2)]
 
 
 INPUT = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Finished, canary, run_config, settings, write_config
+from tests.integration.conftest import Finished, canary, settings, write_config
 
 IMPORTS = """import sys
 def begin():
@@ -47,20 +47,6 @@ def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
     assert "nosuchpackage" in log.read_text()
 
 
-def test_the_python_is_named_where_a_shell_starts_it(script: Path, tmp_path: Path) -> None:
-    config = command_config(tmp_path, "bash", "-c", f"{sys.executable} train.py; exit 3")
-    line = only_line(canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path))
-    assert "exited with code 3 before training: ModuleNotFoundError" in line
-    assert f"its Python is {sys.executable}" in line
-
-
-def test_a_script_that_is_not_there_is_told_in_pythons_words(tmp_path: Path) -> None:
-    config = command_config(tmp_path, sys.executable, "trian.py")
-    line = only_line(canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path))
-    assert "can't open file" in line
-    assert "trian.py" in line
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -69,7 +55,6 @@ def test_a_script_that_is_not_there_is_told_in_pythons_words(tmp_path: Path) -> 
             "cannot start pythn3: No such file or directory (did you mean 'python3'? Or give",
         ),
         ("/nowhere/python", "cannot start /nowhere/python: No such file or directory (did you"),
-        ("./train.sh", "cannot start ./train.sh: Exec format error (let its first line name an"),
         ("./locked.sh", "cannot start ./locked.sh: Permission denied (make it executable"),
     ],
 )
@@ -90,8 +75,6 @@ def test_an_interpreter_that_cannot_be_started_is_named(
     ("changes", "words"),
     [
         ({"model_name": "./models/lama"}, "did you mean 'models/llama'?"),
-        ({"dataset_name": "rows.jsonll"}, "did you mean 'rows.jsonl'?"),
-        ({"model_name": "embedded/random-11m"}, "did you mean 'embedded/random-10m'?"),
         ({"batch_size": 25}, "a batch takes 25 rows (batch_size 25), but dataset"),
         ({"training_type": "grpo", "dataset_size": 1}, "a rollout takes 2 prompts"),
     ],
@@ -108,20 +91,3 @@ def test_what_is_not_there_is_told_before_anything_starts(
     assert done.code == 2
     assert words in only_line(done)
     assert done.record().launches == []
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_a_data_set_smaller_than_its_training_is_repeated_and_that_is_said(tmp_path: Path) -> None:
-    """As configs that come from elsewhere have it."""
-    done = run_config(tmp_path, settings("sft", probe_steps=0, dataset_size=7))
-    assert done.code == 0, done.err
-    note = "4 steps take 16 rows (batch_size 2 x gradient_accumulation_steps 2), but dataset "
-    lines = done.err.splitlines()
-    told = [number for number, line in enumerate(lines) if line.startswith(f"note: {note}")]
-    begun = [number for number, line in enumerate(lines) if line.startswith("measured:")]
-    assert told < begun
-    assert "With max_steps 1 or less no row is seen twice" in lines[told[0]]
-    record = done.record()
-    assert [one for one in record.notes if one.startswith(note)]
-    assert len(record.stability.loss_values) == 4

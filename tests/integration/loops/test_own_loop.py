@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,9 @@ from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector
 from tests.integration.ppo.watched_ppo import ppo_trainer
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 STEPS, UPDATES, BATCH, LONGEST = 4, 2, 2, 6
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class LoopTrainer(Trainer):
@@ -130,15 +121,6 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
     assert found["first_update"]["tensors_changed"] > 0
     assert found["work"]["operator_total"] > 0
     assert found["frozen"]["changed"] == []
-
-
-def test_a_watch_that_is_the_users_own_stays_theirs(tmp_path: Path) -> None:
-    trainer = own_trainer(tmp_path)
-    trainer.watch = "gradients"  # type: ignore[attr-defined]
-    rows: list[Any] = []
-    TrainerCollector(trainer, rows.append, 0).run(trainer.train)
-    assert trainer.watch == "gradients"  # type: ignore[attr-defined]
-    assert [row["samples"] for row in rows] == [BATCH] * STEPS
 
 
 def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: Path) -> None:

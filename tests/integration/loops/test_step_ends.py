@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from transformers import TrainerCallback
 
-from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 SLOW_S = 0.25
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Slow(TrainerCallback):
@@ -54,14 +43,8 @@ class Slow(TrainerCallback):
         time.sleep(SLOW_S)
 
 
-@pytest.mark.parametrize("training_type", ["sft", "ppo"])
-def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(
-    tmp_path: Path, training_type: str
-) -> None:
-    settings = {"ppo": {"ppo_epochs": 1}, "max_new_tokens": 4} if training_type == "ppo" else {}
-    trainer = build_trainer(
-        make_spec(tmp_path, training_type, 6, batch_size=2, dataset_size=32, **settings)
-    )
+def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(tmp_path: Path) -> None:
+    trainer = build_trainer(make_spec(tmp_path, "sft", 6, batch_size=2, dataset_size=32))
     slow = Slow()
     trainer.add_callback(slow)
     rows: list[Any] = []
@@ -104,22 +87,3 @@ def test_an_evaluation_is_a_phase_of_its_own_however_it_is_called(tmp_path: Path
         assert row["phases"]["evaluation"] > 2 * row["phases"]["forward"]
         assert row["input_tokens"] < 4 * plain["input_tokens"], "no batch of it is trained on"
         assert sum(row["phases"].values()) == pytest.approx(row["wall_s"])
-
-
-def test_what_is_computed_for_a_log_of_ppo_is_no_work_of_its_step(tmp_path: Path) -> None:
-    def operators(folder: Path, *, busy: bool) -> int:
-        trainer = build_trainer(
-            make_spec(folder, "ppo", 3, batch_size=2, dataset_size=32, max_new_tokens=4)
-        )
-
-        class Sums(TrainerCallback):
-            def on_log(self, args: Any, state: Any, control: Any, **known: Any) -> None:
-                if busy:
-                    sum(value.sum() for value in trainer.model.parameters())
-
-        trainer.add_callback(Sums())
-        exact = ExactSignals(trainer, work_step=2)
-        TrainerCollector(trainer, lambda row: None, 0, exact=exact).run(trainer.train)
-        return int(exact.found["work"]["operator_total"])
-
-    assert operators(tmp_path / "idle", busy=False) == operators(tmp_path / "busy", busy=True)

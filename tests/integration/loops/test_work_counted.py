@@ -58,7 +58,7 @@ def of_the_canary(places: list[str]) -> list[str]:
     return sorted({p for p in places if p.startswith(CANARY) and not p.startswith(TRAINS)})
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "grpo", "ppo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo", "ppo"])
 def test_a_trainer_counts_no_operator_of_the_canary(
     tmp_path: Path, training_type: str, counted: list[str]
 ) -> None:

@@ -151,7 +151,7 @@ from torch.utils.checkpoint import checkpoint
 class Deep(Net):
     def forward(self, idx, targets):
         hidden = self.embed(idx)
-        hidden = checkpoint(self.inner, hidden, use_reentrant=REENTRANT)
+        hidden = checkpoint(self.inner, hidden.requires_grad_(), use_reentrant=True)
         return F.cross_entropy(self.head(torch.relu(hidden)).flatten(0, 1), targets.flatten())
 model = Deep()
 optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
@@ -201,23 +201,6 @@ while True:
 ended(model)
 """
 
-TWO_OPTIMIZERS = """
-model = Net()
-matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-rest = [p for name, p in model.named_parameters() if not (p.ndim == 2 and "embed" not in name)]
-optimizers = [torch.optim.SGD(matrices, lr=RATE * 10), torch.optim.AdamW(rest, lr=RATE)]
-for step, (ids, targets) in enumerate(loader()):
-    if step == STEPS:
-        break
-    _, loss = model(ids, targets)
-    loss = loss * SCALE
-    loss.backward()
-    for optimizer in optimizers:
-        optimizer.step()
-    model.zero_grad(set_to_none=True)
-    losses.append(loss.item())
-ended(model)
-"""
 
 HELPED = (
     """
@@ -231,34 +214,11 @@ for _ in range(3):
     + PLAIN
 )
 
-WORKERS = PLAIN.replace("enumerate(loader())", "enumerate(loader(num_workers=2))")
 
 COMPILED = PLAIN.replace(
     "model = Net()", "plain = Net()\nmodel = torch.compile(plain, backend='aot_eager')"
 )
 
-COMPILED_LATER = PLAIN.replace(
-    "for step,", "model = torch.compile(model, backend='aot_eager')\nfor step,"
-)
-
-COMPILED_IN_PLACE = PLAIN.replace("for step,", "model.compile(backend='aot_eager')\nfor step,")
-
-COMPILED_STEP = """
-model = Net()
-optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-@torch.compile(backend="aot_eager", fullgraph=True)
-def loss_of(ids, targets):
-    return model(ids, targets)[1] * SCALE
-for step, (ids, targets) in enumerate(loader()):
-    if step == STEPS:
-        break
-    loss = loss_of(ids, targets)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-ended(model)
-"""
 
 ACCELERATE = """
 from accelerate import Accelerator
@@ -376,19 +336,10 @@ SCRIPTS = {
     "scaler": SCALER,
     "gan": GAN,
     "closure": CLOSURE,
-    "checkpointed": CHECKPOINTED.replace("REENTRANT", "False"),
-    "reentrant": CHECKPOINTED.replace("REENTRANT", "True").replace(
-        "checkpoint(self.inner, hidden", "checkpoint(self.inner, hidden.requires_grad_()"
-    ),
-    "without_loader": WITHOUT_LOADER,
+    "reentrant": CHECKPOINTED,
     "in_evaluation_mode": IN_EVALUATION_MODE,
-    "two_optimizers": TWO_OPTIMIZERS,
     "helped": HELPED,
-    "workers": WORKERS,
     "compiled": COMPILED,
-    "compiled_later": COMPILED_LATER,
-    "compiled_in_place": COMPILED_IN_PLACE,
-    "compiled_step": COMPILED_STEP,
     "accelerate": ACCELERATE,
 }
 """Loops of one process by name."""

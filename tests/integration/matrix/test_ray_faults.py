@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from tests.integration.matrix.clusters import (
     counted,
@@ -20,23 +12,7 @@ from tests.integration.matrix.clusters import (
     until,
     wait_for,
 )
-from tests.integration.matrix.ray_cluster import RayCluster, kill_group, launcher
-
-
-@pytest.mark.slow
-def test_a_node_is_gone(ray: RayCluster, tmp_path: Path) -> None:
-    node = ray.add_node("accelerator_type:other")
-    queue = launcher(tmp_path, ray.address)
-    attempt = replace(counted(tmp_path, 60), device="other")
-    assert queue.start(attempt)
-    quiet(queue, 0.1)
-    wait_for(lambda: holds_its_lock(attempt))
-    kill_group(node)
-    news = until(queue, 120)
-    assert news.phase == "lost"
-    assert news.reason.startswith("Ray: FAILED"), news.reason
-    assert not attempt.is_running()
-    assert seen_of(tmp_path) == ["begins"]
+from tests.integration.matrix.ray_cluster import RayCluster, launcher
 
 
 def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> None:
@@ -56,34 +32,3 @@ def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> N
     assert until(queue).phase == "ended"
     assert queue.silent == ""
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]
-
-
-def test_a_cluster_that_is_gone_is_told_after_the_longest_wait(
-    ray: RayCluster, tmp_path: Path
-) -> None:
-    queue = launcher(tmp_path, ray.address, in_queue=1.2)
-    queue.queue._client._address = "http://127.0.0.1:1"  # type: ignore[attr-defined]
-    assert queue.start(counted(tmp_path, 0))
-    news = until(queue)
-    assert news.reason == (
-        "it waited 0.02 minutes in the queue of Ray: the Ray cluster does not answer"
-    )
-
-
-@pytest.mark.slow
-def test_a_killed_matrix_goes_on(ray: RayCluster, tmp_path: Path) -> None:
-    """Killed at random moments, it runs each cell once to its end, and none twice at once."""
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "tests.integration.matrix.stand_ins", "ray", str(folder), "8"]
-    command.append(ray.address)
-    drawn = random.Random(7)
-    for _ in range(5):
-        child = subprocess.Popen(command)
-        time.sleep(drawn.uniform(1.5, 6.0))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "8", done.stderr
-    for cell in (folder / "cells").iterdir():
-        assert (cell / "seen").read_text() == "begins\nends\n"
-        assert [one.name for one in cell.glob("[0-9]*")] == ["1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,13 @@ import transformers
 from transformers import GenerationConfig, PreTrainedModel
 
 from canary.training.models.model import load_tokenizer
-from canary.training.trainers.ppo.model import ActorCritic, Request, without_dropout
+from canary.training.trainers.ppo.model import ActorCritic, without_dropout
 from canary.training.trainers.ppo.objective import completion_mask
 from canary.training.trainers.ppo.trainer import PPOTrainer
-from tests.integration.ppo.watched_ppo import Listener, Tensors, ppo_trainer, trained, weights
+from tests.integration.ppo.watched_ppo import Listener, Tensors, ppo_trainer
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def sized(**more: Any) -> dict[str, Any]:
@@ -103,21 +95,10 @@ def test_a_row_in_a_padded_batch_is_as_it_is_alone(tmp_path: Path, kind: str) ->
     assert heard.steps[0]["kl"] == pytest.approx(0, abs=2e-6)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_every_kind_of_model_learns(tmp_path: Path, kind: str) -> None:
-    place, _ = family(tmp_path / "model", kind)
-    trainer, heard = trained(tmp_path, model_name=str(place), max_steps=2, ppo={"ppo_epochs": 2})
-    assert all(torch.tensor(list(step.values())).isfinite().all() for step in heard.steps)
-    assert all(value.isfinite().all() for value in weights(trainer).values())
-    assert heard.steps[1]["kl"] != 0
-
-
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
         ("Starcoder2", sized(num_key_value_heads=2, residual_dropout=0.4, embedding_dropout=0.4)),
-        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 2, "hidden_dropout": 0.4}),
-        ("Falcon", sized(ffn_hidden_size=64, hidden_dropout=0.4, attention_dropout=0.4)),
         ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -131,15 +112,6 @@ def test_dropout_is_off_by_whatever_name_it_goes(family: str, settings: dict[str
     assert not torch.equal(model(input_ids=ids).logits, model(input_ids=ids).logits)
     assert without_dropout(model) > 0
     assert torch.equal(model(input_ids=ids).logits, model(input_ids=ids).logits)
-
-
-def test_trunk_and_head_are_called_apart_only_where_that_is_the_model(tmp_path: Path) -> None:
-    apart = {}
-    for kind in ("absolute positions", "logits capped", "logits scaled"):
-        place, _ = family(tmp_path / kind, kind)
-        model = transformers.AutoModelForCausalLM.from_pretrained(place)
-        apart[kind] = ActorCritic(model)._language_model._splits
-    assert apart == {"absolute positions": True, "logits capped": False, "logits scaled": False}
 
 
 # --- what is sampled
@@ -160,8 +132,7 @@ def sampled_scores(trainer: PPOTrainer) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
-@pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize(("temperature", "use_peft"), [(0.5, False), (1.7, True)])
 def test_the_distribution_sampled_from_is_the_one_learnt_by(
     tmp_path: Path, temperature: float, use_peft: bool
 ) -> None:
@@ -174,10 +145,9 @@ def test_the_distribution_sampled_from_is_the_one_learnt_by(
     assert torch.allclose(told[mask], rollout["logprobs"][mask], atol=1e-4)
     entropy = torch.distributions.Categorical(logits=scores[0]).entropy()
     assert torch.allclose(entropy[mask], rollout["entropy"][mask], atol=1e-4)
-    if temperature != 1.0:
-        cold = torch.log_softmax(scores[0] * temperature, dim=-1)
-        other = cold.gather(-1, rollout["completion_ids"].unsqueeze(-1)).squeeze(-1)
-        assert not torch.allclose(other[mask], rollout["logprobs"][mask], atol=1e-2)
+    cold = torch.log_softmax(scores[0] * temperature, dim=-1)
+    other = cold.gather(-1, rollout["completion_ids"].unsqueeze(-1)).squeeze(-1)
+    assert not torch.allclose(other[mask], rollout["logprobs"][mask], atol=1e-2)
 
 
 def test_a_models_own_settings_of_sampling_shift_nothing(tmp_path: Path) -> None:
@@ -268,14 +238,3 @@ def textbook_loss(
         ratios.append(ratio.detach())
     parts = [torch.cat(each).mean() for each in (policy, value, entropy)]
     return parts[0] + vf * parts[1] - ent * parts[2], torch.cat(ratios)
-
-
-def test_values_are_in_float32_under_autocast(tmp_path: Path) -> None:
-    trainer = ppo_trainer(tmp_path)
-    torch.nn.init.normal_(trainer.model.value_head.weight)
-    ids = torch.arange(5, 13)[None]
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        judged = trainer.model(ids, torch.ones_like(ids), 4, Request(1.0))
-    assert judged.values is not None
-    assert judged.values.dtype == torch.float32
-    assert not torch.equal(judged.values, judged.values.bfloat16().float())

@@ -16,17 +16,12 @@ from canary.config.load import load_values
 from canary.inputs.embedded import EMBEDDED_REWARD
 from canary.protocol.saved_model import leave_model
 from canary.training.trainers import WorkloadSpec, build_trainer
-from canary.training.trainers.ppo.reward_model import load_reward_model
 from tools.embedded.tasks import MAKERS, Task, view_records
 
 pytestmark = pytest.mark.train
 
 CODE = """
-import random
-
 from canary.training.trainers.rewards import task_reward
-
-chance = random.Random(3)
 
 def half(completions, **columns):
     return [0.5] * len(completions)
@@ -34,10 +29,6 @@ def half(completions, **columns):
 def right(completions, answer, **columns):
     return task_reward(completions, answer)
 
-def another_ones(completions, answer, **columns):
-    scores = task_reward(completions, answer)
-    chance.shuffle(scores)
-    return scores
 """
 
 
@@ -80,13 +71,12 @@ def weights(trainer: Any) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in trainer.model.named_parameters()}
 
 
-@pytest.mark.parametrize("use_peft", [False, True])
 @pytest.mark.parametrize(
-    "reward",
+    ("reward", "use_peft"),
     [
-        {"ppo": {"reward_model": EMBEDDED_REWARD}},
-        {"reward_functions": ["own_rewards:half"]},
-        {},
+        ({"ppo": {"reward_model": EMBEDDED_REWARD}}, True),
+        ({"reward_functions": ["own_rewards:half"]}, False),
+        ({}, False),
     ],
     ids=["model", "functions", "answers"],
 )
@@ -106,23 +96,6 @@ def test_each_kind_of_reward_trains(tmp_path: Path, reward: dict[str, Any], use_
     assert all("lora" in name for name in policy) == use_peft
 
 
-def test_the_reward_of_a_step_is_the_mean_of_what_the_model_says(tmp_path: Path) -> None:
-    trainer, spec = built(tmp_path, 1, ppo={"reward_model": EMBEDDED_REWARD})
-    scored: list[Any] = []
-    score = trainer.scorer.score
-
-    def listening(samples: Any) -> torch.Tensor:
-        scored.append(samples)
-        return score(samples)
-
-    trainer.scorer.score = listening
-    before = {name: v.clone() for name, v in trainer.scorer.model.state_dict().items()}
-    trainer.train()
-    again = load_reward_model(spec, EMBEDDED_REWARD, trainer.processing_class, torch.device("cpu"))
-    assert rewards(trainer)[0] == pytest.approx(again.score(scored[0]).mean().item(), rel=1e-5)
-    assert all(torch.equal(before[k], v) for k, v in trainer.scorer.model.state_dict().items())
-
-
 def test_a_reward_model_of_ones_own_canary_gives_the_reward(tmp_path: Path) -> None:
     reward, spec = built(tmp_path, 1, training_type="reward", max_new_tokens=None)
     reward.train()
@@ -131,15 +104,6 @@ def test_a_reward_model_of_ones_own_canary_gives_the_reward(tmp_path: Path) -> N
     assert trainer.scorer.takes_ids
     head = trainer.scorer.model.score.weight
     assert torch.equal(head, reward.model.score.weight)
-    trainer.train()
-    assert len(rewards(trainer)) == 1
-
-
-def test_a_reward_model_needs_no_answers_and_no_conversation(tmp_path: Path) -> None:
-    rows = [{"prompt": f"Count from 1 to {n}."} for n in range(2, 10)]
-    (tmp_path / "plain.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = {"dataset_name": str(tmp_path / "plain.jsonl")}
-    trainer, _ = built(tmp_path, 1, **data, ppo={"reward_model": EMBEDDED_REWARD})
     trainer.train()
     assert len(rewards(trainer)) == 1
 
@@ -176,22 +140,11 @@ def rise(tmp_path: Path, steps: int = STEPS, **changes: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1])
 def test_ppo_learns_to_answer_right(tmp_path: Path, seed: int) -> None:
     assert rise(tmp_path, seed=seed, reward_functions=["own_rewards:right"]) > RISE
 
 
 @pytest.mark.slow
-def test_adapters_learn_it_too(tmp_path: Path) -> None:
-    adapters: dict[str, Any] = {"use_peft": True, "learning_rate": 4e-3}
-    assert rise(tmp_path, **adapters, reward_functions=["own_rewards:right"]) > RISE
-
-
-@pytest.mark.slow
 def test_ppo_learns_what_the_reward_model_wants(tmp_path: Path) -> None:
     assert rise(tmp_path, 60, ppo={"reward_model": EMBEDDED_REWARD}) > RISE_OF_LOGITS
-
-
-@pytest.mark.slow
-def test_the_scores_of_other_completions_teach_nothing(tmp_path: Path) -> None:
-    assert rise(tmp_path, 100, reward_functions=["own_rewards:another_ones"]) < RISE / 2

@@ -6,9 +6,7 @@ What the canary does otherwise on purpose stands in docs/trainers.md, and is eac
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +17,12 @@ import torch
 
 from canary.errors import ConfigError
 from canary.training.trainers import WorkloadSpec, build_trainer, trl_ppo
-from canary.training.trainers.ppo import objective
-from canary.training.trainers.ppo.model import Request, positions
+from canary.training.trainers.ppo.model import positions
 from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.ppo.watched_ppo import Listener
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 ROWS, LONGEST = 8, 6
 AGREE = 1e-4
@@ -43,14 +40,6 @@ def _no_ppo() -> str:
 
 missing = "" if os.environ.get("CANARY_TRL_HAS_PPO") else _no_ppo()
 needs_trl_ppo = pytest.mark.skipif(bool(missing), reason=missing)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -213,103 +202,6 @@ def test_updates_on_equal_data_agree(tmp_path: Path, ppo: dict[str, Any]) -> Non
         own = dict(found.ours.model.policy.named_parameters())
         for name, value in found.trl.policy_model.named_parameters():
             assert torch.allclose(own[name], value, atol=AGREE), name
-
-
-@needs_trl_ppo
-def test_where_completions_end_early_trl_has_a_position_more(tmp_path: Path) -> None:
-    """trl gives the score one position after the last token and keeps a value there, where there is
-    room; in the canary the sequence is over. With masks one longer, the canary's own formulas give
-    trl's losses: nothing else differs."""
-    found = both(tmp_path, ragged=True, missing_eos_penalty=0.5)
-    (step,), (rollout,) = found.heard.steps, found.heard.rollouts
-    assert step["reward"] == pytest.approx(found.told["objective/scores"], abs=AGREE)
-    assert step["kl_sequence"] == pytest.approx(found.told["objective/kl"], abs=AGREE)
-    assert abs(step["value_loss"] - found.told["loss/value_avg"]) > 10 * AGREE
-
-    mask = rollout["completion_mask"]
-    lengths = mask.sum(dim=1)
-    assert lengths.min() < LONGEST
-    assert lengths.max() == LONGEST
-    longer = torch.arange(LONGEST) <= lengths[:, None]
-    values = objective.kept(_values_of_all(found, rollout), longer)
-    kl = objective.kept(rollout["logprobs"] - rollout["reference_logprobs"], mask)
-    rewards = objective.penalised_rewards(rollout["scores"], kl, longer, 0.3)
-    advantages = objective.advantages_at_once(rewards, values, longer, 0.95, 0.95)
-    returns = advantages + values
-    white = objective.whiten(advantages, mask, objective.moments(advantages, mask))
-    logprobs = rollout["logprobs"]
-    policy = objective.policy_loss(logprobs, logprobs, white, mask, 0.2).total / mask.sum()
-    value = objective.value_loss(values, values, returns, longer, 0.2).total / longer.sum()
-    assert policy.item() == pytest.approx(found.told["loss/policy_avg"], abs=AGREE)
-    assert value.item() == pytest.approx(found.told["loss/value_avg"], abs=AGREE)
-
-
-def _values_of_all(found: Both, rollout: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Values of the rollout's policy at every position, that after the last token too."""
-    trainer = build_trainer(spec_of(Path(found.ours.args.output_dir).parent / "again", {}))
-    assert isinstance(trainer, PPOTrainer)
-    moved(trainer.model.policy)
-    head = torch.Generator().manual_seed(9)
-    trainer.model.value_head.weight.data.copy_(0.05 * torch.randn(1, 96, generator=head))
-    ids = torch.cat([rollout["prompt_ids"], rollout["completion_ids"]], dim=1)
-    mask = torch.cat([rollout["prompt_mask"], rollout["completion_mask"].long()], dim=1)
-    with torch.no_grad():
-        values = trainer.model(ids, mask, LONGEST, Request(0.7)).values
-    assert torch.allclose(
-        values[rollout["completion_mask"]], rollout["values"][rollout["completion_mask"]], atol=1e-5
-    )
-    found_values: torch.Tensor = values
-    return found_values
-
-
-@needs_trl_ppo
-def test_means_are_over_the_tokens_of_an_update_and_not_of_its_micro_batches(
-    tmp_path: Path,
-) -> None:
-    """The other difference in a loss: trl takes the mean of each micro-batch for itself, so that
-    tokens of short completions weigh more. On completions of one length there is none."""
-    mask = torch.arange(LONGEST) < torch.tensor([[6], [5], [1], [1]])
-    advantages = torch.linspace(-1, 2, 24).reshape(4, LONGEST)
-    logprobs = torch.zeros(4, LONGEST)
-    config, _ = trl_ppo._offered()
-    theirs = importlib.import_module(config.__module__.replace("ppo_config", "ppo_trainer"))
-
-    def of_micro_batches(kept: torch.Tensor) -> float:
-        halves = zip((-advantages).split(2), kept.split(2), strict=True)
-        return sum(theirs.masked_mean(*half).item() for half in halves) / 2
-
-    ours = objective.policy_loss(logprobs, logprobs, advantages, mask, 0.2).total / mask.sum()
-    assert ours.item() == pytest.approx(-objective.moments(advantages, mask).mean.item())
-    assert abs(ours.item() - of_micro_batches(mask)) > 0.1
-    whole = torch.ones_like(mask)
-    same = objective.policy_loss(logprobs, logprobs, advantages, whole, 0.2).total / whole.sum()
-    assert same.item() == pytest.approx(of_micro_batches(whole))
-
-
-@needs_trl_ppo
-def test_both_are_given_the_same_prompts_in_each_step(tmp_path: Path) -> None:
-    """Over the end of the data, too: a ladder times the two against each other, and prompts of
-    other lengths are other work."""
-    fields: dict[str, Any] = {"batch_size": 8, "dataset_size": 20, "allow_repeat": True}
-    spec = make_spec(tmp_path, "ppo", 4, max_new_tokens=LONGEST, **fields)
-    spec.scratch_dir.mkdir(parents=True)
-    trl = trl_ppo.build(spec)
-    ours = build_trainer(spec)
-    assert isinstance(ours, PPOTrainer)
-    given: list[list[list[int]]] = []
-    for loader, names in (
-        (trl.get_train_dataloader(), ("input_ids", "attention_mask")),
-        (ours.get_train_dataloader(), ("ids", "mask")),
-    ):
-        rows: list[list[int]] = []
-        for _ in range(2):
-            for batch in loader:
-                ids, kept = (batch[name] for name in names)
-                rows += [row[mask.bool()].tolist() for row, mask in zip(ids, kept, strict=True)]
-        given.append(rows)
-    assert given[0] == given[1]
-    assert len(given[0]) == 32
-    assert given[0][:16] != given[0][16:], "the data in a new order"
 
 
 def test_what_trl_has_no_setting_for_is_named(tmp_path: Path) -> None:

@@ -16,18 +16,10 @@ from canary.anomaly import AnomalyCallback, StopTraining, profiler_registry
 from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
-from tests.integration.run.test_trackers import read, scalars
+from tests.integration.run.test_trackers import scalars
 
 pytestmark = pytest.mark.train
 DOCS = Path(__file__).parents[3] / "docs" / "anomaly.md"
-
-
-def test_a_healthy_canary_of_each_trainer_raises_nothing(finished_run: Finished) -> None:
-    record = finished_run.record()
-    assert record.alerts == []
-    assert record.alert_summary is not None
-    assert record.alert_summary.total == 0
-    assert (finished_run.folder / "alerts.jsonl").read_text() == ""
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +51,6 @@ def test_stop_on_ends_the_run_at_the_alert_and_says_so(stopped_run: Finished) ->
     assert record.alert_summary is not None
     assert record.alert_summary.total == len(alerts)
     assert f"critical {last['type']} at step {last['step']}" in stopped_run.err
-
-
-def test_the_trackers_of_a_canary_hear_of_alerts(stopped_run: Finished) -> None:
-    (launch,) = (stopped_run.folder / "tensorboard").iterdir()
-    found = scalars(launch)
-    assert found["train/anomaly/learning_rate_high"] == [(1, 1.0)]
-    rows: list[Any] = stopped_run.rows()
-    assert [count for _, count in found["train/canary/alerts"]] == [
-        len(row.get("alerts", ())) for row in rows
-    ]
-    told = read(launch).Tensors("train/canary/alerts/text_summary")
-    assert {event.step for event in told} == {row["step"] for row in rows if "alerts" in row}
-    assert b"lr_too_high" in b" ".join(event.tensor_proto.string_val[0] for event in told)
 
 
 def test_a_command_is_stopped_before_what_comes_after_its_training(tmp_path: Path) -> None:
@@ -157,11 +136,10 @@ class Seen:
         return ()
 
 
-@pytest.mark.parametrize("clip", [1.0, 0.0])
-def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path, clip: float) -> None:
+def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path) -> None:
     seen = Seen()
     callback = AnomalyCallback(detectors=[seen])
-    trainer = a_trainer(tmp_path, Words(), callback, max_grad_norm=clip, warmup_steps=3)
+    trainer = a_trainer(tmp_path, Words(), callback, max_grad_norm=1.0, warmup_steps=3)
     untouched = Trainer.training_step, Trainer.log
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
@@ -172,8 +150,7 @@ def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path, clip: floa
         assert observation.grad_norm > 0
         assert len(observation.micro_losses) == 2
         assert observation.batch_size == 8
-        if clip:
-            assert observation.grad_norm == pytest.approx(float(entry["grad_norm"]), rel=1e-3)
+        assert observation.grad_norm == pytest.approx(float(entry["grad_norm"]), rel=1e-3)
     assert callback.detector is not None
     assert callback.detector.summary()["total"] == 0, callback.detector.summary()
     assert (Trainer.training_step, Trainer.log) == untouched
@@ -211,39 +188,6 @@ def test_the_callback_tells_trackers_and_a_handler_may_stop_the_training(tmp_pat
     assert scalars(tmp_path / "tb")["train/anomaly/numerics_critical"] == [(4, 2.0)]
 
 
-def test_a_callback_leaves_other_trainers_alone(tmp_path: Path) -> None:
-    seen = Seen()
-    callback = AnomalyCallback(detectors=[seen])
-    trainer = a_trainer(tmp_path, Words(), callback, max_steps=2)
-    other = a_trainer(tmp_path / "other", Words(), AnomalyCallback(), max_steps=3)
-    other.pop_callback(AnomalyCallback)
-    trainer.add_callback(_Between(other))
-    trainer.train()
-    assert [each.step for each in seen.observations] == [1, 2]
-    assert [len(each.micro_losses) for each in seen.observations] == [2, 2]
-
-
-class _Between(AnomalyCallback):
-    """Trains another trainer in the middle of the first one's training."""
-
-    def __init__(self, other: Trainer) -> None:
-        super().__init__()
-        self.other = other
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Nothing is watched."""
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == 0:
-            self.other.train()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        return control
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        return control
-
-
 def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = DOCS.read_text(encoding="utf-8")
     loop, trainer, own = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
@@ -258,16 +202,3 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["watch"].detector.summary()["total"] == 0
     assert found["watch"].stopped is None
     exec(compile(own, "anomaly.md", "exec"), {})
-
-
-def test_the_table_of_the_docs_has_every_type_and_its_severity() -> None:
-    from tests.unit.training.anomaly.test_anomaly_types import DOCUMENTED
-
-    table = DOCS.read_text(encoding="utf-8").split("## What is detected")[1].split("\n## ")[0]
-    found = {}
-    for line in table.splitlines():
-        cells = line.split("|")
-        if len(cells) > 3 and "`" in cells[1]:
-            for name in re.findall(r"`(\w+)`", cells[1]):
-                found[name] = cells[2].split(",")[0].strip()
-    assert found == DOCUMENTED

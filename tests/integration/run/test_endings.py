@@ -88,28 +88,6 @@ trainer.compute_loss = compute_loss
     assert math.isnan(number(finished.rows()[1]["micro_losses"][1]))  # type: ignore[index]
 
 
-def test_a_slow_collator_shows_in_the_data_phase_and_in_the_step(tmp_path: Path) -> None:
-    body = """
-import time
-original = trainer.data_collator
-def slow(rows):
-    time.sleep(0.05 * len(rows))
-    return original(rows)
-trainer.data_collator = slow
-"""
-    slow = run_planted(tmp_path / "slow", body)
-    rows: list[dict[str, Any]] = slow.rows()
-    data = [row["phases"]["data"] for row in rows]
-    planted = 0.05 * 2 * 2
-    # A busy machine oversleeps, if not in every step; it never sleeps less.
-    assert 0.98 * planted <= min(data) < 1.5 * planted
-    assert min(row["phases"]["forward"] for row in rows) < planted
-    assert all(row["phases_cpu"]["data"] < planted / 2 for row in rows), "who sleeps has no core"
-    perf, wall = slow.record().perf, sum(row["wall_s"] for row in rows[1:])
-    assert perf.step_time.mean > planted
-    assert perf.dataloader_wait_pct == pytest.approx(100 * sum(data[1:]) / wall)
-
-
 def test_token_counts_equal_those_counted_by_hand(tmp_path: Path) -> None:
     body = """
 import json, pathlib
@@ -223,10 +201,9 @@ def wait_until_gone(run_dir: Path) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("number_", [signal.SIGINT, signal.SIGTERM])
-def test_interrupts_end_the_run_with_a_record(tmp_path: Path, number_: signal.Signals) -> None:
+def test_an_interrupt_ends_the_run_with_a_record(tmp_path: Path) -> None:
     process, run_dir = start_long_run(tmp_path)
-    process.send_signal(number_)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 4, err
     assert "Traceback" not in err
@@ -298,18 +275,10 @@ trainer.compute_loss = compute_loss
     ("changes", "message"),
     [
         ({"model_name": "./no-such-model"}, "no-such-model"),
-        ({"dataset_name": "./no-such.jsonl"}, "no-such.jsonl"),
-        ({"dataset_name": "no-such-folder/rows.jsonl"}, "does not exist"),
         ({"dataset_name": "columns.jsonl"}, "column"),
-        ({"dataset_name": "empty.jsonl"}, "no rows"),
         ({"dataset_name": "mixed.jsonl"}, "mixed.jsonl"),
         ({"dataset_name": "numbers.jsonl"}, "'completion' of usable row 1 is 1, a int"),
         ({"trainer_args": {"max_grad_norm": "abc"}}, "trainer_args.max_grad_norm is 'abc'"),
-        ({"trainer_args": {"eval_strategy": "steps"}}, "trainer_args.eval_strategy"),
-        ({"trainer_args": {"resume_from_checkpoint": "x"}}, "always starts from the beginning"),
-        ({"attn_implementation": "flash_attention_2"}, "FlashAttention2"),
-        ({"batch_size": 25}, "a batch takes 25 rows"),
-        ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
         ({"report_to": ["tensorbord"]}, "did you mean 'tensorboard'?"),
     ],
 )
@@ -317,7 +286,7 @@ def test_a_users_input_error_is_one_line_and_exit_code_2(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     (tmp_path / "columns.jsonl").write_text('{"question": "a", "reply": "b"}\n' * 30)
-    (tmp_path / "empty.jsonl").write_text("")
+
     (tmp_path / "mixed.jsonl").write_text(
         '{"prompt": "a", "completion": "b"}\n{"prompt": "a", "completion": 1}\n' * 30
     )
@@ -343,30 +312,3 @@ def test_verbose_adds_a_traceback_and_keeps_the_exit_code(tmp_path: Path) -> Non
     assert "Traceback" not in plain.err
     assert "Traceback" in verbose.err
     assert verbose.err.strip().splitlines()[-1] == plain.err.strip()
-
-
-def test_a_run_whose_reader_has_gone_goes_on_to_its_end(tmp_path: Path) -> None:
-    path = write_config(tmp_path, settings("sft", probe_steps=0))
-    command = [sys.executable, "-m", "canary.cli", "run", str(path), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    process.stderr.close()
-    assert process.wait(timeout=120) == 0
-    (folder,) = (p for p in (tmp_path / "out").iterdir() if not p.name.startswith("."))
-    assert load_record(folder).status == "completed"
-
-
-def test_a_grpo_that_dies_of_nan_weights_says_since_when(tmp_path: Path) -> None:
-    body = """
-original, calls = trainer.compute_loss, []
-def compute_loss(*args, **kwargs):
-    calls.append(1)
-    loss = original(*args, **kwargs)
-    return loss * float("nan") if len(calls) == 3 else loss
-trainer.compute_loss = compute_loss
-"""
-    plant(tmp_path, body)
-    path = write_config(tmp_path, settings("grpo", probe_steps=0))
-    finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
-    assert_one_line(finished, 4, "failed")
-    assert "the loss was NaN from step 2 on" in (finished.record().reason or "")

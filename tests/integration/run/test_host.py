@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from canary import Recorder
-from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 from tests.planting import plant
@@ -99,43 +97,3 @@ def test_a_slow_collator_is_named_with_its_share_of_the_step(tmp_path: Path) -> 
     assert numbers["its CPU time"] < 100
     line = next(line for line in finished.err.splitlines() if "data_loading" in line)
     assert line.startswith("  bottleneck  data_loading: step time in the data phase ")
-
-
-def test_without_gilknocker_a_run_says_so_and_measures_the_rest(tmp_path: Path) -> None:
-    (tmp_path / "gilknocker.py").write_text("raise ImportError('hidden')\n")
-    record = run(tmp_path, "pass", max_steps=6, metrics_warmup_steps=1).record()
-    assert record.host.gil_contention is None
-    assert "rlhf-canary[gil]" in record.unmeasured["host.gil_contention"]
-    assert "rlhf-canary[gil]" in record.bottlenecks_not_judged["gil_contention"]
-    assert record.host.waiting is not None
-
-
-def test_workers_of_a_loader_outlive_the_knocking_in_their_parent(tmp_path: Path) -> None:
-    pytest.importorskip("gilknocker")
-    record = run(tmp_path, "pass", num_workers=1, **LONG).record()
-    assert record.status == "completed"
-    assert record.host.gil_held is not None
-
-
-def test_a_recorded_loop_tells_of_its_host_after_its_probe(tmp_path: Path) -> None:
-    import torch
-
-    model = torch.nn.Linear(256, 256)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    recorder = Recorder(
-        "host", model=model, optimizer=optimizer, output_dir=tmp_path, probe_steps=3
-    )
-    with recorder:
-        for _ in range(20):
-            with recorder.step({"x": torch.ones(64, 256)}) as step:
-                loss = model(torch.ones(64, 256)).square().mean()
-                step.loss(loss)
-                loss.backward()
-                optimizer.step()
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
-    assert record.bottlenecks is not None
-    assert record.host.cpu_seconds_per_step is not None
-    assert record.host.voluntary_switches_per_step is not None
-    assert record.launches[-1].host["steps"] == 17
-    assert "from outside the process" in record.unmeasured["perf.cpu_utilization_avg"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from tests.integration.conftest import PATIENT, settings, write_config
+from tests.integration.conftest import PATIENT, write_config
 from tests.unit.pytest_plugin.conftest import OTHERS, ROOT, plugged, without
 
 pytest_plugins = ["pytester"]
@@ -15,7 +17,7 @@ import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for rows in torch.utils.data.DataLoader(torch.randn(48, 4), batch_size=4):
+for rows in torch.utils.data.DataLoader(torch.randn(64, 4), batch_size=4):
     optimizer.zero_grad()
     model(rows).square().mean().backward()
     optimizer.step()
@@ -29,13 +31,12 @@ def test_first(canary, canary_record):
     assert found.verdict == "no-baseline"
     assert canary_record("canary.yaml").run_id == found.current.run_ids[0]
 
-def test_command(canary):
-    found = canary.assert_no_regression_of_command([sys.executable, "train.py"], max_steps=8)
-    assert found.current.name == "train"
-
 def test_planted(canary, canary_record):
     baseline = Path("canary_output", canary_record("canary.yaml").run_id)
-    canary.assert_no_regression("canary.yaml", set="learning_rate=0.1", baseline=baseline)
+    planted = Path("train.py").read_text().replace("lr=0.1", "lr=0.2")
+    Path("planted.py").write_text(planted)
+    command = [sys.executable, "planted.py"]
+    canary.assert_no_regression_of_command(command, config="canary.yaml", baseline=baseline)
 
 def test_last():
     assert "torch" not in sys.modules
@@ -51,15 +52,13 @@ def test_a_real_training_passes_and_a_planted_change_fails(
 ) -> None:
     site = plugged(tmp_path_factory.mktemp("plugin") / "site")
     monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}", prepend=":")
-    write_config(pytester.path, settings("sft", thresholds=PATIENT, max_steps=12))
+    # The devices of the machine may be held by others for long; these trainings are small.
+    monkeypatch.setenv("TMPDIR", str(site))
+    values = {"name": "loop", "command": [sys.executable, "train.py"], "thresholds": PATIENT}
+    write_config(pytester.path, values | {"probe_steps": 6, "device": "cpu", "threads": 1})
     (pytester.path / "train.py").write_text(SCRIPT)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_team=TESTS)
     shown = pytester.runpytest_subprocess(*without(OTHERS), timeout=500)
-    shown.assert_outcomes(passed=3, failed=1, warnings=2)
-    shown.stdout.fnmatch_lines(
-        [
-            "Changed, needs acceptance: first_update differs: learning rate *",
-            "Record: canary_output/*",
-        ]
-    )
+    shown.assert_outcomes(passed=2, failed=1, warnings=1)
+    shown.stdout.fnmatch_lines(["Changed, needs acceptance: *", "Record: canary_output/*"])

@@ -20,7 +20,6 @@ from canary.record.types import RunRecord
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.loops.trainer import TrainerCollector
 from tests.integration.conftest import Finished, canary, run_config, settings
-from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, write_data
 from tests.integration.loops.test_own_loop import own_trainer
 
 pytestmark = pytest.mark.train
@@ -117,76 +116,6 @@ def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None
     assert found["readings"][0]["topic"] == "balance"
 
 
-@pytest.mark.slow
-def test_stacks_shapes_and_memory_of_the_first_launch_go_where_they_are_wanted(
-    tmp_path: Path,
-) -> None:
-    wanted = {"record_shapes": True, "profile_memory": True, "with_stack": True}
-    values = settings(
-        "dpo",
-        probe_steps=0,
-        repeats=2,
-        profiler={
-            "enabled": True,
-            "start_step": 4,
-            "num_steps": 1,
-            "output_dir": str(tmp_path / "traces"),
-            **wanted,
-        },
-    )
-    done = run_config(tmp_path, values)
-    assert done.code == 0, done.err
-    record = done.record()
-    assert record.profiler.trace_path == str(tmp_path / "traces" / "trace.json")
-    rows: list[Any] = done.rows()
-    assert [row["launch"] for row in rows if row.get("profiled")] == [0]
-    assert record.perf.step_time.count == 5, "three each after the warm-up, less the profiled one"
-    events = traced(done.folder, record)
-    assert any("Input Dims" in event.get("args", {}) for event in events)
-    assert any(event.get("name") == "[memory]" for event in events)
-    assert any(event.get("cat") == "python_function" for event in events)
-    document = read_profile(done.folder / "profiler")
-    assert document is not None
-    kinds = {row["kind"] for row in document["operators"]}
-    assert kinds <= {"operator", "annotation", "python"}
-    assert record.profiler.cpu_time_total_ms is not None
-    assert not any(".py(" in row.name for row in record.profiler.top_cpu_ops)
-
-
-@pytest.mark.slow
-def test_under_exec_a_window_beyond_the_end_closes_there_and_says_so(tmp_path: Path) -> None:
-    write_data(tmp_path)
-    sft_script(tmp_path)
-    config = tmp_path / "canary.yaml"
-    config.write_text("profiler: {enabled: true, start_step: 5, num_steps: 9}\n")
-    options = ("--config", str(config), "--no-probe")
-    done = watched(tmp_path, PYTHON, "train.py", options=options)
-    assert done.code == 0, done.err
-    record = done.record()
-    assert record.profiler.steps == [5, 6]
-    assert "2 of 9 steps were profiled: training ended after step 6" in record.notes
-
-
-@pytest.mark.slow
-def test_under_exec_a_window_that_is_never_reached_has_a_reason(tmp_path: Path) -> None:
-    loop = tmp_path / "loop.py"
-    loop.write_text(
-        "from canary import Recorder\n"
-        "with Recorder('short') as recorder:\n"
-        "    for number in range(4):\n"
-        "        with recorder.step() as step:\n"
-        "            step.loss(number)\n"
-    )
-    config = tmp_path / "canary.yaml"
-    config.write_text("profiler: {enabled: true}\n")
-    options = ("--config", str(config), "--no-probe")
-    done = watched(tmp_path, PYTHON, "loop.py", options=options)
-    assert done.code == 0, done.err
-    assert done.record().unmeasured["profiler"] == (
-        "steps 20 to 24 not profiled: training ended after step 4"
-    )
-
-
 def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) -> Path:
     """A loop of the user's own under the Recorder; `at` is called within each step."""
     model = torch.nn.Linear(8, 8)
@@ -234,23 +163,6 @@ def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> 
     assert record.status == "completed"
     assert record.unmeasured["profiler"] == "another profiler was already running in the training"
     assert not flagged(list(read_rows(run / "steps.jsonl")))
-
-
-def test_a_loop_that_fails_in_the_window_leaves_no_profiler_running(tmp_path: Path) -> None:
-    def at(number: int) -> None:
-        if number == 5:
-            raise ValueError("of the loop")
-
-    with pytest.raises(ValueError, match="of the loop"):
-        loop(tmp_path, 6, at, profiler={"start_step": 4, "num_steps": 2})
-    with profile(activities=[ProfilerActivity.CPU]) as own:
-        torch.ones(2).add(1)
-    assert "aten::add" in {row.key for row in own.key_averages()}
-    record = load_record(next(tmp_path.iterdir()))
-    assert record.status == "failed"
-    assert record.unmeasured["profiler"] == (
-        "steps 4 to 5 not profiled: the profiler wrote nothing; see log.txt"
-    )
 
 
 def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) -> None:

@@ -57,26 +57,6 @@ def test_a_rank_that_is_killed_in_mid_run_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in finished.err
 
 
-def test_a_config_that_no_rank_can_use_is_said_once_and_ends_with_2(tmp_path: Path) -> None:
-    rows = tmp_path / "columns.jsonl"
-    rows.write_text('{"question": "a", "reply": "b"}\n' * 32)
-    changes = {"dataset_name": str(rows), "dataset_size": None}
-    path = write_config(tmp_path, settings("sft", probe_steps=0, nproc=2, **changes))
-    finished = canary("run", str(path), "-o", str(tmp_path / "out"))
-    assert finished.code == 2
-    reason = finished.record().reason or ""
-    assert reason.startswith(f"dataset '{rows}' has no 'prompt', 'completion' for sft")
-    assert reason.count("'question'") == 1
-
-
-def test_each_rank_takes_rows_of_its_own(tmp_path: Path) -> None:
-    # Of one process two rows would fill a batch.
-    path = write_config(tmp_path, settings("sft", probe_steps=0, nproc=2, dataset_size=3))
-    finished = canary("run", str(path), "-o", str(tmp_path / "out"))
-    assert finished.code == 2
-    assert "a batch takes 4 rows (batch_size 2 x 2 ranks)" in (finished.record().reason or "")
-
-
 def test_a_rank_that_raises_in_a_command_is_named_with_its_own_words(tmp_path: Path) -> None:
     command = rank_script(tmp_path, each_step='if done == 2: raise ValueError("no good")')
     ended = watched(tmp_path, *command)

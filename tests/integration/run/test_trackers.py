@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -115,30 +114,6 @@ def test_what_is_told_is_logging_time_and_the_probe_tells_nothing(
     assert not (tracked.folder / "tensorboard").exists()
     opened = tracked.record().exact["calls"]["files_opened"]
     assert opened == 0
-
-
-def test_the_runs_of_a_level_lie_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the user's folder and without, and never two runs in one."""
-    from canary.training.reporting import keep_tensorboard, level_folder
-
-    (tmp_path / "basic").mkdir()
-    (tmp_path / "basic-2").mkdir()
-    assert level_folder(tmp_path, "basic").name == "basic-3"
-    assert level_folder(tmp_path, "optimal").name == "optimal"
-
-    def folder_of(launch: int) -> Path:
-        keep_tensorboard(job(tmp_path / "run", launch))
-        return Path(os.environ["TENSORBOARD_LOGGING_DIR"])
-
-    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "")
-    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR")
-    monkeypatch.delenv("CANARY_LADDER_LEVEL", raising=False)
-    assert folder_of(1) == tmp_path / "run" / "tensorboard" / "launch1"
-    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR")
-    monkeypatch.setenv("CANARY_LADDER_LEVEL", "baseline")
-    assert folder_of(1) == tmp_path / "run" / "tensorboard" / "baseline"
 
 
 def job(run_dir: Path, launch: int) -> Job:

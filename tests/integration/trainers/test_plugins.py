@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,18 +68,12 @@ def make_callback():
 
 READY = Counts()
 
-def no_callback():
-    return "Counts"
-
 def small_model(spec):
     shape = LlamaConfig(
         vocab_size=2048, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256,
     )
     return LlamaForCausalLM(shape)
-
-def no_model(spec):
-    return torch.nn.Linear(2, 2)
 
 class Squares(torch.nn.Module):
     def __init__(self):
@@ -131,14 +123,11 @@ def refusal(tmp_path: Path, training_type: str, **changes: Any) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
-def test_rewards_of_the_users_own_need_no_answer_and_get_the_columns(
-    tmp_path: Path, training_type: str
-) -> None:
+def test_rewards_of_the_users_own_need_no_answer_and_get_the_columns(tmp_path: Path) -> None:
     rows = [{"prompt": f"{n} + 1 =", "topic": "sums"} for n in range(16)]
     spec = make_spec(
         tmp_path,
-        training_type,
+        "grpo",
         dataset_name=str(write_jsonl(tmp_path / "prompts.jsonl", rows)),
         reward_functions=("own_code:brevity", "own_code:third"),
     )
@@ -183,32 +172,17 @@ def test_a_collator_of_the_users_own_makes_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Counts", "make_callback", "READY"])
-@pytest.mark.parametrize("training_type", ["sft", "grpo"])
-def test_callbacks_are_called(tmp_path: Path, name: str, training_type: str) -> None:
-    build_trainer(make_spec(tmp_path, training_type, callbacks=(f"own_code:{name}",))).train()
+def test_callbacks_are_called(tmp_path: Path, name: str) -> None:
+    build_trainer(make_spec(tmp_path, "sft", callbacks=(f"own_code:{name}",))).train()
     assert seen() == ["init", 1, 2, 3]
 
 
-def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
-    text = refusal(tmp_path, "sft", callbacks=("own_code:no_callback",))
-    assert "gives a str instead of a TrainerCallback" in text
-
-
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
-def test_a_model_of_the_users_own_trains(tmp_path: Path, training_type: str) -> None:
-    changes: dict[str, Any] = {"beta": 0.1} if training_type == "grpo" else {}
-    spec = make_spec(tmp_path, training_type, model_factory="own_code:small_model", **changes)
+def test_a_model_of_the_users_own_trains(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, "grpo", model_factory="own_code:small_model", beta=0.1)
     trainer = build_trainer(spec)
     assert trainer.model.config.hidden_size == 16
     trainer.train()
     assert trainer.state.global_step == 3
-
-
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    text = refusal(tmp_path, "sft", model_factory="own_code:no_model")
-    assert (
-        "model_factory 'own_code:no_model' returned a Linear instead of a PreTrainedModel" in text
-    )
 
 
 def custom(tmp_path: Path, name: str) -> Any:
@@ -250,28 +224,3 @@ def test_vllm_where_it_is_not_installed_is_one_clear_line(tmp_path: Path) -> Non
         "trainer_args.use_vllm needs vllm, which is not installed (pip install "
         '"trl[vllm]", or remove trainer_args.use_vllm)'
     )
-
-
-@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
-def test_settings_of_vllm_reach_the_trainers_own_arguments(
-    tmp_path: Path, training_type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to the trainer, whose engine is not installed here."""
-    built: dict[str, Any] = {}
-
-    def build(trainer_class: Any, **given: Any) -> Any:
-        built.update(given)
-        return SimpleNamespace(args=given["args"])
-
-    monkeypatch.setattr("canary.training.adapt.build", build)
-    find = importlib.util.find_spec
-
-    def found_vllm(name: str, package: str | None = None) -> Any:
-        return object() if name == "vllm" else find(name, package)
-
-    monkeypatch.setattr("importlib.util.find_spec", found_vllm)
-    args = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.2}
-    build_trainer(make_spec(tmp_path, training_type, trainer_args=args))
-    arguments = built["args"]
-    assert (arguments.use_vllm, arguments.vllm_mode) == (True, "colocate")
-    assert arguments.vllm_gpu_memory_utilization == 0.2

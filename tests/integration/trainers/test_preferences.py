@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from canary.config.schema import TRAINING_TYPES
 from canary.errors import ConfigError
 from canary.inputs.embedded import tiny_dir
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import logged, make_spec, refusal, write_jsonl
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def head(spec: Any) -> torch.Tensor:
@@ -33,12 +23,9 @@ def head(spec: Any) -> torch.Tensor:
     return found
 
 
-@pytest.mark.parametrize("model_name", ["embedded/tiny", "embedded/random-10m"])
-def test_the_new_head_of_a_reward_model_comes_from_the_seed(
-    tmp_path: Path, model_name: str
-) -> None:
+def test_the_new_head_of_a_reward_model_comes_from_the_seed(tmp_path: Path) -> None:
     specs = [
-        make_spec(tmp_path / str(place), "reward", model_name=model_name, seed=seed)
+        make_spec(tmp_path / str(place), "reward", seed=seed)
         for place, seed in enumerate((1, 1, 2))
     ]
     one, again, other = map(head, specs)
@@ -73,25 +60,9 @@ def test_a_classifier_of_several_labels_is_no_reward_model(tmp_path: Path) -> No
     assert "is a classifier of 3 labels, but a reward model has one" in text
 
 
-def test_whole_texts_without_a_prompt_train_a_reward_model(tmp_path: Path) -> None:
-    rows = [{"chosen": f"{n}+1={n + 1}", "rejected": f"{n}+1=0"} for n in range(12)]
-    data = str(write_jsonl(tmp_path / "texts.jsonl", rows))
-    spec = make_spec(tmp_path, "reward", dataset_name=data, dataset_size=12)
-    trainer = build_trainer(spec)
-    trainer.train()
-    assert len(logged(trainer, "margin")) == 3
-    spec = make_spec(tmp_path, "reward", dataset_name=data, max_prompt_length=8)
-    assert "whole texts without a prompt" in refusal(spec, ConfigError)
-
-
-@pytest.mark.parametrize("values", [(True, False), (1, 0)], ids=["bool", "int"])
-def test_labelled_rows_train_kto_in_unequal_numbers(
-    tmp_path: Path, values: tuple[object, object]
-) -> None:
-    good, bad = values
+def test_labelled_rows_train_kto_in_unequal_numbers(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
-        {"prompt": f"{n}+1=", "completion": str(n + 1), "label": bad if n % 3 == 0 else good}
-        for n in range(12)
+        {"prompt": f"{n}+1=", "completion": str(n + 1), "label": n % 3 != 0} for n in range(12)
     ]
     data = str(write_jsonl(tmp_path / "labels.jsonl", rows))
     trainer = build_trainer(make_spec(tmp_path, "kto", dataset_name=data))
@@ -107,17 +78,8 @@ def test_a_label_that_says_neither_yes_nor_no_is_refused(tmp_path: Path) -> None
     assert "'label' of usable row 3 is 7" in text
 
 
-def test_pairs_give_kto_twice_as_many_rows_in_a_fixed_order(tmp_path: Path) -> None:
-    trainer = build_trainer(make_spec(tmp_path, "kto", dataset_size=8))
-    labels = [row["label"] for row in trainer.train_dataset]
-    assert labels == [True, False] * 8
-    batch = next(iter(trainer.get_train_dataloader()))
-    assert batch["label"].tolist() == [True, False]
-
-
-@pytest.mark.parametrize("training_type", ["orpo", "cpo"])
 def test_a_trl_without_the_trainer_is_named(
-    tmp_path: Path, training_type: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(name: str) -> Any:
         raise ModuleNotFoundError(name)
@@ -126,12 +88,12 @@ def test_a_trl_without_the_trainer_is_named(
 
     monkeypatch.setattr("importlib.import_module", gone)
     with pytest.raises(ConfigError) as raised:
-        offline.build(make_spec(tmp_path, training_type))
-    assert f"'{training_type}' is not offered by trl" in raised.value.message
+        offline.build(make_spec(tmp_path, "orpo"))
+    assert "'orpo' is not offered by trl" in raised.value.message
     assert raised.value.hint
 
 
-@pytest.mark.parametrize("training_type", TRAINING_TYPES)
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "ppo"])
 def test_a_functional_dropout_is_off_where_trl_switches_dropout_off(
     tmp_path: Path, training_type: str
 ) -> None:
@@ -144,17 +106,5 @@ def test_a_functional_dropout_is_off_where_trl_switches_dropout_off(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     trainer = build_trainer(make_spec(tmp_path, training_type, model_name=str(folder)))
-    wanted = 0.1 if training_type in ("sft", "grpo", "rloo") else 0.0
+    wanted = 0.1 if training_type == "sft" else 0.0
     assert trainer.model.config.attention_dropout == wanted
-
-
-def test_empty_completions_are_left_out_where_trl_would_keep_them(tmp_path: Path) -> None:
-    long = {"prompt": "what is " * 40, "chosen": " a", "rejected": " b"}
-    short = {"prompt": "2+2?", "chosen": " 4", "rejected": " 5"}
-    data = str(write_jsonl(tmp_path / "mixed.jsonl", [long, short] * 8))
-    spec = make_spec(tmp_path, "orpo", dataset_name=data, max_length=32)
-    trainer = build_trainer(spec)
-    assert len(trainer.train_dataset) == 8
-    few = make_spec(tmp_path, "cpo", dataset_name=data, max_length=32, dataset_size=6)
-    build_trainer(few)
-    assert any("3 steps take 6 rows" in note and "has 3:" in note for note in few.notes)

@@ -10,25 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from canary.config.sections import PPOConfig
 from canary.errors import InputError, RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
 from canary.record.exact import DrawnStep, Exact
 from canary.training.trainers import WorkloadSpec, build_trainer
-from canary.training.trainers.on_policy import ranks
-from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read, write
-from tests.integration.conftest import run_config, settings
+from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read
 from tests.integration.trainers.test_workload import logged, make_spec
 
-pytestmark = pytest.mark.train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 
 def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, WorkloadSpec]:
@@ -42,7 +31,7 @@ def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, Worklo
     return trainer, spec
 
 
-@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
+@pytest.mark.parametrize("training_type", ["grpo"])
 def test_a_replay_trains_on_what_was_recorded_however_it_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
 ) -> None:
@@ -66,19 +55,6 @@ def test_a_replay_trains_on_what_was_recorded_however_it_asks(
     assert logged(free, "reward") != pytest.approx(rewards)
 
 
-def test_neither_recording_nor_replaying_changes_what_else_is_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "completions.json"
-    drawn = []
-    for variable in (RECORD, REPLAY):
-        monkeypatch.setenv(variable, str(file))
-        train(tmp_path / variable, "grpo")
-        monkeypatch.delenv(variable)
-        drawn.append(torch.rand(3))
-    assert torch.equal(*drawn)
-
-
 def test_a_prompt_that_was_not_recorded_is_a_plain_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,63 +67,7 @@ def test_a_prompt_that_was_not_recorded_is_a_plain_error(
         train(tmp_path / "unknown", "grpo")
 
 
-def test_both_kinds_of_launch_keep_their_own(tmp_path: Path) -> None:
-    file = tmp_path / "completions.json"
-    write(file, "probe", {(1, 2): [[3]]})
-    write(file, "measured", {(1, 2): [[4]]})
-    assert read(file, "probe") == {(1, 2): [[3]]}
-    assert read(file, "measured") == {(1, 2): [[4]]}
-
-
-def test_runs_of_the_command_line_keep_and_give_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "completions.json"
-    values = settings("grpo", max_steps=2, probe_steps=0)
-    monkeypatch.setenv(RECORD, str(file))
-    first = run_config(tmp_path / "record", values)
-    monkeypatch.delenv(RECORD)
-    monkeypatch.setenv(REPLAY, str(file))
-    again = run_config(tmp_path / "replay", values | {"temperature": 2.0})
-    assert (first.code, again.code) == (0, 0), first.err + again.err
-    assert any("replayed" in note for note in again.record().notes)
-    for name in ("completion_tokens", "reward"):
-        ours, theirs = ([_figure(row, name) for row in run.rows()] for run in (again, first))
-        assert ours == theirs
-        assert None not in ours
-
-
-def _figure(row: dict[str, Any], name: str) -> Any:
-    return row["rl"].get(name) if name in row["rl"] else row.get(name)
-
-
-def test_ppo_on_given_completions_learns_the_same_with_every_switch_the_other_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "completions.json"
-    other = {
-        "advantages": "loop",
-        "logprobs": "whole",
-        "shared_forward": False,
-        "kv_cache": False,
-        "rollout_batch": "micro",
-        "lengths": "fixed",
-        "optimizer": "loop",
-    }
-    job = {"ppo": PPOConfig(num_mini_batches=2, ppo_epochs=2), "temperature": 1.0}
-    found = []
-    for variable, switches in ((RECORD, {}), (REPLAY, other), (REPLAY, {"lengths": "bucketed"})):
-        monkeypatch.setenv(variable, str(file))
-        folder = tmp_path / f"{variable}{len(switches)}"
-        trainer, _ = train(folder, "ppo", dataset_size=32, speed=switches, **job)
-        monkeypatch.delenv(variable)
-        found.append([logged(trainer, name) for name in ("policy_loss", "value_loss", "kl")])
-    for metric, plain in enumerate(found[0]):
-        for switched in found[1:]:
-            assert switched[metric] == pytest.approx(plain, rel=1e-4, abs=2e-6)
-
-
-@pytest.mark.parametrize("training_type", ["grpo", "ppo"])
+@pytest.mark.parametrize("training_type", ["ppo"])
 def test_a_probe_on_given_completions_looks_at_what_it_would_have_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
 ) -> None:
@@ -212,11 +132,3 @@ def _random_tokens(model: Any) -> None:
         return output
 
     model.generate = generate
-
-
-def test_ranks_of_draws_have_a_mean_of_one_half_whatever_they_are_drawn_from() -> None:
-    logits = torch.tensor([[3.0, 1.0, 1.0, -2.0, -torch.inf]])
-    shares = logits.softmax(dim=-1)[0]
-    each = torch.tensor([float(ranks(logits, torch.tensor([token]))) for token in range(5)])
-    assert float((shares * each).sum()) == pytest.approx(0.5)
-    assert each.tolist() == sorted(each.tolist())

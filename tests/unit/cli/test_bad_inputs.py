@@ -83,8 +83,6 @@ def without(key: str) -> str:
 
 UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "NaN": (with_literal("NaN"), "NaN is not valid JSON"),
-    "Infinity": (with_literal("Infinity"), "Infinity is not valid JSON"),
-    "-Infinity": (with_literal("-Infinity"), "-Infinity is not valid JSON"),
     "empty": ("", "is not a record"),
     "truncated": (text_of(record(9))[:5000], "is not a record"),
     "binary": (b"\xff\xfe\x00\x01", "is not a record"),
@@ -93,15 +91,14 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "later schema": (changed(schema_version=2), "has schema_version 2; this version reads 1"),
     "no schema": (without("schema_version"), "has schema_version None"),
     "no run id": (without("run_id"), "run_id: Field required"),
-    "no timestamp": (without("timestamp"), "timestamp: Field required"),
     "unknown key": (changed(speed=1), "has the key `speed`, which this version does not know"),
-    "unknown status": (changed(status="fine"), "status: "),
     "wrong type": (changed(perf={"step_time": 5}), "perf.step_time: "),
 }
 
 
-@pytest.mark.parametrize("side", ["current", "baseline"])
-@pytest.mark.parametrize("name", list(UNREADABLE))
+@pytest.mark.parametrize(
+    ("name", "side"), [*((name, "current") for name in UNREADABLE), ("truncated", "baseline")]
+)
 def test_a_file_that_is_no_record(name: str, side: str, canary: Canary, tmp_path: Path) -> None:
     content, words = UNREADABLE[name]
     bad, good = tmp_path / "bad.json", write(tmp_path / "good.json", record(0))
@@ -130,19 +127,10 @@ UNUSABLE: dict[str, tuple[RunRecord, str]] = {
         "5 needed; it resumed from a checkpoint at step 24: remove the checkpoint, or raise",
     ),
     "failed": (crashed(record(9)), "run-00009 failed: it broke"),
-    "oom": (crashed(record(9), "oom"), "ran out of memory: "),
-    "timeout": (crashed(record(9), "timeout"), "exceeded its time limit: "),
-    "interrupted": (crashed(record(9), "interrupted"), "was interrupted: "),
     "running": (crashed(record(9), "running", ""), "did not complete: it ended"),
     "zero mean": (timed(0.0, 0.1), "a step time of 0 s"),
     "zero median": (timed(0.1, 0.0), "a step time of"),
-    "negative time": (timed(-0.1, -0.1), "a step time of -0.1 s"),
     "nan time": (timed(math.nan, math.nan), "a step time of nan s"),
-    "infinite time": (timed(math.inf, math.inf), "a step time of inf s"),
-    "zero launch": (
-        altered(record(9), "launches", 0, "median_step_time_s", to=0.0),
-        "a launch with a step time of 0 s",
-    ),
     "infinite launch": (
         altered(record(9), "launches", 0, "median_step_time_s", to=math.inf),
         "a launch with a step time of inf s",
@@ -155,8 +143,9 @@ UNUSABLE: dict[str, tuple[RunRecord, str]] = {
 }
 
 
-@pytest.mark.parametrize("side", ["current", "baseline"])
-@pytest.mark.parametrize("name", list(UNUSABLE))
+@pytest.mark.parametrize(
+    ("name", "side"), [*((name, "current") for name in UNUSABLE), ("no steps", "baseline")]
+)
 def test_a_run_that_says_nothing(name: str, side: str, canary: Canary, tmp_path: Path) -> None:
     whole, words = UNUSABLE[name]
     bad, good = write(tmp_path / "bad.json", whole), write(tmp_path / "good.json", record(0))
@@ -171,7 +160,6 @@ INCOMPARABLE: dict[str, tuple[RunRecord, RunRecord, str]] = {
         on_gpu(record(0), name="B"),
         "two machines: the baseline ran on B, the current side on A",
     ),
-    "gpu and cpu": (on_gpu(record(9), name="A"), record(0), "two machines"),
     "another cpu": (altered(record(9), "env", "cpu", to="Z80"), record(0), "two machines"),
     "two trainers": (
         record(9, kind="dpo"),
@@ -194,15 +182,6 @@ def test_two_runs_of_different_kinds(name: str, canary: Canary, tmp_path: Path) 
     assert words in line
 
 
-def test_another_config_is_shown_and_still_compared(canary: Canary, tmp_path: Path) -> None:
-    now = write(tmp_path / "now.json", altered(record(9), "config", "batch_size", to=8))
-    before = write(tmp_path / "before.json", record(0))
-    answer = canary("compare", now, before)
-    assert answer.code == 0
-    assert "Config differences\n  batch_size: 4 -> 8" in answer.out
-    assert "step_time_median" in answer.out
-
-
 def test_a_negative_loss_is_a_regression(canary: Canary, tmp_path: Path) -> None:
     bad = altered(record(9), "stability", "loss_values", 50, to=-1.0)
     now, before = write(tmp_path / "now.json", bad), write(tmp_path / "before.json", record(0))
@@ -221,13 +200,12 @@ MISSHAPEN: dict[str, RunRecord] = {
 }
 
 
-@pytest.mark.parametrize("side", ["current", "baseline"])
 @pytest.mark.parametrize("name", list(MISSHAPEN))
-def test_a_part_of_the_wrong_shape(name: str, side: str, canary: Canary, tmp_path: Path) -> None:
+def test_a_part_of_the_wrong_shape(name: str, canary: Canary, tmp_path: Path) -> None:
     """A record may come from a stranger's pull request."""
     bad = write(tmp_path / "bad.json", MISSHAPEN[name])
     good = write(tmp_path / "good.json", record(0))
-    answer = canary("compare", *((bad, good) if side == "current" else (good, bad)))
+    answer = canary("compare", bad, good)
     assert "unexpected" not in answer.err
     assert "Traceback" not in answer.err + answer.out
     assert not answer.out.startswith("Pass")
@@ -242,14 +220,6 @@ def test_the_same_run_on_both_sides(canary: Canary, tmp_path: Path) -> None:
     assert "run run-00000 is on both sides" in one_line(canary("compare", file, copy.parent), 2)
 
 
-def test_the_same_run_twice_on_one_side(canary: Canary, tmp_path: Path) -> None:
-    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
-    line = one_line(canary("compare", now, now, "--baseline", before), 2)
-    assert "run run-00009 is named twice on one side" in line
-    line = one_line(canary("compare", now, "--baseline", before, "--baseline", before), 2)
-    assert "run run-00000 is named twice on one side" in line
-
-
 def test_a_path_that_is_not_there(canary: Canary, tmp_path: Path) -> None:
     good, gone = write(tmp_path / "good.json", record(0)), tmp_path / "gone"
     for paths in ((gone, good), (good, gone)):
@@ -262,18 +232,6 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
     line = one_line(canary("compare", good, empty), 2)
     assert f"{empty} contains no record, no runs and no baseline history" in line
     assert "no record at" in one_line(canary("compare", empty, good), 2)
-
-
-def test_a_folder_of_runs_where_one_run_is_meant_names_the_newest(
-    canary: Canary, tmp_path: Path
-) -> None:
-    good = write(tmp_path / "good.json", record(0))
-    for number in (1, 2):
-        write(tmp_path / "runs" / f"run-{number}" / "metrics.json", record(number))
-    line = one_line(canary("compare", tmp_path / "runs", good), 2)
-    assert f"name one of its runs: {tmp_path / 'runs' / 'run-2'}" in line
-    line = one_line(canary("compare", tmp_path / "runs" / "typo", good), 2)
-    assert "name a run's folder" in line
 
 
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
@@ -299,22 +257,20 @@ def test_wrong_usage(name: str, canary: Canary, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quoted", [True, False], ids=["by us", "by the shell"])
-@pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_several_runs_before_the_baseline_the_newest_is_taken_and_named(
-    count: int, quoted: bool, canary: Canary, tmp_path: Path
+    quoted: bool, canary: Canary, tmp_path: Path
 ) -> None:
     runs = [
         write(tmp_path / "out" / name / "metrics.json", record(number))
-        for name, number in list(zip(("b", "c", "a"), (20, 30, 40), strict=True))[:count]
+        for name, number in zip(("b", "c", "a"), (20, 30, 40), strict=True)
     ]
     before = write(tmp_path / "baseline.json", record(0))
     named = [tmp_path / "out" / "*" / "metrics.json"] if quoted else runs
     answer = canary("compare", *named, before, "--format", "json")
     assert answer.code == 0
-    newest = record((20, 30, 40)[count - 1]).run_id
+    newest = record(40).run_id
     assert json.loads(answer.out)["current"]["run_ids"] == [newest]
-    said = f"you named {count} current runs; only the newest is compared, {newest}"
-    assert (said in answer.err) == (count > 1)
+    assert f"you named 3 current runs; only the newest is compared, {newest}" in answer.err
 
 
 @pytest.mark.parametrize("last", [("completed", "failed"), ("failed", "failed")])
@@ -335,7 +291,7 @@ def test_a_run_that_failed_is_the_newest_only_where_none_completed(
     assert (f"skipped, because it did not complete: {newer} (failed)" in answer.err) == completed
 
 
-@pytest.mark.parametrize("named", ["own", "", "gone"])
+@pytest.mark.parametrize("named", ["own", "gone"])
 def test_of_several_canaries_runs_the_newest_of_the_baselines_own_is_taken(
     named: str, canary: Canary, tmp_path: Path
 ) -> None:
@@ -350,28 +306,6 @@ def test_of_several_canaries_runs_the_newest_of_the_baselines_own_is_taken(
     assert "you named 3 current runs; only the newest" in answer.err
     words = f"skipped, because the baseline is of canary 'own': {other} ('other')"
     assert (words in answer.err) == (named == "own")
-
-
-def test_a_newer_run_that_failed_is_told_apart_from_one_of_another_canary(
-    canary: Canary, tmp_path: Path
-) -> None:
-    of = {20: ("own", "completed"), 30: ("own", "failed"), 40: ("other", "failed")}
-    for number, (name, status) in of.items():
-        run = record(number).model_copy(update={"name": name, "status": status})
-        write(tmp_path / "out" / str(number) / "metrics.json", run)
-    before = write(tmp_path / "before.json", record(0).model_copy(update={"name": "own"}))
-    answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", before, "--format", "json")
-    assert json.loads(answer.out)["current"]["run_ids"] == [record(20).run_id]
-    assert f"did not complete: {record(30).run_id} (failed) (name it" in answer.err
-    assert f"of canary 'own': {record(40).run_id} ('other')" in answer.err
-
-
-def test_a_baseline_among_the_runs_is_none_of_them(canary: Canary, tmp_path: Path) -> None:
-    for name, number in (("a", 1), ("b", 2)):
-        write(tmp_path / "out" / name / "metrics.json", record(number))
-    newest = tmp_path / "out" / "b" / "metrics.json"
-    answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", newest, "--format", "json")
-    assert json.loads(answer.out)["current"]["run_ids"] == [record(1).run_id]
 
 
 def test_a_threshold_file_with_a_misspelt_key(canary: Canary, tmp_path: Path) -> None:
@@ -391,25 +325,9 @@ def test_the_noise_of_another_machine(canary: Canary, tmp_path: Path) -> None:
     assert f"the noise model is for cpu, the runs are from {machine_key(record(0))}" in line
 
 
-def test_the_noise_of_another_canary(canary: Canary, tmp_path: Path) -> None:
-    noise = tmp_path / "noise.json"
-    save_noise(noise_model().model_copy(update={"canary": "other"}), noise)
-    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
-    line = one_line(canary("compare", now, before, "--noise", noise), 2)
-    assert "the noise model is for canary 'other', the runs are of 'sft_smoke'" in line
-
-
 def test_an_acceptance_without_a_reason(canary: Canary, tmp_path: Path) -> None:
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     assert "needs a reason" in one_line(canary("compare", now, before, "--accept", "  "), 2)
-
-
-def test_a_history_beside_a_run(canary: Canary, tmp_path: Path) -> None:
-    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
-    folder = tmp_path / "history"
-    folder.mkdir()
-    line = one_line(canary("compare", now, "--baseline", folder, "--baseline", before), 2)
-    assert "is not a run: a history or a folder" in line
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:

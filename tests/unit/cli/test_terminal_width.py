@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from canary.cli import main
-from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
-from canary.report.lines import LONGEST_CELL, fitting, terminal_width, wrapped
+from canary.report.lines import LONGEST_CELL, fitting, wrapped
 from canary.report.profile import profile_text
 from canary.report.render import render
 from tests.unit.cli.test_profile_verb import USUAL, run_of
-from tests.unit.comparing import altered, example, plain, record, records
+from tests.unit.comparing import altered, example, plain, record
 from tests.unit.report.test_rendering import CASES
 
 
@@ -76,30 +75,10 @@ def test_an_answer_fits_a_terminal_of_unknown_width(
     assert widest(shell.typed(verb, "-v")) <= 80
 
 
-def test_columns_says_how_wide_the_terminal_is(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    narrow = shell.typed("compare")
-    monkeypatch.setenv("COLUMNS", "140")
-    wide = shell.typed("compare")
-    assert widest(narrow) <= 60 < widest(wide) <= 140
-    assert "interval" in wide
-    assert "interval" not in narrow
-
-
 @pytest.mark.parametrize("verdict", CASES)
 @pytest.mark.parametrize("every", [False, True])
 def test_every_verdict_fits(verdict: str, every: bool) -> None:
     assert widest(render(CASES[verdict](), "text", 80, every=every)) <= 80
-
-
-def test_the_verdict_and_its_cause_come_before_any_table() -> None:
-    lines = render(CASES["regression"](), "text", 80).splitlines()
-    assert lines[0].startswith("Regression: median step time +20.2%")
-    headings = [line for line in lines if line and not line.startswith(" ")][1:]
-    assert headings[:2] == ["Cause not found", "Failed checks"]
-    assert headings.index("Checks") > headings.index("Failed checks")
 
 
 def test_checks_that_are_ok_take_one_line_until_they_are_asked_for(shell: Shell) -> None:
@@ -115,12 +94,6 @@ def test_checks_that_are_ok_take_one_line_until_they_are_asked_for(shell: Shell)
     assert sum(row[-1:] == ["ok"] for row in every) == count > 20
 
 
-def test_a_pass_has_no_table_of_what_is_ok() -> None:
-    text = render(CASES["pass"](), "text", 80)
-    assert "detectable" not in text
-    assert "checks ok: step_time_median, " in text
-
-
 def test_a_pipe_gets_whole_lines_and_all_checks(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,19 +104,10 @@ def test_a_pipe_gets_whole_lines_and_all_checks(
     assert any(line.split()[:1] == ["flops"] for line in piped.splitlines())
 
 
-def test_what_is_no_terminal_has_no_width() -> None:
-    assert terminal_width(Stream(False)) is None
-
-
 def test_a_wrapped_line_goes_on_below_its_first_word() -> None:
     assert wrapped("  1. kernel: more operators ran", 20) == "  1. kernel: more\n     operators ran"
     assert wrapped("  step_time: slower by far", 20) == "  step_time: slower\n    by far"
     assert wrapped("short\n\n  lines", 20) == "short\n\n  lines"
-
-
-def test_a_path_is_never_broken() -> None:
-    path = "/very/long/path-of-a-run/" * 3
-    assert path in wrapped(f"see {path} for more", 40).split()
 
 
 def test_a_narrow_table_gives_up_empty_columns_then_the_least_important_ones() -> None:
@@ -153,11 +117,6 @@ def test_a_narrow_table_gives_up_empty_columns_then_the_least_important_ones() -
     assert kept[0] == ("check", "was", "seen")
     assert len(kept[1][1]) == LONGEST_CELL
     assert fitting(lines, 32, ("seen", "limit"))[0] == ("check", "was")
-
-
-def test_many_runs_are_named_on_lines_that_fit() -> None:
-    found = compare_to_baseline(records([0.1] * 3, 100), records([0.1] * 3))
-    assert widest(render(found, "text", 80)) <= 80
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -67,11 +67,6 @@ def test_it_writes_a_command_for_each_cell(matrix: Path) -> None:
     assert not (matrix.parent / "out").exists()
 
 
-def test_the_plan_is_plain_data(matrix: Path) -> None:
-    said = runner.invoke(app, ["matrix", "matrix.yaml", "--dry-run", "--format", "json"])
-    assert [one["cell"] for one in json.loads(said.stdout)["cells"]] == ["a-1", "a-2"]
-
-
 def test_what_was_collected_is_judged_and_what_is_missing_has_failed(
     matrix: Path, tmp_path: Path
 ) -> None:
@@ -106,17 +101,6 @@ def test_a_folder_that_was_copied_in_part_has_failed(
     assert PARTS[missing] in entry.outcome.words
 
 
-def test_a_cell_that_never_began_says_why(matrix: Path, tmp_path: Path) -> None:
-    """Its launcher gave it up, so it has no other file."""
-    place = tmp_path / "out" / "cells" / "a-1" / "1"
-    place.mkdir(parents=True)
-    (place / "gave-up").write_text("no machine was free")
-    request = MatrixRequest(matrix, tmp_path / "out", ("a-1",), collect=True)
-    (entry,) = run(load(request), lambda going: None)
-    assert entry.outcome is not None
-    assert entry.outcome.words == "no machine was free"
-
-
 def test_what_a_cell_leaves_on_its_machine_can_be_collected(matrix: Path, tmp_path: Path) -> None:
     """Its command fails at once, but it leaves all files of a try."""
     values = yaml.safe_load(matrix.read_text())
@@ -129,17 +113,6 @@ def test_what_a_cell_leaves_on_its_machine_can_be_collected(matrix: Path, tmp_pa
     assert entry.outcome is not None
     assert entry.outcome.verdict == "invalid"
     assert "nonsense" in entry.outcome.words
-
-
-def test_a_cell_on_its_machine_is_compared_when_it_is_collected(
-    matrix: Path, tmp_path: Path
-) -> None:
-    """Its machine has no history; the cells may share a folder, and run at once."""
-    alone = load(MatrixRequest(matrix, tmp_path / "out", ("a-1",)))
-    assert alone.history is None
-    assert alone.base == tmp_path / "out" / "cells" / "a-1"
-    collected = load(MatrixRequest(matrix, tmp_path / "out", collect=True))
-    assert (collected.history, collected.base) == (tmp_path / "history", tmp_path / "out")
 
 
 def test_wrong_calls_are_one_line(matrix: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from canary.baseline.history import VERSION, save
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.launcher import News
@@ -15,17 +13,12 @@ from canary.matrix.outcomes import Outcome
 from canary.matrix.plan import (
     Budget,
     Planned,
-    _last,
-    note,
-    oldest_first,
-    plan_document,
     plan_lines,
 )
 from canary.matrix.plan import planned as plan_of_cell
 from canary.matrix.running import Matrix, entries_of
 from canary.matrix.summary import exit_code, first_line
 from tests.contract.git_server import git
-from tests.unit.comparing import example
 
 
 def planned(name: str, seconds: float | None, devices: int = 1, newest: str = "") -> Planned:
@@ -109,60 +102,6 @@ def test_without_a_history_the_first_cell_tells_what_the_others_take(tmp_path: P
     assert not Budget(3.0, plan).allows("b", ["a"])
 
 
-def test_what_was_left_out_last_time_comes_first() -> None:
-    plan = [
-        planned("a", 1.0, newest="2026-02"),
-        planned("b", 1.0),
-        planned("c", 1.0, newest="2025"),
-    ]
-    assert [one.cell.name for one in oldest_first(plan)] == ["b", "c", "a"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (
-            (60.0, 120.0),
-            "2 cells, 4 launches, about 5 device minutes; the budget is 7 device minutes, about 2",
-        ),
-        (
-            (60.0, None),
-            "2 cells, 4 launches, about 1 device minute for 1 of them; the budget is 7 device",
-        ),
-        (
-            (None, None),
-            "2 cells, 4 launches; the history does not say how long this takes; the budget is 7",
-        ),
-    ],
-)
-def test_the_plan_says_what_it_costs(seconds: tuple[float | None, ...], said: str) -> None:
-    plan = [planned("a", seconds[0]), planned("b", seconds[1], devices=2)]
-    assert plan_lines(plan, 7.0)[-1].startswith(said)
-    assert [one["cell"] for one in plan_document("x", plan, 7.0)["cells"]] == ["a", "b"]
-
-
-def test_cells_that_leave_no_run_are_expected_to_take_what_they_took(tmp_path: Path) -> None:
-    pairs = Cell("pairs", "ab", None, (), command=("true",))
-    (tmp_path / VERSION).mkdir()
-    assert plan_of_cell(pairs, tmp_path).seconds is None
-    note(tmp_path, {"pairs": 90.0, "other": 1.0}, datetime(2026, 1, 2, tzinfo=UTC))
-    note(tmp_path, {"other": 2.0}, datetime(2026, 1, 3, tzinfo=UTC))
-    found = plan_of_cell(pairs, tmp_path)
-    assert (found.seconds, found.newest) == (90.0, "20260102-000000")
-    (tmp_path / "took.json").write_text("[broken")
-    assert plan_of_cell(pairs, tmp_path).seconds is None
-
-
-def test_a_run_is_expected_to_take_what_the_table_said(tmp_path: Path) -> None:
-    cell = Cell("one", "exec", None, (), command=("true",))
-    run = example().model_copy(update={"name": "one", "duration_seconds": 13.0})
-    entry = save(tmp_path, run)
-    assert plan_of_cell(cell, tmp_path).seconds == 13.0
-    note(tmp_path, {"one": 14.5}, datetime(2026, 1, 2, tzinfo=UTC))
-    found = plan_of_cell(cell, tmp_path)
-    assert (found.seconds, found.newest) == (14.5, entry.name)
-
-
 def test_a_commit_that_is_not_there_is_told_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,21 +112,3 @@ def test_a_commit_that_is_not_there_is_told_before_anything_starts(
     plan = [plan_of_cell(one, None) for one in (there, gone)]
     assert [one.problem for one in plan] == ["", f"no commit 'v9' in {tmp_path.resolve()}"]
     assert "invalid: no commit 'v9'" in plan_lines(plan, None)[1]
-
-
-def test_a_cell_that_is_never_stored_takes_its_turn_too(tmp_path: Path) -> None:
-    """A run that changed or broke is not stored: it must not come first every night."""
-    cells = [Cell(name, "run", "a.yaml", ()) for name in ("worse", "fine", "broken")]
-    (tmp_path / VERSION).mkdir()
-    note(tmp_path, {"fine": 9.0}, datetime(2026, 1, 1, tzinfo=UTC))
-    note(tmp_path, {"worse": 9.0}, datetime(2026, 1, 2, tzinfo=UTC))
-    note(tmp_path, {"broken": None}, datetime(2026, 1, 3, tzinfo=UTC))
-    found = oldest_first([Planned(one, "2", 1, *_last(one, tmp_path)) for one in cells])
-    assert [one.cell.name for one in found] == ["fine", "worse", "broken"]
-    assert found[-1].seconds is None
-
-
-def test_the_plan_says_which_cells_do_not_fit() -> None:
-    lines = plan_lines([planned("a", 60.0), planned("b", 120.0)], 1.5)
-    assert "does not fit" not in lines[0]
-    assert lines[1].endswith("does not fit the budget")

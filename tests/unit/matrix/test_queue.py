@@ -123,14 +123,6 @@ def test_files_may_come_late(tmp_path: Path, time: Time, says: Seen | None) -> N
     assert news.phase == "ended"
 
 
-def test_a_job_that_is_over_without_files_is_lost(tmp_path: Path, time: Time) -> None:
-    launcher, stand, _ = started(tmp_path, time)
-    stand.says = Seen("over", "NODE_FAIL on n1")
-    assert not later(launcher, time, 2.0)
-    (news,) = later(launcher, time, 31.0)
-    assert news.reason == "Stand: NODE_FAIL on n1; it left no exit code"
-
-
 def test_a_preempted_try_waits_again_and_its_time_begins_anew(tmp_path: Path, time: Time) -> None:
     launcher, stand, _ = started(tmp_path, time)
     for _ in range(2):
@@ -151,55 +143,12 @@ def test_a_queue_that_does_not_answer_loses_nothing(tmp_path: Path, time: Time) 
     assert not launcher.queued()
 
 
-def test_no_more_wait_than_may(tmp_path: Path, time: Time) -> None:
-    stand = Stand()
-    launcher = QueueLauncher(stand, PATIENCE, most=3, most_waiting=2)
-    begun = [launcher.start(tried(tmp_path, cell)) for cell in "abc"]
-    assert begun == [True, True, False]
-    assert not later(launcher, time, 2.0)
-    stand.says = Seen("runs")
-    assert not later(launcher, time, 2.0)
-    assert [launcher.start(tried(tmp_path, cell)) for cell in "cd"] == [True, False]
-
-
 def test_only_what_the_queue_knows_is_adopted(tmp_path: Path, time: Time) -> None:
     stand = Stand()
     launcher = QueueLauncher(stand, PATIENCE)
     assert launcher.adopt(tried(tmp_path))
     stand.says = None
     assert not launcher.adopt(tried(tmp_path, "other"))
-
-
-def test_a_cancelled_job_of_a_try_that_starts_anew_is_not_followed(
-    tmp_path: Path, time: Time
-) -> None:
-    launcher, stand, attempt = started(tmp_path, time)
-    launcher.cancel()
-    attempt.cleared()
-    again = QueueLauncher(stand, PATIENCE)
-    assert not again.adopt(attempt)
-    assert again.start(attempt)
-    assert (attempt.folder / "run.sh").exists()
-
-
-def test_a_try_whose_job_is_being_cancelled_gets_its_script_again(
-    tmp_path: Path, time: Time
-) -> None:
-    _, stand, attempt = started(tmp_path, time)
-    attempt.cleared()
-    again = QueueLauncher(stand, PATIENCE)
-    assert again.adopt(attempt)
-    stand.says = Seen("over", "CANCELLED")
-    assert not later(again, time, 2.0)
-    assert (attempt.folder / "run.sh").exists()
-    assert not later(again, time, 2.0)
-    assert stand.submitted == ["one", "one"]
-
-
-def test_cancelling_waits_for_the_end(tmp_path: Path, time: Time) -> None:
-    launcher, stand, _ = started(tmp_path, time)
-    launcher.cancel()
-    assert stand.stopped == ["one"]
 
 
 def test_a_script_runs_a_cell_once(tmp_path: Path) -> None:

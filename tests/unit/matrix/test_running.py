@@ -11,7 +11,6 @@ import yaml
 from typer.testing import CliRunner
 
 from canary.cli import app
-from canary.errors import UsageError
 
 MATRIX = {
     "verb": "exec",
@@ -75,17 +74,6 @@ def test_a_folder_answers_only_for_the_cell_that_ran_in_it(
     assert "remove cells/runs" in message
 
 
-def test_the_plan_knows_what_cannot_run_here_and_what_has_run(folder: Path) -> None:
-    ran(folder)
-    dry = ["matrix", "m.yaml", "-o", "out", "--dry-run", "--format", "json"]
-    told = json.loads(CliRunner().invoke(app, dry).stdout)
-    known = {one["cell"]: one["state"] or one["problem"] for one in told["cells"]}
-    assert known["runs"] == "has run in this folder"
-    assert "no commit" in known["no-ref"]
-    assert "it needs 64 cores" in known["no-place"]
-    assert "it asks for the device h100" in known["no-gpu"]
-
-
 @pytest.mark.parametrize("device", ["gpu", "cluster"])
 def test_a_cell_that_wants_a_gpu_does_not_train_without_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, device: str
@@ -93,10 +81,3 @@ def test_a_cell_that_wants_a_gpu_does_not_train_without_one(
     cells = [{"name": "one", "verb": "exec", "command": "true", "device": device}]
     monkeypatch.setitem(MATRIX, "cells", cells)
     assert ran(folder)["one"][::2] == ("invalid", 0)
-
-
-def test_a_matrix_without_an_answer_has_no_report(folder: Path) -> None:
-    ran(folder, "--only", "runs")
-    done = CliRunner().invoke(app, ["report", "out"])
-    assert isinstance(done.exception, UsageError)
-    assert str(done.exception).startswith("the matrix in out has no answer yet")

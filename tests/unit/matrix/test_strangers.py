@@ -30,7 +30,6 @@ from canary.matrix.summary import document, markdown, text
 from canary.matrix.view import View
 from canary.record import jsonio
 from canary.report.document import json_text
-from canary.report.escape import LONGEST_TEXT
 from tests.unit.comparing import example
 from tests.unit.matrix.test_outcomes import left
 
@@ -213,18 +212,6 @@ def test_an_answer_without_end_is_not_read(tmp_path: Path, verb: Any) -> None:
     assert "larger than" in found.words
 
 
-def test_a_long_answer_is_cut_so_that_the_others_are_seen(tmp_path: Path) -> None:
-    """Three of them made an answer that no report could read."""
-    file = tmp_path / "ab" / "one" / "comparison.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(json_text(Comparison("pass", "A" * 1_000_000, ())))
-    found = outcome_of(*left(tmp_path, "ab", 0), None, save_to=False)
-    assert found.verdict == "pass"
-    assert len(found.words) == LONGEST_TEXT
-    reason = collected(tmp_path / "run", status="failed", reason="B" * 1_000_000).words
-    assert len(reason) == LONGEST_TEXT
-
-
 EVIL = "\n::error::x ##[error]y ##[add-matcher]/tmp/x \x1b[31m"
 
 
@@ -263,23 +250,6 @@ def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
 
     monkeypatch.setattr(outcomes, "seen_record", greedy)
     assert collected(tmp_path).verdict == "error"
-
-
-def test_the_folder_of_the_matrix_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real" / "cells" / "one" / "1").mkdir(parents=True)
-    (tmp_path / "link").symlink_to("real")
-    folder = tmp_path / "link"
-    assert tries_in(folder, Cell("one", "run", None, ())) == [1]
-    leave(folder / "cells" / "one" / "1")
-    attempt = left(folder / "cells" / "one" / "1", "run", 0)
-    assert outcome_of(*attempt, None, save_to=False).verdict == "pass"
-
-
-def test_only_plain_numbers_are_tries(tmp_path: Path) -> None:
-    place = tmp_path / CELLS / "one"
-    for name in ("1", "2", "01", "1²", "1٣", "99999999999999999999", "0", "1x"):
-        (place / name).mkdir(parents=True)
-    assert sorted(tries_in(tmp_path, Cell("one", "run", None, ()))) == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["asked", "began", "ended", "gave-up", "lock", "log.txt"])

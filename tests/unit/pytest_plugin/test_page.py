@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from canary.pytest_plugin import Canary
 from tests.contract.pages import DOCS, examples, read
 from tests.unit.comparing import record, write
-from tests.unit.pytest_plugin.conftest import CONFTEST, Team
+from tests.unit.pytest_plugin.conftest import Team
 
 pytest_plugins = ["pytester"]
 
@@ -55,17 +51,6 @@ def test_its_tests_pass_with_its_options(page_team: Team) -> None:
     assert list((page_team.path / "histories" / "canary").glob("v1/*/*/*.json"))
 
 
-def test_its_commands_are_understood(page_team: Team) -> None:
-    lines = [line.split("#")[0] for block in examples(PAGE, "bash") for line in block.splitlines()]
-    inline = re.findall(r"`(pytest [^`]+)`", read(PAGE))
-    commands = {*(line.strip() for line in lines if line.startswith("pytest")), *inline}
-    assert len(commands) > 4
-    for command in sorted(commands):
-        words = shlex.split(command)[1:]
-        shown = page_team.run("--collect-only", *words)
-        assert shown.ret != pytest.ExitCode.USAGE_ERROR, command
-
-
 def test_its_tables_have_every_option_and_argument(page_team: Team) -> None:
     known = set(re.findall(r"--canary-\w+", page_team.run("--help").stdout.str()))
     assert known == set(re.findall(r"^\| `(--canary-\w+)", read(PAGE), re.M))
@@ -73,18 +58,3 @@ def test_its_tables_have_every_option_and_argument(page_team: Team) -> None:
     named = {name for method in methods for name in inspect.signature(method).parameters}
     table = read(PAGE).partition("| argument |")[2].partition("\n\n")[0]
     assert named - {"self", "command", "run"} == set(re.findall(r"`(\w+)`", table)) - TIERS
-
-
-def test_its_fixture_reads_the_baseline_branch(
-    page_team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = page_team.path
-    subprocess.run(["git", "init", "-q", "--bare", "origin.git"], cwd=path, check=True)
-    subprocess.run(["git", "init", "-q"], cwd=path, check=True)
-    remote = ["git", "remote", "add", "origin", str(path / "origin.git")]
-    subprocess.run(remote, cwd=path, check=True)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    page_team.pytester.makeconftest(CONFTEST + example("conftest.py"))
-    shown = page_team.run("test_training.py", "-s")
-    shown.assert_outcomes(passed=1, warnings=1)
-    shown.stdout.fnmatch_lines(["*does not exist yet; */history is an empty history"])

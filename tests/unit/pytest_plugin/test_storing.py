@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.comparing import record
 from tests.unit.pytest_plugin.conftest import Team
 from tests.unit.pytest_plugin.test_outcomes import learning_faster
 
@@ -58,16 +57,3 @@ def test_changed_learning_is_accepted_for_a_reason_and_a_regression_is_not(team:
 
     # It begins a new period, so that three runs are needed again.
     team.run(CHANGED).stdout.fnmatch_lines(["*CanaryWarning: No baseline yet: 1 of 3 *"])
-
-
-def test_a_run_that_cannot_be_a_baseline_passes_and_says_why(team: Team) -> None:
-    short = record(100).model_copy(update={"name": "first"})
-    short.config["repeats"] = 0
-    short.perf.step_time.count = 0
-    team.config("probe", short)
-    team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("probe.yaml")')
-    shown = team.run("--canary-save")
-    shown.assert_outcomes(passed=1, warnings=1)
-    shown.stdout.fnmatch_lines(
-        ["*CanaryWarning: No baseline yet: *Not stored: run *too few steps*"]
-    )

@@ -75,18 +75,6 @@ def test_the_schema_has_the_limit_with_its_type_and_meaning(house: Path) -> None
     assert key["description"] == "Drop of the mean gold reward."
 
 
-def test_a_setting_sets_it_and_a_wrong_one_is_refused(house: Path) -> None:
-    show = ("-m", "canary", "config", "show", "--set")
-    shown = told(house, *show, f"thresholds.{KEY}=20").stdout
-    (line,) = (line for line in shown.splitlines() if KEY in line)
-    assert line.split() == [f"{KEY}:", "20.0", "#", "--set"]
-    wrong = told(house, *show, f"thresholds.{KEY}=200")
-    assert wrong.returncode == 2
-    assert KEY in wrong.stderr
-    misspelt = told(house, *show, f"thresholds.{KEY[:-1]}=20")
-    assert f"did you mean 'thresholds.{KEY}'?" in misspelt.stderr
-
-
 def test_the_tables_of_the_documentation_have_it(house: Path) -> None:
     tables = told(house, "-c", TABLES).stdout
     assert (

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from canary.campaign.pairs import PairProgress, Plan
-from canary.campaign.side import events_to, named
+from canary.campaign.side import events_to
 from canary.protocol.job import Result
 from canary.runner.display.progress import (
     CampaignPanel,
     Event,
     JsonLines,
-    Quiet,
     campaign_panel,
 )
-from tests.unit.comparing import record
 
 ROW: Any = {
     "launch": 1,
@@ -90,38 +86,3 @@ def test_only_a_terminal_gets_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert campaign_panel(io.StringIO(), quiet=True) is None
     assert isinstance(campaign_panel(io.StringIO(), quiet=False), CampaignPanel)
-
-
-def test_pairs_name_the_run_and_the_time_left() -> None:
-    progress = PairProgress(lambda line: None, Plan(pairs=3))
-    assert progress.next_run("base") == "pair 1 of 3, base"
-    progress.run_ended(0, "base", record(1), 60.0)
-    assert progress.next_run("head") == "pair 1 of 3, head (5 min left)"
-    progress.run_ended(0, "head", record(2), 60.0)
-    assert progress.next_run("head") == "pair 2 of 3, head (4 min left)"
-
-
-def test_a_repeated_run_leaves_no_negative_time() -> None:
-    said: list[str] = []
-    progress = PairProgress(said.append, Plan(pairs=1))
-    for number in range(3):
-        progress.run_ended(0, "head", record(number), 60.0)
-    assert "next look" in said[0]
-    assert not any("next look" in line for line in said[1:])
-    assert "left" not in progress.next_run("head")
-
-
-def test_repeated_runs_name_the_run_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, _ = panel()
-    monkeypatch.setattr("canary.campaign.side.time.monotonic", lambda: 130.0)
-    assert named(shown, 1, 10, began=130.0) is shown
-    assert shown.name == "run 1 of 10"
-    named(shown, 3, 10, began=70.0)
-    assert shown.name == "run 3 of 10 (4 min left)"
-    assert isinstance(named(Quiet(), 1, 10, 0.0), Quiet)
-
-
-def test_a_run_of_this_process_shows_no_headline_of_its_own(tmp_path: Path) -> None:
-    shown, stream = panel()
-    shown.run_begins(tmp_path, None)  # type: ignore[arg-type]
-    assert stream.getvalue() == ""

@@ -44,7 +44,6 @@ def outcome(job: Job, code: int, seen: Result | None = None) -> Result:
     [
         (TORCH_LOOP, "after step 20, the command exited with code 7"),
         ("trl.SFTTrainer", "the training completed, then the command exited with code 7"),
-        ("canary.Recorder", "the training completed, then the command exited with code 7"),
     ],
 )
 def test_only_a_trainer_or_a_recorder_says_that_its_training_completed(
@@ -59,8 +58,6 @@ def test_only_a_trainer_or_a_recorder_says_that_its_training_completed(
     ("marks", "said"),
     [
         ({"backward.1": "48", "backward.2": ""}, "backward ran 48 times, but no torch optimizer"),
-        ({"backward.1": "1", "hooked.1": ""}, "backward ran once, but no torch optimizer"),
-        ({"backward.1": ""}, "backward ran, but no torch optimizer was made"),
         ({"backward.1": "48", "optimizer.2": ""}, "it made a torch optimizer, but"),
         ({"torch.1": ""}, "it imported torch, but made no torch optimizer"),
     ],

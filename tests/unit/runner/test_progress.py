@@ -7,17 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from canary.config.load import load_config
 from canary.protocol.job import Listener, Result
 from canary.record.summary import summarise
-from canary.record.types import Launch, Perf, RunRecord
-from canary.runner.display.panel import LivePanel
+from canary.record.types import Launch, RunRecord
 from canary.runner.display.progress import PlainLines, Quiet, UntilClosed, listener_for
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from tests.unit.record.test_summary import row
-from tests.unit.runner.test_panel import ppo_row
 
 
 def play(listener: Listener) -> None:
@@ -46,14 +43,6 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
         " · forward 75% data 25%",
         "  completed after 3 steps, 0.0 s",
     ]
-
-
-def test_the_live_panel_shows_steps_figures_and_phases() -> None:
-    stream = io.StringIO()
-    play(LivePanel(Console(file=stream, force_terminal=True, width=100)))
-    shown = stream.getvalue()
-    for part in ("3/3", "step loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
-        assert part in shown, part
 
 
 def test_a_label_is_in_every_line() -> None:
@@ -100,27 +89,6 @@ def test_the_outcome_is_told_in_units() -> None:
     ]
 
 
-def test_an_online_training_is_told_in_stages_with_utilisation_and_metrics() -> None:
-    record = RunRecord(
-        run_id="r",
-        timestamp="2026-01-01T00:00:00+00:00",
-        env={"cpu_usable": 2},
-        perf=Perf(cpu_utilization_avg=150.0, gpu_utilization_avg=87.0),
-        launches=[
-            Launch(index=1, kind="measured", status="completed", host={"gil_held": 0.6, "steps": 2})
-        ],
-    )
-    text = outcome_text(summarise(record, [ppo_row(1), ppo_row(2)], warmup=0))
-    for line in (
-        "  throughput  8.0 samples/s, 100 tokens/s, 2,000 completion tokens/s",
-        "  utilisation CPU 75% of 2 cores, 1500.0 ms of CPU per step, GPU 87%, "
-        "GIL contention at most 10%",
-        "  metrics     reward 0.51, KL 0.0134, clipped 0.02 (means after warm-up)",
-        "  phases      rollout 40%  update 39%  reward 10%  reference 8%  advantage 2%  data 1%",
-    ):
-        assert line in text.splitlines(), text
-
-
 def test_failures_are_one_line_and_verbose_adds_the_log(tmp_path: Path) -> None:
     result = Result(status="oom", reason="out of memory: 3 GB", hint="lower batch_size")
     (tmp_path / "log.txt").write_text("one\ntwo\n")
@@ -146,16 +114,3 @@ def test_an_alert_of_ones_own_stays_on_its_line() -> None:
     lines.step_ended("measured", row(1, 0.5) | {"alerts": [alert | {"message": told}]})
     (line,) = [one for one in stream.getvalue().splitlines() if "bad" in one]
     assert "bad ::error::stop [2J" in line
-
-
-def test_a_rate_that_was_not_measured_has_its_reason() -> None:
-    record = RunRecord(
-        run_id="r",
-        timestamp="2026-01-01T00:00:00+00:00",
-        duration_seconds=12.0,
-        launches=[Launch(index=1, kind="measured", status="completed")],
-        unmeasured={"perf.samples_per_sec": "the loop calls nothing"},
-    )
-    bare = [row(step, 0.5) | {"samples": None, "input_tokens": None} for step in (1, 2)]
-    text = outcome_text(summarise(record, bare, warmup=0))
-    assert "  throughput  not measured: the loop calls nothing" in text.splitlines()

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from canary.bisect.packages.changes import Change
 from canary.bisect.packages.fit import Fit, Installed, Needs, conflicts_of
-from canary.bisect.packages.space import PackageSpace, VersionSpace
+from canary.bisect.packages.space import PackageSpace
 
 
 def installed(**packages: tuple[str, ...]) -> Installed:
@@ -69,10 +69,3 @@ def test_all_offered_sets_go_together_and_can_split_what_is_left() -> None:
     assert all(not FIT.conflicts(state) for state in states)
     assert {0, 15}.isdisjoint(states)
     assert any(state & C and not state & A for state in states)
-
-
-def test_a_large_set_offers_few_states() -> None:
-    count = 400
-    space = PackageSpace([1 / count] * count, range(count), lambda state: state)
-    assert len(space.states([1 / count] * count)) < 200
-    assert VersionSpace([0.25] * 4).states([0.25] * 4) == [1, 3, 7]

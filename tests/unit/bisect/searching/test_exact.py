@@ -22,7 +22,7 @@ from tests.unit.bisect.searching.histories import (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_every_culprit_of_every_history_is_found(data: st.DataObject) -> None:
     history = data.draw(graphs())
@@ -41,7 +41,7 @@ def held_with(history: History, suspect: int) -> list[bool]:
     return [bool(state >> suspect & 1) for state in history.commits]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 40, 64, 100, 257])
+@pytest.mark.parametrize("count", [1, 2, 5, 64])
 def test_a_line_of_commits_takes_log2_of_them_and_both_ends(count: int) -> None:
     for culprit in range(count):
         search = exact_search(line(count))
@@ -59,14 +59,6 @@ def test_a_wrong_prior_costs_few_runs(data: st.DataObject) -> None:
     for culprit in data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=5)):
         log = asked(exact_search(line(count, prior)), exactly(culprit))
         assert len(log) <= math.ceil(math.log2(count)) + 4
-
-
-def test_a_good_prior_saves_runs() -> None:
-    likely = {20: 0.4, 21: 0.3, 50: 0.2}
-    prior = [likely.get(i, 0.1 / 61) for i in range(64)]
-    runs = [len(asked(exact_search(line(64, prior)), exactly(i))) for i in range(64)]
-    assert sum(p * count for p, count in zip(prior, runs, strict=True)) < 6.0
-    assert max(runs) <= 11
 
 
 @settings(max_examples=200, deadline=None)
@@ -113,14 +105,6 @@ def test_told_the_same_again_it_asks_the_same(data: st.DataObject) -> None:
     assert asked(again, exactly(culprit, broken)) == log[cut:]
 
 
-def test_ends_that_were_told_are_not_asked() -> None:
-    search = exact_search(line(8))
-    search.tell(Seen(0, "good"))
-    search.tell(Seen(255, "bad"))
-    assert search.runs_left() == pytest.approx(3.0)
-    assert search.ask() == 0b1111
-
-
 @pytest.mark.parametrize(
     ("state", "outcome", "reason"),
     [
@@ -140,9 +124,7 @@ def test_ends_that_do_not_fit_end_the_search(state: int, outcome: str, reason: s
     assert sum(search.posterior()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "log", [[(15, "good"), (3, "bad")], [(15, "good"), (15, "bad")], [(3, "bad"), (15, "good")]]
-)
+@pytest.mark.parametrize("log", [[(15, "good"), (3, "bad")], [(15, "good"), (15, "bad")]])
 def test_outcomes_that_contradict_each_other_decide_nothing(log: list[tuple[int, str]]) -> None:
     search = exact_search(line(8))
     for state, outcome in [(0, "good"), (255, "bad"), *log]:
@@ -150,11 +132,6 @@ def test_outcomes_that_contradict_each_other_decide_nothing(log: list[tuple[int,
     assert search.ask() is None
     assert not search.answer().decided
     assert search.answer().reason.startswith("The outcome is not repeatable: ")
-
-
-def test_a_run_without_an_outcome_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs an outcome"):
-        exact_search(line(8)).tell(Seen(0, value=1.0))
 
 
 def test_nothing_between_the_ends_is_said() -> None:
@@ -167,10 +144,3 @@ def test_packages_that_only_change_together_are_named_together() -> None:
     search = exact_search(History(flat(3), [0b011, 0b111]))
     asked(search, exactly(0))
     assert search.answer() == Answer((0, 1), 1.0, True, "Nothing that can run lies between them.")
-
-
-def test_a_thousand_commits_are_chosen_from_at_once() -> None:
-    search = exact_search(line(1000))
-    log = asked(search, exactly(777))
-    assert len(log) <= 12
-    assert search.answer().suspects == (777,)

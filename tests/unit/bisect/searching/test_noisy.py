@@ -17,7 +17,7 @@ from bench.simulated_launches import PLACES, Machine
 from canary.bisect.model import Answer, Seen, State
 from canary.bisect.searching import NoisySearch, expected_runs, noisy_search
 from canary.compare.timing.estimate import Spread
-from tests.unit.bisect.searching.histories import History, asked, flat, graphs, line
+from tests.unit.bisect.searching.histories import History, asked, graphs, line
 
 LEAST = math.log(1.03)
 
@@ -47,15 +47,7 @@ def launches(
     return shows
 
 
-def test_a_large_change_is_found_in_few_launches() -> None:
-    search = search_in(line(64))
-    log = asked(search, launches(20))
-    assert search.answer().suspects == (20,)
-    assert search.answer().decided
-    assert len(log) < 25
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_a_clear_change_is_found_in_every_history(data: st.DataObject) -> None:
     history = data.draw(graphs(most=25))
@@ -74,7 +66,7 @@ def test_a_clear_change_is_found_in_every_history(data: st.DataObject) -> None:
     assert answer.reason or len(answer.suspects) == 1
 
 
-@pytest.mark.parametrize("place", ["steady", "walk", "jump", "outliers", "all of it"])
+@pytest.mark.parametrize("place", ["steady", "all of it"])
 def test_a_tenth_slower_is_found_on_a_noisy_machine(place: str) -> None:
     right = wrong = 0
     for seed in range(12):
@@ -128,12 +120,6 @@ def test_ends_that_do_not_differ_end_the_search(change: float) -> None:
     assert undecided >= 7
 
 
-def test_less_than_the_change_of_interest_is_no_change() -> None:
-    search = search_in(line(16), effect=math.log(1.10))
-    asked(search, launches(9, noise=0.01, change=0.03))
-    assert search.answer().reason.startswith("The ends do not differ: change +")
-
-
 def test_one_spike_is_not_a_change() -> None:
     draw = random.Random(3)
     spiked: list[State] = []
@@ -173,13 +159,6 @@ def test_the_budget_ends_the_search_undecided() -> None:
     assert search.answer().probability < 0.99
 
 
-def test_noise_far_above_the_change_decides_nothing() -> None:
-    for seed in range(6):
-        search = search_in(line(64), budget=60)
-        asked(search, launches(30, seed=seed, noise=0.5, change=0.2))
-        assert not search.answer().decided
-
-
 def test_a_stop_ends_the_search_with_its_reason() -> None:
     search = search_in(line(64))
     search.tell(Seen(0, value=1.0))
@@ -205,30 +184,7 @@ def test_a_launch_without_a_value_is_refused(seen: Seen) -> None:
         search_in(line(8)).tell(seen)
 
 
-def test_nothing_between_the_ends_is_said() -> None:
-    search = search_in(History((), ()))
-    assert search.ask() is None
-    assert search.posterior() == []
-    assert "nothing changed between them" in search.answer().reason
-
-
-def test_packages_that_only_change_together_are_named_together() -> None:
-    search = search_in(History(flat(3), [0b011, 0b111]))
-    asked(search, launches(1))
-    assert set(search.answer().suspects) == {0, 1}
-    assert search.answer().decided
-
-
-def test_a_good_prior_saves_launches() -> None:
-    likely = History([0.9 if i == 20 else 0.1 / 63 for i in range(64)], line(64).commits)
-    shows = [launches(20, seed=seed, noise=0.05, change=0.1) for seed in range(10)]
-    told = [len(asked(search_in(likely), each)) for each in shows]
-    shows = [launches(20, seed=seed, noise=0.05, change=0.1) for seed in range(10)]
-    flat_told = [len(asked(search_in(line(64)), each)) for each in shows]
-    assert statistics.fmean(told) < 0.8 * statistics.fmean(flat_told)
-
-
-@pytest.mark.parametrize(("noise", "change"), [(0.02, 0.1), (0.05, 0.1), (0.1, 0.2), (0.01, 0.5)])
+@pytest.mark.parametrize(("noise", "change"), [(0.02, 0.1), (0.05, 0.1)])
 def test_the_expected_runs_are_about_those_that_it_takes(noise: float, change: float) -> None:
     spread = Spread(noise, 9, "measured")
     expected = expected_runs(64, spread=spread, effect=math.log1p(change))
@@ -239,20 +195,6 @@ def test_the_expected_runs_are_about_those_that_it_takes(noise: float, change: f
         )
         lengths.append(len(log))
     assert 0.6 < statistics.fmean(lengths) / expected < 1.6
-
-
-def test_the_runs_left_shrink_to_none() -> None:
-    search = search_in(line(64))
-    shows, errors = launches(50, noise=0.04, change=0.1), []
-    log: list[float] = []
-    while (state := search.ask()) is not None:
-        log.append(search.runs_left())
-        search.tell(shows(state))
-    assert search.runs_left() == 0.0
-    assert min(log) >= 1.0
-    for i, left in enumerate(log[4:], 4):
-        errors.append(math.log(left / (len(log) - i)))
-    assert abs(statistics.median(errors)) < math.log(2.5)
 
 
 def test_a_thousand_commits_are_chosen_from_in_less_than_a_second() -> None:
