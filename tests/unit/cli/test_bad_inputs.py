@@ -133,6 +133,14 @@ UNUSABLE: dict[str, tuple[RunRecord, str]] = {
     "oom": (crashed(record(9), "oom"), "ran out of memory: "),
     "timeout": (crashed(record(9), "timeout"), "exceeded its time limit: "),
     "interrupted": (crashed(record(9), "interrupted"), "was interrupted: "),
+    "interrupted by": (
+        crashed(record(9), "interrupted", "interrupted by Ctrl-C or SIGTERM"),
+        "run-00009 was interrupted by Ctrl-C or SIGTERM, after step",
+    ),
+    "oom said": (
+        crashed(record(9), "oom", "out of memory: no 2 GiB"),
+        "ran out of memory: no 2 GiB, after step",
+    ),
     "running": (crashed(record(9), "running", ""), "did not complete: it ended"),
     "zero mean": (timed(0.0, 0.1), "a step time of 0 s"),
     "zero median": (timed(0.1, 0.0), "a step time of"),
