@@ -25,8 +25,7 @@ def usable(record: RunRecord) -> str:
     """Return why a record cannot be judged, or an empty text."""
     where = f"run {record.run_id}"
     if record.status != "completed":
-        ending = ENDINGS.get(record.status, "did not complete")
-        return f"{where} {ending}: {how_it_ended(record)}"
+        return f"{where} {ending(record)}"
     times = record.perf.step_time
     if is_imported(record) and untimed(record):
         return _unusable_import(record)
@@ -58,6 +57,20 @@ def _unusable_import(record: RunRecord) -> str:
     if not _positive_or_none(record.perf.max_mem_mb):
         return f"{where} has memory that is not a positive number; import it again"
     return ""
+
+
+SAID = re.compile(r"(?:the \w+ was )?(?:interrupted|out of memory)\b:?")
+"""The start of a reason that says the same as ENDINGS."""
+
+
+def ending(record: RunRecord) -> str:
+    """Return how a run ended and why, such as `was interrupted by Ctrl-C, after step 3`."""
+    how = how_it_ended(record)
+    said = SAID.match(how) if record.status in ("interrupted", "oom") else None
+    words = ENDINGS.get(record.status, "did not complete")
+    if said is None:
+        return f"{words}: {how}"
+    return f"{words}{':' * said[0].endswith(':')}{how[said.end() :]}"
 
 
 def how_it_ended(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from canary.baseline.comparability import ENDINGS, how_it_ended
+from canary.baseline.comparability import ending
 from canary.bisect.journal import Kind, Stage
 from canary.bisect.launches import Launches
 from canary.bisect.model import CannotRun, State
@@ -193,9 +193,7 @@ def _with_question(ends: Ends, wanted: str | None, compare: Comparer) -> Ends:
                 "follow that with --check crash",
             )
         ends.question = question_of(CRASH, found, ends.head, ends.base, compare)
-        ends.words = (
-            f"good completes; bad {ENDINGS[ends.head[-1].status]}: {how_it_ended(ends.head[-1])}"
-        )
+        ends.words = f"good completes; bad {ending(ends.head[-1])}"
         return ends
     if found.verdict == "error":
         raise MachineError(f"the ends cannot be compared: {_without_prefix(found.first_line)}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from canary.baseline.comparability import ENDINGS, how_it_ended
+from canary.baseline.comparability import ending
 from canary.bisect.journal import Kind
 from canary.bisect.model import Outcome
 from canary.compare.checks import CHECKS, RELATIONS
@@ -85,7 +85,7 @@ class CrashQuestion:
         """Return `bad` for the same failure, `skip` for another one; see `Question`."""
         if record.status == "completed":
             return Reading("it completes", "good")
-        words = f"{ENDINGS.get(record.status, record.status)}: {how_it_ended(record)}"
+        words = ending(record)
         if failure_of(record) == self.failure:
             return Reading(words, "bad")
         return Reading(f"it fails in another way, {words}", "skip")
@@ -263,7 +263,7 @@ def check_in(found: Comparison, name: str) -> Check | None:
 def why_not(record: RunRecord, found: Comparison) -> str:
     """Return why a run cannot be judged."""
     if record.status != "completed":
-        return f"{ENDINGS.get(record.status, record.status)}: {how_it_ended(record)}"
+        return ending(record)
     return found.first_line.removeprefix("Error: ").removesuffix(".")
 
 

@@ -16,6 +16,7 @@ from canary.github.status import PENDING, Answer, Source, StatusText, status_of
 from canary.github.statuses import CONTEXT, set_status
 from canary.github.sticky import comment_author, write_comment
 from canary.github.workflow import Job
+from canary.report.escape import markdown_cell
 
 StatusKind = Literal["commit-status", "check-run", "both", "none"]
 STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
@@ -108,7 +109,7 @@ def publish(
         job.say("warning", problem)
     body = merged("", sections) or "" if sections else ""
     text = status_of(answers, channels.strict)
-    job.add_summary(body.replace(f"{MARKER}\n", "") or text.description)
+    job.add_summary(body.replace(f"{MARKER}\n", "") or markdown_cell(text.description))
     if hub is None or repository is None:
         return Published(notices=tuple(notices), sections=tuple(rendered))
     known, target = hub, repository
@@ -158,7 +159,7 @@ def _check(
     channels: Channels,
 ) -> tuple[str, str]:
     notes = annotated(answers)
-    summary = body.replace(f"{MARKER}\n", "") or text.description
+    summary = body.replace(f"{MARKER}\n", "") or markdown_cell(text.description)
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
 
 

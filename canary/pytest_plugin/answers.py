@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from canary.baseline.comparability import ENDINGS, how_it_ended
+from canary.baseline.comparability import ending
 from canary.baseline.history import drawer, entries, is_history, save
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Compared, Request, compared_paths
@@ -226,7 +226,6 @@ def completed(run: Path) -> RunRecord:
     """
     record = load_record(run)
     if record.status != "completed":
-        ending = ENDINGS.get(record.status, "did not complete")
-        words = f"run {record.run_id} {ending}: {how_it_ended(record)}"
+        words = f"run {record.run_id} {ending(record)}"
         raise RunFailed(words, record.status, f"see {_log_file(run)}")
     return record

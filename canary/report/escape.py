@@ -31,20 +31,28 @@ COMMAND = re.compile(r"^\s*:(?=:)|#(?=#\[)", re.MULTILINE)
 """GitHub's runner reads these as commands in a job's log: `##[` anywhere, `::` at the start of a
 line (actions/runner, ActionCommand.cs)."""
 
-LINKED = (
-    (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
-    (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
-    (re.compile(r"\b(gh)-(?=\d)", re.IGNORECASE), rf"\1-{ZERO_WIDTH}"),
-    (re.compile(r":(?=//)"), f":{ZERO_WIDTH}"),
-    (re.compile(r"\b(www)\.", re.IGNORECASE), rf"\1{ZERO_WIDTH}."),
-    (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
+LINKED = re.compile(
+    r"(?<=@)"  # mentions, mail, xmpp, commits of a user
+    r"|(?<=#)(?=\d)|(?<=gh-)(?=\d)"  # issues
+    r"|(?<=:)(?=//)|(?<=www)(?=\.)",  # addresses
+    re.IGNORECASE,
 )
-"""GitHub turns these into mentions, references or links; the replacement breaks them."""
+"""Where a zero-width space breaks what GitHub links. What stands before does not matter, because a
+link may begin after `_`, `*`, `~` or `(` too."""
 
-
-COMMIT = re.compile(r"\b(?:(?=\d*[a-f])|(?<=\bcommit ))[0-9a-f]{7,40}\b")
+COMMIT = re.compile(
+    r"(?<![^\W_])(?:(?=\d*[a-f])|(?<=commit ))[0-9a-f]{7,40}(?![^\W_])", re.IGNORECASE
+)
 """GitHub links a commit's hash, but not in a code span, where it can be copied unchanged. Digits
 alone are a hash after the word `commit`."""
+
+MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;"} | {mark: f"\\{mark}" for mark in "\\|`*_[]#~!$"})
+"""What is markup anywhere in a line."""
+
+BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)](?: |$))|(?=[-+](?!\w)|>|==|:-))")
+"""The start of a text that would begin a list, a quote, a heading, a rule or a table; a backslash
+follows it. Spaces and tabs are gone, and MARKUP has the other marks. A table's cell may be `=`, so
+a template begins no second line of a paragraph with a text."""
 
 
 def on_lines(view: Shown) -> Shown:
@@ -80,19 +88,14 @@ def _flat(text: object) -> str:
 
 def markdown_cell(text: object) -> str:
     """Return Markdown that shows the text unchanged, on one line or in a table's cell."""
-    escaped = _flat(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
-    for pattern, broken in LINKED:
-        escaped = pattern.sub(broken, escaped)
-    return COMMIT.sub(r"`\g<0>`", re.sub(r"([|`*_\[\]#~!$])", r"\\\1", escaped))
+    escaped = LINKED.sub(ZERO_WIDTH, _flat(text)).translate(MARKUP)
+    return COMMIT.sub(r"`\g<0>`", BLOCK.sub(r"\g<0>\\", escaped))
 
 
 def plain_line(text: object) -> str:
     """Return a text for a place without Markdown, such as a title: one line without mentions,
     references and links."""
-    flat = _flat(text).replace("`", "'")
-    for pattern, broken in LINKED:
-        flat = pattern.sub(broken, flat)
-    return flat
+    return LINKED.sub(ZERO_WIDTH, _flat(text).replace("`", "'"))
 
 
 def markdown_code(text: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from canary.compare.checks import RELATIONS as OF_RELATIONS
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
-from canary.compare.report import Check, Comparison, KeyChange, Side
+from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
 from canary.relations import RELATIONS
@@ -151,8 +151,8 @@ def view_of(found: Comparison) -> View:
         tier=found.tier,
         bare=found.verdict in ("error", "no-baseline")
         and not (found.baseline.run_ids or found.current.run_ids),
-        baseline=side_words(found.baseline),
-        current=side_words(found.current),
+        baseline=side_words(found.baseline, found.verdict),
+        current=side_words(found.current, found.verdict),
         summary=_summary(found.baseline, found.current) if compared(found) else (),
         rows=with_status("fail", "changed", "warn", "inconclusive", "pass"),
         skipped=tuple(
@@ -335,10 +335,10 @@ def _limit(value: float | None, scale: str) -> str:
     return f"{significant(value, 3)}{scale if scale == '%' else f' {scale}'.rstrip()}"
 
 
-def side_words(side: Side) -> str:
-    """Return run, launches and commit of one side."""
+def side_words(side: Side, verdict: Verdict) -> str:
+    """Return run, launches and commit of one side. An error may hide which runs there are."""
     if not side.run_ids:
-        return "no runs"
+        return "not compared" if verdict == "error" else "no runs"
     sha = f"commit {side.sha[:9]}{' with changes' if side.dirty else ''}" if side.sha else ""
     runs = side.run_ids[-1] if len(side.run_ids) == 1 else f"{len(side.run_ids)} runs"
     launches = f"{side.launches} launch{'es' if side.launches != 1 else ''} of {side.steps} steps"

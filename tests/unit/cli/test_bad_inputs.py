@@ -127,6 +127,10 @@ UNUSABLE: dict[str, tuple[RunRecord, str]] = {
         "5 needed; it resumed from a checkpoint at step 24: remove the checkpoint, or raise",
     ),
     "failed": (crashed(record(9)), "run-00009 failed: it broke"),
+    "interrupted by": (
+        crashed(record(9), "interrupted", "interrupted by Ctrl-C or SIGTERM"),
+        "run-00009 was interrupted by Ctrl-C or SIGTERM, after step",
+    ),
     "running": (crashed(record(9), "running", ""), "did not complete: it ended"),
     "zero mean": (timed(0.0, 0.1), "a step time of 0 s"),
     "zero median": (timed(0.1, 0.0), "a step time of"),

@@ -345,13 +345,16 @@ def test_a_status_that_is_too_long_keeps_the_remedy_of_an_error() -> None:
 
 def test_an_error_without_runs_has_no_table_of_runs() -> None:
     found = Comparison("error", "Error: the training job left no record.")
+    assert "no runs" not in render(found, "text")
     for text in (section(found, Source("a" * 40), LIMIT), render(found, "markdown")):
         assert "left no record" in text
         assert "no runs" not in text
         assert "erdict" not in text
         assert "ummary" not in text
     refused = replace(found, current=Side(("head",), "sft"))
-    assert "no runs" in section(refused, Source("a" * 40), LIMIT)
+    text = section(refused, Source("a" * 40), LIMIT)
+    assert "no runs" not in text
+    assert "| runs | not compared |" in text
 
 
 def lines_before_the_fold(text: str) -> list[str]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from canary.errors import RunFailed, UsageError
-from canary.ladder.advise import advice_at, run_advise
+from canary.errors import RunFailed
+from canary.ladder.advise import advice_at
 from canary.ladder.advise_view import answer
-from canary.ladder.ladder import LadderRequest
 from canary.ladder.levels import SWITCHES, Switch, always
 from canary.ladder.results import Advice, Advised
 from tests.unit.laddering import Workshop, config_of, silent, site
@@ -102,11 +101,6 @@ def test_what_trainer_args_say_is_left_alone_and_not_called_broken() -> None:
     assert not of(found, "fused optimizer")
 
 
-def test_one_round_can_name_nothing_and_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UsageError, match="--advise --rounds 1 cannot recommend anything"):
-        run_advise(LadderRequest(None, rounds=1), silent)
-
-
 def test_an_unsafe_switch_is_neither_timed_nor_advised_however_fast() -> None:
     planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
     launch = Workshop(
@@ -143,21 +137,9 @@ def test_other_work_is_no_gain() -> None:
     assert "speed.kv_cache" not in found.settings
 
 
-def test_nothing_is_advised_where_nothing_pays() -> None:
-    found = advised(Workshop())
-    assert found.settings == {}
-    assert found.together is None
-    assert answer(found) == "No switch makes this config faster for sure."
-
-
 def test_a_config_that_does_not_run_is_an_error() -> None:
     with pytest.raises(RunFailed, match="the config itself did not run: oom"):
         advised(Workshop(fails={("fixed_length", True): "oom"}))
-
-
-def test_levels_and_advise_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
-        run_advise(LadderRequest(None, "basic"), silent)
 
 
 def test_in_a_config_of_less_precision_float32_is_put_back_first() -> None:

@@ -15,7 +15,7 @@ from canary.errors import EXIT_ERROR, RunFailed
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import tried_words
 from canary.ladder.ladder import ladder_at, no_trl, reporting_interrupts
-from canary.ladder.launching import LaunchProgress, LaunchResult, slug
+from canary.ladder.launching import LaunchProgress, LaunchResult
 from canary.ladder.levels import LEVELS, Settings
 from canary.ladder.results import Ladder
 from canary.ladder.rounds import Arm
@@ -78,39 +78,10 @@ def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:
         )
 
 
-def test_every_form_gives_one_reason_for_what_is_left_out() -> None:
-    """Also where of one switch some choices are decided, and others are not."""
-    found = made(Restless({("batch_size", 1): 0.2, ("batch_size", 8): 1.1}))
-    text, document = (ladder_text(found, form) for form in ("text", "json"))
-    levels = json.loads(document)["levels"]
-    tried = [one for level in levels for one in level["tried"]]
-    decided = {one["decided"] for one in tried if one["switch"] == "micro-batch"}
-    assert decided == {True, False}
-    for one in tried:
-        assert f"{'tried':<22}  {one['words']}\n" in text
-    for level in levels:
-        for one in level["skipped"]:
-            assert f"{'skipped':<22}  {one['switch']}: {one['reason']}\n" in text
-        names = {one["switch"] for one in level["tried"]}
-        assert not names & {one["switch"] for one in level["skipped"]}
-
-
 def test_on_a_steady_machine_every_trial_is_decided() -> None:
     found = made(Workshop(FAST))
     assert all(one.decided for level in found.levels for one in level.tried)
     assert not found.notes
-
-
-def test_what_was_tried_and_left_out_is_said_once() -> None:
-    text = ladder_text(made(Workshop({("dtype", "bfloat16"): 0.5})), "text")
-    assert text.count("bfloat16 (dtype: bfloat16)") == 1
-    assert "bfloat16: does not pay" not in text
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_one_round_says_that_it_has_no_interval(form: str) -> None:
-    assert "one launch each, no interval" in ladder_text(made(Workshop(FAST), 1), form)
-    assert "one launch each, no interval" not in ladder_text(made(Workshop(FAST), 2), form)
 
 
 def test_trl_that_is_slower_has_no_share_in_text_and_json_alike() -> None:
@@ -151,9 +122,3 @@ def test_a_launch_that_tells_no_step_is_said_to_be_at_it_still() -> None:
     with LaunchProgress("optimal, trial", quick.append):
         time.sleep(0.05)
     assert not quick
-
-
-def test_names_of_launches_have_no_dangling_signs() -> None:
-    label = "batch_size: 1, gradient_accumulation_steps: 8"
-    assert slug(label) == "batch_size-1-gradient_accumulation_steps-8"
-    assert slug("fused optimizer.") == "fused-optimizer"

@@ -123,15 +123,6 @@ def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
     assert "equal length, but fixed_length is for the model's generate, not for vLLM" in said
 
 
-def test_a_training_of_one_s_own_has_no_levels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "own.yaml"
-    file.write_text("training_type: custom\ntrainer_factory: setup:make\nmax_steps: 5\n")
-    assert ended(str(file)) == 2
-    assert "training_type custom has no levels" in capsys.readouterr().err
-
-
 def test_an_advice_is_printed_with_the_lines_to_paste(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from canary.errors import RunFailed, UsageError
+from canary.errors import RunFailed
 from canary.ladder.climb import tried_words
 from canary.ladder.labels import answer, speed_words
-from canary.ladder.ladder import LadderRequest, ladder_at
+from canary.ladder.ladder import ladder_at
 from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
-from canary.ladder.measure import bottleneck_of, share_of_gain, speed_up
+from canary.ladder.measure import bottleneck_of, speed_up
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.view import ladder_text
 from canary.record.types import RunRecord
@@ -55,22 +55,6 @@ def test_speed_ups_multiply_up_the_levels() -> None:
     assert optimal.cumulative.ratio == pytest.approx(2.2 * 1.25 * 1.5)
     assert found.top is optimal
     assert found.passed
-
-
-BASIC_ALONE = tuple(switch for switch in SWITCHES if switch.level == "basic")
-
-
-def test_the_headline_names_the_level_in_which_something_was_switched_on() -> None:
-    found = climbed(Workshop(PPO), known=BASIC_ALONE)
-    assert of(found, "advanced").switched == of(found, "optimal").switched == ()
-    assert found.top is of(found, "basic")
-    assert answer(found).startswith("Basic runs 2.20x")
-
-
-def test_where_nothing_is_switched_on_no_level_is_named() -> None:
-    found = climbed(Workshop(PPO), known=())
-    assert found.top is None
-    assert answer(found).startswith("No level switches anything on here: all levels equal the base")
 
 
 def test_what_slows_the_machine_down_is_left_out_and_told() -> None:
@@ -140,15 +124,6 @@ def test_two_unsafe_switches_are_both_blamed() -> None:
     guarded = of(found, "basic").guarded
     assert guarded is not None
     assert guarded.blamed == ("no KL penalty", "no discount")
-
-
-def test_who_listens_hears_which_switch_is_tried_or_suspected() -> None:
-    said: list[str] = []
-    launch = Workshop(PPO, learns={("speed.logprobs", "completion"): 0.01})
-    ladder_at(site(config_of("ppo"), launch), ("baseline", "basic", "advanced"), 1, said.append)
-    assert "advanced: trying bfloat16" in said
-    assert "advanced: trying micro-batch 2 4" in said
-    assert "basic, only log-probabilities of completions alone" in launch.labels("guard")
 
 
 def test_a_fault_behind_bfloat16_is_seen_in_float32() -> None:
@@ -257,11 +232,6 @@ def test_one_round_has_no_interval_and_is_sure_of_nothing() -> None:
     assert not found.sure
 
 
-def test_a_share_of_no_gain_is_none() -> None:
-    assert share_of_gain(1.2, 1.0) is None
-    assert share_of_gain(2.0, 4.0) == pytest.approx(0.5)
-
-
 def test_the_bottleneck_is_the_named_one_or_the_longest_phase() -> None:
     assert bottleneck_of([held_back(record_at(1.0))]).startswith(
         "data_loading: of the step waiting"
@@ -281,19 +251,6 @@ def test_what_holds_back_is_the_median_of_all_rounds_and_not_the_first() -> None
     assert bottleneck_of([named, usual, usual]).startswith("none found")
 
 
-def test_parts_of_an_update_are_one_part_of_a_step() -> None:
-    """As the live line tells them: three of 20% are more than a rollout of 40%."""
-    split = taking(generation=4.0, forward=2.0, backward=2.0, optimizer=2.0)
-    assert bottleneck_of([split]) == "none found; update takes 60% of the step"
-
-
-def test_a_run_too_short_to_judge_is_said_to_be_so() -> None:
-    short = altered(record_at(1.0), "perf", "step_time", "count", to=4)
-    assert bottleneck_of([short]) == (
-        "not judged: 4 timed steps; at least 5 needed; rollout takes 75% of the step"
-    )
-
-
 def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
     launch = Workshop(
         PPO | {("ppo.init_kl_coef", 0.0): 9.0}, learns={("ppo.init_kl_coef", 0.0): 0.01}
@@ -310,13 +267,6 @@ def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
     assert optimal.step_over == "basic"
     assert optimal.step_up is not None
     assert optimal.step_up.ratio == pytest.approx(1.25 * 1.5)
-
-
-def test_no_safe_level_is_no_speed_up() -> None:
-    planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
-    launch = Workshop(PPO, learns={("ppo.init_kl_coef", 0.0): 0.01})
-    found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic"))
-    assert answer(found).endswith("No safe level has a measured speed-up.")
 
 
 class Uneven(Workshop):
@@ -344,23 +294,6 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     text = ladder_text(found, "text")
     assert "speed-up                no sure gain: the interval includes 1" in text
     assert "is undecided: the interval of trl's ratio includes 1." in text
-
-
-@pytest.mark.parametrize(
-    ("levels", "rounds", "message"),
-    [
-        ("basic,fast", 3, "unknown level 'fast'"),
-        ("baseline", 3, "names no level above the baseline"),
-        (None, 0, "1 or more"),
-    ],
-)
-def test_a_wrong_request_is_refused(levels: str | None, rounds: int, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        LadderRequest(None, levels, rounds).wanted()
-
-
-def test_levels_are_climbed_in_their_order_with_the_baseline_first() -> None:
-    assert LadderRequest(None, "optimal, basic").wanted() == ("baseline", "basic", "optimal")
 
 
 def test_a_cache_whose_tokens_are_not_the_policy_s_is_blamed() -> None:

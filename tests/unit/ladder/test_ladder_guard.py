@@ -89,17 +89,6 @@ def test_a_baseline_without_losses_guards_nothing_and_says_so() -> None:
     assert "has no loss" in verdict_words(found)
 
 
-def test_a_guard_that_holds_says_how_near_it_was() -> None:
-    near = compare(exact(), moved(2, 5e-6), "sft", "float32")
-    assert verdict_words(near) == (
-        "2 signals over 3 steps; closest to its tolerance: loss "
-        "(difference 5.0e-06, tolerance 1e-05)"
-    )
-    assert verdict_words(compare(exact(), exact(), "sft", "float32")) == (
-        "2 signals over 3 steps are equal bit for bit"
-    )
-
-
 def test_another_optimizer_shows_in_the_size_of_its_first_update() -> None:
     """AdamW's eps moves it by 8%, and the losses of the first steps by less than 1e-4."""
     sizes = [exact() | {"first_update": {"delta_norm": size}} for size in (0.3153276, 0.2903481)]

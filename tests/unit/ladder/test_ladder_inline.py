@@ -38,13 +38,6 @@ def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
     assert shown.count("<svg") == 1
 
 
-def test_without_the_extra_the_table_remains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canary.ladder.inline.can_draw", lambda: False)
-    shown = ladder()._repr_html_()
-    assert "UNSAFE" in shown
-    assert "<svg" not in shown
-
-
 def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no result of canary ladder"):
         load_result(tmp_path)

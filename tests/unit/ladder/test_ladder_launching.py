@@ -12,7 +12,7 @@ import pytest
 
 from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import FinishedRun, LaunchProgress, RunProcesses, run_name
+from canary.ladder.launching import FinishedRun, LaunchProgress, RunProcesses
 from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
@@ -136,12 +136,6 @@ def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started
         "job.round1-basic",
         "job.round2-basic",
     ]
-
-
-def test_a_long_name_of_the_job_does_not_hide_which_launch_it_is() -> None:
-    found = run_name("a" * 64, "trial-advanced, micro-batch 2 4")
-    assert found.endswith("a.trial-advanced-micro-batch-2-4")
-    assert len(found) == 64
 
 
 def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Started) -> None:

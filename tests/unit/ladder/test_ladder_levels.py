@@ -52,11 +52,6 @@ def test_the_baseline_has_every_switch_off_whatever_the_config_says(trainer: str
     assert settings.get("fixed_length", False) is (trainer in ONLINE_TRAINERS)
 
 
-def test_every_level_has_a_switch_of_its_own_for_ppo() -> None:
-    levels = {switch.level for switch in switches_for(config_of("ppo"))}
-    assert levels == set(LEVELS[1:])
-
-
 @pytest.mark.parametrize("trainer", ONLINE_TRAINERS)
 def test_every_switch_alone_fits_a_config_that_generates_without_a_cache(trainer: str) -> None:
     config = config_of(trainer, speed={"kv_cache": False})

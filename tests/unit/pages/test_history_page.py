@@ -11,11 +11,10 @@ from canary.baseline.entry import Accepted, Context
 from canary.baseline.history import save
 from canary.cli import main
 from canary.errors import InputError
-from canary.report.charts.history import _labels, history_charts
-from canary.report.charts.theme import LIGHT
-from canary.report.history_page import history_page, pictures
+from canary.report.charts.history import history_charts
+from canary.report.history_page import history_page
 from canary.report.page import Page, page_text
-from canary.report.trend_words import change_words, drift_words, findings, sentence
+from canary.report.trend_words import drift_words, findings, sentence
 from canary.trends.model import (
     ChangePoint,
     Drift,
@@ -56,14 +55,6 @@ def test_every_run_stands_there_with_commit_period_verdict_and_machine(root: Pat
     assert [row[0] for row in rows if row[-1]] == [4]
     assert rows[3][-1] == "torch"
     assert [row[5] for row in rows][-1] == pytest.approx(120.0)
-
-
-def test_its_sentence_counts_runs_periods_and_machine_changes(root: Path) -> None:
-    text = Read(history_page(root, "here")).text
-    assert "The newest of 12 runs: 120.0 ms. Step time +19.4% [" in text
-    assert "since commit 000000000, accepted by a person." in text
-    assert "One run with a red verdict; two periods; the machine changed once." in text
-    assert "12 runs of 1 canary." in text
 
 
 def test_a_canary_can_be_chosen_and_a_wrong_name_is_told(root: Path) -> None:
@@ -139,16 +130,6 @@ def test_a_change_point_stands_in_the_picture_with_commit_percent_and_machine() 
     assert "Step time +6.1% [4.0, 8.2] since commit 666666666" in Read(page).text
 
 
-def test_the_sentence_names_the_machine_and_what_confirmed_it() -> None:
-    words = change_words(made(), WORSE)
-    assert words == (
-        "step time +6.1% [4.0, 8.2] since commit 666666666, where the driver changed "
-        "(550.90 -> 570.10), confirmed by five pairs"
-    )
-    runs = replace(WORSE, pairs=0, machine=())
-    assert change_words(made(), runs).endswith("since commit 666666666, confirmed by six runs")
-
-
 def test_what_waits_is_not_said_to_be_confirmed() -> None:
     waiting = replace(WORSE, standing="waiting", runs_after=1, pairs=0, machine=())
     series = made(changes=(waiting,))
@@ -186,17 +167,6 @@ def test_a_drift_is_a_sloped_line_and_told_apart_from_a_step() -> None:
     assert 'aria-roledescription="line mark"' in page
 
 
-def test_a_change_for_the_better_has_another_colour() -> None:
-    better = replace(WORSE, worse=False, percent=-6.1, interval=(-8.2, -4.0))
-    worse, good = (
-        drawn(one, machines=False).partition("<svg")[2].partition("</svg>")[0]
-        for one in (made(), made(changes=(better,)))
-    )
-    assert LIGHT["bad"] in worse
-    assert LIGHT["bad"] not in good
-    assert LIGHT["good"] in good
-
-
 @pytest.mark.parametrize("odd", [float("inf"), float("-inf"), 1e300])
 def test_numbers_without_end_are_drawn(odd: float) -> None:
     change = replace(WORSE, percent=odd, interval=(odd, odd))
@@ -211,27 +181,8 @@ def test_a_strangers_texts_stay_texts(payload: str) -> None:
     assert not tags - {tag for tag, _ in Read(drawn(made())).tags}
 
 
-def test_labels_of_one_row_do_not_meet() -> None:
-    """Those of the first changes stand right of their rules, those of the last ones left."""
-    places = (2, 4, 7, 10)
-    series = made(changes=tuple(replace(WORSE, place=place) for place in places))
-    labels = list(_labels(series, 12))
-    assert [label["align"] for label in labels] == ["left", "left", "right", "right"]
-    assert len({label["y"] for label in labels}) == len(places)
-    few = made(changes=tuple(replace(WORSE, place=place, machine=()) for place in (1, 6)))
-    far = list(_labels(few, 200))
-    lower, upper = (float(label["y"]) for label in far[:2])
-    assert lower < upper
-    assert len({label["y"] for label in _labels(made(changes=(WORSE,)), 12)}) == 1
-
-
 def test_many_changes_of_many_runs_are_drawn() -> None:
     changes = tuple(replace(WORSE, place=place) for place in range(3, 1990, 3))
     points = tuple(replace(made().points[0], value=float(place)) for place in range(2000))
     rows = numbers(drawn(made(points=points, changes=changes)), "history1-step_time_median")["rows"]
     assert len(rows) < 1000
-
-
-def test_the_picture_of_a_comment_is_that_of_the_step_time(root: Path) -> None:
-    drawer = next((root / "v1").glob("*/*"))
-    assert "step time, ms" in pictures(drawer)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from canary.ladder.labels import answer
 from canary.ladder.page import advice_page, ladder_page
 from canary.report.charts.speedups import Speed, speed_up_charts
-from canary.report.pages import leave_page
 from tests.unit.ladder.test_ladder_view import advice, ladder
 from tests.unit.pages.making import Read, numbers
 
@@ -54,15 +51,3 @@ def test_a_wide_interval_does_not_hide_the_others() -> None:
     assert len({point["name"] for point in drawn}) == 2
     assert [row[3] for row in chart.rows] == [9000.0, 9000.0]
     assert ">UNSAFE<" not in chart.svg()
-
-
-def test_without_the_extra_one_line_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canary.report.pages.can_draw", lambda: False)
-    said = leave_page(tmp_path, lambda path: path.touch())
-    assert (
-        said
-        == "for a report with charts, install what draws it: pip install altair vl-convert-python"
-    )
-    assert not list(tmp_path.iterdir())

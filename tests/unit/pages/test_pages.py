@@ -109,14 +109,6 @@ def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
     assert message in Read(page).text
 
 
-def test_the_loss_at_the_end_is_one_number(page: str) -> None:
-    found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
-    (figure,) = (now for label, _, now in view_of(found).summary if label == "final loss")
-    caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
-    assert caption
-    assert figure in caption[1]
-
-
 def answers_of(page: str) -> dict[str, str]:
     """The answers at the top, by their questions."""
     cards = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
@@ -260,15 +252,6 @@ def test_rows_of_a_stranger_cannot_fail_the_page(tmp_path: object) -> None:
     )
     assert "KL" in page_of_sides(sides)
     assert page_of_sides(replace(sides, baseline=()))
-
-
-def test_the_peak_under_the_chart_is_that_of_the_summary(page: str) -> None:
-    found = compare_to_baseline(records([0.15] * 3, first=50), history(count=5))
-    (row,) = (row for row in view_of(found).summary if row[0] == "peak memory")
-    caption = re.search(r'id="memory".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
-    assert caption
-    assert f"The peak is {row[2]}" in caption[1].replace("&#39;", "'")
-    assert f"dashed, is {row[1]}" in caption[1].replace("&#39;", "'")
 
 
 def test_what_failed_is_at_the_top_of_the_checks(page: str) -> None:

@@ -20,7 +20,6 @@ from canary.report.bisect_hint import (
     Known,
     commits_command,
     hint_of,
-    minutes_words,
     packages_command,
     shell_word,
 )
@@ -57,15 +56,6 @@ def test_a_red_history_names_the_command_with_its_minutes() -> None:
     assert hint.minutes is not None
     assert 5 < hint.minutes < 60
     assert hint.sentence == f"Find the commit: {hint.command} ({hint.about})"
-
-
-def test_more_commits_take_longer() -> None:
-    few, many = (red(Known("canary.yaml", count)) for count in (4, 400))
-    assert few is not None
-    assert many is not None
-    assert few.minutes is not None
-    assert many.minutes is not None
-    assert few.minutes < many.minutes
 
 
 def test_an_exact_signal_takes_a_probe_for_each_halving() -> None:
@@ -148,13 +138,6 @@ def test_a_path_is_one_word_of_a_shell_as_it_is_shown(path: str, tmp_path: Path)
     shown = markdown_code(f"printf %s {shell_word(path, 'CONFIG')}").strip("`")
     done = subprocess.run(["sh", "-c", shown], cwd=tmp_path, capture_output=True, check=True)
     assert done.stdout.decode().removeprefix("./") == path
-
-
-@pytest.mark.parametrize(
-    ("minutes", "words"), [(0.2, "1 min"), (3.2, "4 min"), (120, "2.0 h"), (5000, "4 days")]
-)
-def test_minutes_are_told_as_people_plan_them(minutes: float, words: str) -> None:
-    assert minutes_words(minutes) == words
 
 
 def test_the_command_stays_on_one_line_of_a_narrow_terminal() -> None:

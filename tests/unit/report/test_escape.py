@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from pathlib import Path
@@ -9,8 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token as Piece
 
 from canary.cli import main
 from canary.cli.terminal import DisarmedLog
@@ -19,81 +18,94 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.github.comment import merged, parse, sections_of
 from canary.github.status import Answer, Source
 from canary.github.workflow import Job
-from canary.report.escape import markdown_cell, markdown_code
+from canary.report.escape import NOT_PRINTED, ZERO_WIDTH, markdown_cell
 from tests.unit.comparing import example
 from tests.unit.hostile import PAYLOADS, planted
+from tests.unit.report.gfm import FALSE, filled, layout, mentions, shown, templates
 
 SOURCE = Source("a" * 40, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1)
-OWN_LINES = re.compile(
-    r'<!-- rlhf-canary( |:end |:section \{"version":1,"name":"[a-z0-9._-]+","sha":"a{40}",'
-    r'"age":\[7,1\],"verdict":"[a-z-]+","accepted":false,"key":"[a-z0-9._-]+"\} )-->|'
-    r"<details( open)?><summary>(?:[\w ]+ \(\d+\)|All figures and checks)</summary>|</details>|"
-    r"</?sub>"
+PIECES = (
+    *"*_~()[]<>|`#:@.!=+-$&;^/\\ \t\n\u200b\ufeff\u2003\xa0éx7",
+    *("www.", "http://", "ftp://", "mailto:", "xmpp:", "evil.example", "a@b.example", "@org/team"),
+    *("#1", "gh-2", "GH-4", "o/r#3", "u@1e06f8183", "1e06f8183", "1.", "1)", "---", "===", "```"),
+    *("~~~", "&lt;", "&#64;", "&commat;", "<!--", "-->", "<b>"),
+    *("<a href=x>", "</details>", "![x](y)", "[x](y)", "[x]: ", "commit ", "    "),
 )
-texts = st.text(min_size=0, max_size=60) | st.sampled_from(PAYLOADS)
+texts = (
+    st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+    | st.text(max_size=40)
+    | st.sampled_from(PAYLOADS)
+)
+COMMANDS = [payload for payload in PAYLOADS if re.search(r"::|##\[|\n", payload)]
+LINKS = (
+    *(f"{before}www.evil.example/login" for before in ("", "_", "*", "~", "(", "x_", "é")),
+    *("_http://evil.example", "(ftp://evil.example", "_mailto:a@b.example", "~xmpp:a@b.example"),
+    *("a@b.example", "_a@b.example_", "a@.example", "a+b@c-d.example"),
+    *("_@org/team", "_GH-1", "_#1", "o/r#1", "u@1e06f8183", "_1e06f8183_", "1E06F8183"),
+)
+BLOCKS = (
+    *("> quote", "1. item", "12) item", "1.", "1", "- item", "+ item", "* item", "-", "---"),
+    *("- - -", "===", "=", "# title", "| a |", ":-:", "-:", "    code", "\tcode", "```", "~~~"),
+    *("[x]: y", "<details>", "&#62; x"),
+)
 
 
-def pieces(markdown: str) -> list[Piece]:
-    """Every block and inline token, as GitHub's dialect has them."""
-    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    found = []
-    for token in parser.parse(markdown):
-        found.append(token)
-        found += token.children or []
-    return found
+def assert_plain(template: str, text: str, empty: frozenset[str] = FALSE) -> None:
+    """The template has the layout that it has with a word, and no link in any text."""
+    page, plain = shown(filled(template, text, empty)), shown(filled(template, "word", empty))
+    assert layout(page) == layout(plain), f"{text!r}\n{page}"
+    assert mentions(page) == mentions(plain), f"{text!r}\n{page}"
 
 
-def assert_plain(markdown: str) -> None:
-    found = pieces(markdown)
-    markup = {"link_open", "image", "html_inline", "html_block", "s_open", "strong_open", "em_open"}
-    assert not [token for token in found if token.type in markup], markdown
-    assert not re.search(r"(?<!\w)@\w|#\d|GH-\d|\w://\w|www\.\w", markdown), markdown
+@pytest.mark.parametrize("template", templates())
+@given(text=texts.filter(markdown_cell))
+@settings(max_examples=50, deadline=None)
+def test_no_text_changes_a_templates_layout_or_becomes_a_link(template: str, text: str) -> None:
+    assert_plain(template, text)
 
 
-@given(texts)
+@pytest.mark.parametrize("empty", [FALSE, frozenset(("link", "passed"))])
+def test_no_link_may_begin_and_no_block_may_open(empty: frozenset[str]) -> None:
+    for text in (*LINKS, *BLOCKS):
+        for template in templates():
+            assert_plain(template, text, empty)
+
+
+@given(text=texts.filter(markdown_cell))
 @settings(max_examples=300)
-def test_a_cell_is_text_and_nothing_else(text: str) -> None:
-    assert "\n" not in markdown_cell(text)
-    assert_plain(f"x {markdown_cell(text)}")
+def test_a_reader_sees_the_text_itself(text: str) -> None:
+    unseen = f"[{ZERO_WIDTH}\\ufeff\\s]"
+    wanted = re.sub(unseen, "", NOT_PRINTED.sub(" ", text))
+    for before in ("", "x\n", "- ", "1. ", "> "):
+        page = html.unescape(re.sub(r"<[^>]*>", "", shown(f"{before}{markdown_cell(text)}")))
+        seen = re.sub(unseen, "", page)
+        assert seen.removeprefix("x" if "x" in before else "") == wanted
 
 
-@given(texts, texts)
-@settings(max_examples=300)
-def test_neither_cells_nor_code_leave_their_column(left: str, right: str) -> None:
-    row = f"| {markdown_cell(left)} | {markdown_code(right)} | end |"
-    parser = MarkdownIt("commonmark", {"html": True}).enable(["table"])
-    tokens = parser.parse(f"| a | b | c |\n|---|---|---|\n{row}\n")
-    cells = [token for token in tokens if token.type == "td_open"]
-    assert len(cells) == 3, row
-    assert not [t for t in tokens if t.type == "html_block"]
-    assert tokens[-4].content == "end" or any(t.content == "end" for t in tokens)
-
-
-@pytest.mark.parametrize("machine", [False, True])
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_a_comment_of_a_hostile_record_holds_no_markup_of_its_own(
-    payload: str, machine: bool
-) -> None:
+def comment_of(payload: str, *, machine: bool) -> str:
+    """Return the comment about a record with the payload in each text."""
     hostile = planted(payload, machine=machine)
     hostile.run_id = "hostile"
     found = compare_to_baseline(hostile, example(), SMOKE_THRESHOLDS)
     body = merged("", sections_of([Answer(payload, found)], SOURCE))
     assert body is not None
-    html = [t.content for t in pieces(body) if t.type in ("html_inline", "html_block")]
-    for content in html:
-        left = OWN_LINES.sub("", content).strip()
-        assert "<" not in left, content
-    links = [t.attrs["href"] for t in pieces(body) if t.type == "link_open"]
-    assert set(links) <= {SOURCE.url}
-    assert not [t for t in pieces(body) if t.type == "image"]
-    assert len(parse(body)) == 1
-    assert body.count("<!--") == 3
-    without_code = re.sub(r"`[^`]*`", "", body).replace(SOURCE.url, "")
-    assert not re.search(r"(?<!\w)@\w|#\d|\w://\w", without_code)
-    assert "\x1b" not in body
+    return body
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("machine", [False, True])
+def test_a_comment_of_a_hostile_record_looks_like_that_of_a_plain_one(machine: bool) -> None:
+    plain = shown(comment_of("word", machine=machine))
+    for payload in (*PAYLOADS, *LINKS, *BLOCKS):
+        body = comment_of(payload, machine=machine)
+        assert layout(shown(body)) == layout(plain), body
+        assert set(re.findall('(?:href|src)="([^"]*)"', shown(body))) == {SOURCE.url}
+        assert mentions(shown(body)) == mentions(plain), body
+        assert len(parse(body)) == 1
+        assert body.count("<!--") == 3
+        assert "\x1b" not in body
+
+
+@pytest.mark.parametrize("payload", COMMANDS)
 def test_nothing_that_is_said_to_the_runner_is_a_command_or_a_second_output(
     payload: str, tmp_path: Path
 ) -> None:
@@ -113,7 +125,7 @@ def test_nothing_that_is_said_to_the_runner_is_a_command_or_a_second_output(
     assert outputs[3].startswith("report-path<<canary_")
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", COMMANDS)
 def test_nothing_that_a_verb_of_a_job_prints_is_a_command(
     payload: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,6 @@ from canary.errors import UsageError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.report.document import document
-from canary.report.escape import markdown_cell, markdown_code
 from canary.report.numbers import amount, signed, significant
 from canary.report.render import render, written
 from canary.report.view import row_of
@@ -131,38 +130,6 @@ def test_a_comparison_looks_as_it_did(verdict: str, form: str) -> None:
         assert text == golden
 
 
-def test_the_sections_of_the_documented_output_are_there() -> None:
-    for form in ("text", "markdown"):
-        text = render(changed(), form)
-        for section in (
-            "Summary",
-            "Checks",
-            "Changed checks",
-            "Config differences",
-            "Environment differences",
-        ):
-            assert section in text, (form, section)
-
-
-def test_a_change_inside_the_noise_has_a_tilde_and_a_real_one_has_none() -> None:
-    lines = {
-        line.split()[0]: line for line in render(healthy(), "text").splitlines() if line[:1] == " "
-    }
-    assert " ~ +0." in lines["step_time_median"]
-    lines = {
-        line.split()[0]: line for line in render(slower(), "text").splitlines() if line[:1] == " "
-    }
-    assert "~" not in lines["step_time_median"]
-    assert "FAIL" in lines["step_time_median"]
-
-
-def test_what_comes_from_a_record_cannot_leave_its_cell_in_markdown() -> None:
-    text = render(changed(), "markdown")
-    assert "<img>" not in text.replace("`a\\|b 'c' <img> @everyone`", "")
-    assert markdown_cell("a|b\nc <b> @team `x`") == "a\\|b c &lt;b> @\u200bteam \\`x\\`"
-    assert markdown_code("a|b `c`\n") == "`a\\|b 'c'`"
-
-
 def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:
     hostile = example("head")
     hostile.config["name"] = hostile.name = "x\x1b[2Jy"
@@ -172,29 +139,11 @@ def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:
     assert "\x07" not in text
 
 
-def test_json_is_one_strict_document_with_the_documented_keys() -> None:
+def test_json_is_one_strict_document() -> None:
     found = slower()
-    parsed: dict[str, Any] = json.loads(
-        render(found, "json"), parse_constant=lambda name: pytest.fail(name)
-    )
+    text = render(found, "json")
+    parsed = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert parsed == json.loads(json.dumps(document(found)))
-    assert {
-        *("schema_version", "verdict", "baseline", "current", "first_line", "checks"),
-        *("first_difference", "diagnosis"),
-    } <= set(parsed)
-    documented = {
-        *("name", "group", "status", "baseline", "current", "unit", "delta", "delta_pct"),
-        *("interval", "threshold", "detectable", "message"),
-    }
-    assert all(documented <= set(check) for check in parsed["checks"])
-    names = {check["name"] for check in parsed["checks"]}
-    assert {
-        *("nan_steps", "inf_steps", "step_time_mean", "tokens_per_sec", "max_memory"),
-        *("loss_divergence", "final_loss"),
-    } <= names
-    assert {check["group"] for check in parsed["checks"]} == {
-        *("performance", "memory", "stability", "correctness"),
-    }
 
 
 def test_an_unknown_format_is_refused() -> None:

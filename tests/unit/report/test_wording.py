@@ -12,13 +12,11 @@ from canary.compare.stats import compare_to_baseline
 from canary.github.comment import LIMIT
 from canary.github.section import CUTS, comment_view, section
 from canary.github.status import Source
-from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
 from canary.report.render import render
-from canary.report.story import NOISE, story_of
-from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, view_of
-from tests.unit.compare.timing.test_crowding import QUIET, side
-from tests.unit.comparing import altered, history, noise_model, record, records
+from canary.report.view import STATUS_WORDS, view_of
+from tests.unit.compare.timing.test_crowding import side
+from tests.unit.comparing import altered, history, noise_model, record
 from tests.unit.gating import imported
 from tests.unit.ppo_records import compared, ppo
 
@@ -37,22 +35,6 @@ def crowded() -> Comparison:
     return compare_to_baseline(sides[1], sides[0])
 
 
-def crowded_and_as_much_cpu_time() -> Comparison:
-    sides = [
-        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
-        for time, first in ((0.1, 0), (0.14, 100))
-    ]
-    for one in (*sides[0], *sides[1]):
-        one.env["device"] = {"type": "cpu", "threads": 1}
-        one.launches[0].cpu_s_per_step = one.launches[0].on_core_step_time_s = 0.05
-    return compare_to_baseline(sides[1], sides[0])
-
-
-def crowded_once() -> Comparison:
-    current = side([0.3] * 5, 100, delay=0.6, own=40.0, machine=100.0)
-    return compare_to_baseline(current, QUIET)
-
-
 def scattered() -> Comparison:
     return compare_to_baseline(record(100, 0.2), history(0.035), noise=noise_model(0.01))
 
@@ -65,19 +47,11 @@ def slower() -> Comparison:
     return compare_to_baseline(record(100, 0.2), history(0.01), history=True)
 
 
-def another_loss() -> Comparison:
-    changed: RunRecord = altered(record(100), "exact", "first_loss", "loss", to=1.0)
-    return compare_to_baseline(changed, records([0.1] * 4), history=True)
-
-
 CASES: list[tuple[Callable[[], Comparison], str | None]] = [
     (crowded, "crowded"),
-    (crowded_and_as_much_cpu_time, "crowded"),
-    (crowded_once, "crowded"),
     (scattered, "scattered"),
     (untimed, "untimed"),
     (slower, None),
-    (another_loss, None),
 ]
 
 
@@ -121,12 +95,6 @@ def test_a_comparison_of_before_this_field_is_read() -> None:
     assert {one.unjudged for one in comparison_from(older).checks} == {None}
 
 
-def test_a_spread_that_was_stated_is_told_by_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canary.compare.timing.lane.PRIOR_SOURCE", "as somebody said")
-    found = compare_to_baseline(record(100, 0.11), record(0))
-    assert "Run each side three times" in found.check("step_time_median").message
-
-
 def test_which_rows_are_folded_and_cut_is_not_told_by_their_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -139,22 +107,6 @@ def test_which_rows_are_folded_and_cut_is_not_told_by_their_words(
         assert len(cut.rows) == len(comment_view(found).rows) - len(passed)
         text = render(found, "text", 200)
         assert f"{len(passed)} checks ok" in text
-
-
-def test_which_figures_the_clock_made_is_not_told_by_their_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = compare_to_baseline(record(100, 0.101), record(0))
-
-    def noisy() -> list[float]:
-        story = story_of(found, [record(100, 0.101)], [record(0)])
-        return [row.values[1] for row in story.metrics if NOISE in row.change]
-
-    before = noisy()
-    assert before
-    rows = [(f"figure {place}", *row[1:]) for place, row in enumerate(SUMMARY_ROWS)]
-    monkeypatch.setattr("canary.report.story.SUMMARY_ROWS", rows)
-    assert noisy() == before
 
 
 def test_a_remedy_of_several_undecided_checks_is_said_once() -> None:
