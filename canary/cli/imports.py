@@ -39,19 +39,11 @@ def import_(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Run of a store with several, by name or id [the newest]."),
+        typer.Option("--run", help="Run of a source with several, by name, id or number."),
     ] = None,
     presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
     show_preset: Annotated[
         str | None, typer.Option("--show-preset", metavar="NAME", help="Print a preset to copy.")
-    ] = None,
-    thresholds: Annotated[
-        Path | None,
-        typer.Option(
-            "--thresholds",
-            metavar="SCRIPT",
-            help="Print the checks of a NeMo-RL test script as `metrics:` of a config.",
-        ),
     ] = None,
 ) -> None:
     """Make a record of a run that another program recorded."""
@@ -62,9 +54,6 @@ def import_(
     if presets or show_preset is not None:
         typer.echo("\n".join(preset_lines()) if show_preset is None else preset_text(show_preset))
         return
-    if thresholds is not None:
-        print_checks(thresholds)
-        return
     if source is None:
         raise UsageError("no source named", "canary import FOLDER")
     record, folder, imported = import_run(
@@ -73,13 +62,3 @@ def import_(
     for line in import_lines(record, imported):
         typer.echo(line, err=True)
     typer.echo(str(folder))
-
-
-def print_checks(script: Path) -> None:
-    """Print the checks of a test script as gates, and say how many were read."""
-    from canary.imports.nemo_checks import as_yaml, read_script
-
-    found = read_script(script)
-    total = found.read + len(found.unread)
-    typer.echo(f"{found.read} of {total} check{'' if total == 1 else 's'} read", err=True)
-    typer.echo(as_yaml(found), nl=False)

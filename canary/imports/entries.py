@@ -35,6 +35,15 @@ class Entry(NamedTuple):
     """When it was written, in seconds since the epoch."""
     part: int = 0
     """The file it comes from: times of two files are of two processes."""
+    run: str = ""
+    """The run that the source names, if it holds several side by side."""
+    line: int | None = None
+    """Its line in the file, counted from 1."""
+
+
+def plain(name: str) -> str:
+    """Return a name without case: `Global Step` and `global-step` are `global_step`."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def shortened(text: object) -> str:
@@ -66,6 +75,8 @@ class Telling:
 
     _told: dict[tuple[str, str], Told] = field(default_factory=dict)
     _more: int = 0
+    failed: str | None = None
+    """Why the training failed, if the source says it."""
 
     def tell(self, what: str, file: str = "", line: int | None = None, count: int = 1) -> None:
         """Tell something, or count it if it was told before."""
@@ -76,6 +87,12 @@ class Telling:
             self._told[file, what] = Told(what, file, line, count)
         else:
             self._more += 1
+
+    def fail(self, why: str | None) -> None:
+        """Tell why the training failed. None: the source does not say so."""
+        self.failed = why
+        if why is not None:
+            self.tell(f"the training failed: {why}")
 
     def sentences(self) -> list[str]:
         """Return all that was told, in order."""
@@ -103,8 +120,8 @@ def as_value(value: Any) -> float | None:
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
-        named = NON_FINITE.get(value.strip().lower())
-        if named is not None:
-            return named
+        found = NON_FINITE.get(value.strip().lower(), number_in(value))
+        if found is not None:
+            return found
         raise TypeError("text")
     raise TypeError("a list" if isinstance(value, list) else "no number")

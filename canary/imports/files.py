@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import time
@@ -31,6 +32,8 @@ LARGEST_HASHED = 256 << 20
 """Bytes of a file that is compared with its state before a launch."""
 STORES = (".db", ".sqlite", ".sqlite3")
 STORE_MAGIC = b"SQLite format 3\0"
+UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""First bytes of a text -> its encoding: PowerShell's `>` writes so."""
 SNIFFED = 64 << 10
 """Bytes that are read to find a file's format."""
 
@@ -75,19 +78,43 @@ class Found:
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
 
+    def text(self, largest: int = LARGEST_TEXT) -> BinaryIO:
+        """Open its text behind what is skipped. UTF-16 becomes UTF-8.
+
+        Raises:
+            InputError: as `open`, or it is UTF-16 and larger than a document may be.
+        """
+        stream = self.open(largest)
+        encoding = UTF16.get(stream.read(2))
+        stream.seek(self.skip)
+        if encoding is None:
+            return stream
+        with stream:
+            if self.size > LARGEST_DOCUMENT:
+                what = f"{self.name} has more than {LARGEST_DOCUMENT >> 20} MiB of UTF-16"
+                raise InputError(what, "save it as UTF-8")
+            stream.seek(max(self.skip, 2))
+            return io.BytesIO(_as_utf8(stream.read(LARGEST_DOCUMENT), encoding))
+
     def content(self, largest: int = LARGEST_DOCUMENT) -> bytes:
-        """Return its bytes. Raises InputError as `open`."""
-        with self.open(largest) as stream:
+        """Return its text as bytes. Raises InputError as `text`."""
+        with replace(self, skip=0).text(largest) as stream:
             return stream.read(largest)
 
     def start(self) -> bytes:
         """Return its first bytes, empty if it cannot be read."""
         try:
             with self.open(1 << 62) as stream:
-                stream.seek(self.skip)
-                return stream.read(SNIFFED)
+                encoding = UTF16.get(stream.read(2))
+                stream.seek(self.skip if encoding is None else max(self.skip, 2))
+                found = stream.read(SNIFFED)
+                return found if encoding is None else _as_utf8(found, encoding)
         except (InputError, OSError):
             return b""
+
+
+def _as_utf8(raw: bytes, encoding: str) -> bytes:
+    return raw.decode(encoding, "replace").encode()
 
 
 def files_of(source: Path, telling: Telling) -> list[Found]:

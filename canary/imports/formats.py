@@ -17,7 +17,6 @@ from canary.imports.readers import (
     mlflow,
     sqlite_store,
     tensorboard,
-    trackio,
     trainer_state,
     wandb,
 )
@@ -48,7 +47,6 @@ FORMATS: dict[str, Format] = {
         Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read),
         Format("wandb", "a W&B offline run", wandb.fits, wandb.read, "file"),
         Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source", is_store=True),
-        Format("trackio", "a trackio store", trackio.fits, trackio.read, "file", is_store=True),
         Format("jsonl", "JSON lines", jsonl.fits, jsonl.read, "file"),
         Format(
             "trainer_state",

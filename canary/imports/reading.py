@@ -28,7 +28,7 @@ class Asked:
     format: str | None = None
     preset: str | None = None
     run: str | None = None
-    """Of a store that holds several: the name or id of one."""
+    """Of a source that holds several: the name, id or number of one."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Imported:
     why_preset: str
     mapped: Mapped
     told: tuple[str, ...]
+    failed: str | None = None
+    """Why the training failed, if the source says it."""
 
 
 def read_source(asked: Asked, before: Before | None = None) -> Imported:
@@ -81,7 +83,8 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         closer = _chosen(asked, entries)
         is_kin = closer.preset is not None and closer.preset.extends == fitted.framework
         chosen = closer if is_kin else chosen
-    series = gather(entries, telling, chosen.preset)
+    source = shortened(files[0].name if len(files) == 1 else asked.source.name)
+    series = gather(entries, telling, chosen.preset, asked.run, source, is_store=form.is_store)
     if not series.values:
         raise _no_metric(files, telling)
     rows = mapped(series, chosen.preset, telling)
@@ -96,6 +99,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         chosen.why,
         rows,
         tuple(telling.sentences()),
+        telling.failed,
     )
 
 
@@ -131,10 +135,6 @@ def _entries(
     preset: Preset | None,
     since: float,
 ) -> list[Entry]:
-    if asked.run is not None and not form.is_store:
-        raise InputError(
-            f"--run is for stores of several runs, not for {form.title}", "leave --run out"
-        )
     if form.is_store:
         return list(bounded(form.read(files, telling, run=asked.run, since=since)))
     if form.name == "console":

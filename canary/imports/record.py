@@ -13,6 +13,7 @@ from canary.errors import MachineError, UsageError
 from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
+from canary.protocol.failure import failure_of
 from canary.protocol.job import Result
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.rows import StepFile
@@ -165,11 +166,14 @@ def import_run(
     else:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
     writer.add_launch("measured", LAUNCH)
-    completed = Result(status="completed")
+    ended = Result(status="completed")
+    if imported.failed is not None:
+        failure = failure_of(imported.failed)
+        ended = Result(status="failed", reason=imported.failed, failure=failure)
     try:
         fill(writer, imported)
-        writer.close_launch(LAUNCH, completed, len(imported.mapped.rows))
-        record = writer.finish(completed)
+        writer.close_launch(LAUNCH, ended, len(imported.mapped.rows))
+        record = writer.finish(ended)
     except BaseException as error:
         shutil.rmtree(folder.path, ignore_errors=True)
         if not isinstance(error, OSError):

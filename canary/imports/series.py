@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
+from canary.imports.axis import step_in, step_names
 from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.one_run import one_run
 from canary.imports.preset import Preset
 from canary.imports.readers.rows import LATEST
 from canary.record.curves import LARGEST_STEP
 
-STEP_NAMES = (
-    "step",
-    "_step",
-    "global_step",
-    "train/global_step",
-    "trainer/global_step",
-    "training/global_step",
-    "current_steps",
-    "training_step",
-    "train/step",
-    "train_step",
-    "iteration",
-    "iter",
-)
-"""Names of a row's step, if no preset says it and the format has none."""
 MOST_VALUES = 2_000_000
 MOST_STEPS = 50_000
 """A record of more would be too large for the reporting job."""
@@ -115,14 +101,9 @@ class Gathering:
 
     def _step_of(self, entry: Entry) -> int | None:
         self._rows += 1
-        if entry.step is not None:
-            given: float | None = entry.step
-        elif self._series.numbered:
+        if entry.step is None and self._series.numbered:
             return self._rows
-        else:
-            given = next(
-                (entry.values[name] for name in self._step_names if name in entry.values), None
-            )
+        given, _ = step_in(entry, self._step_names)
         if given is None:
             self._telling.tell("a row without a step was left out")
         elif not math.isfinite(given) or given != int(given) or not 0 <= given < LARGEST_STEP:
@@ -188,17 +169,29 @@ class Gathering:
         return series
 
 
-def gather(entries: Iterable[Entry], telling: Telling, preset: Preset | None) -> Series:
-    """Gather a reader's entries by step.
+def gather(
+    entries: Iterable[Entry],
+    telling: Telling,
+    preset: Preset | None,
+    run: str | None = None,
+    source: str = "the source",
+    *,
+    is_store: bool = False,
+) -> Series:
+    """Gather a reader's entries of one run by step. A store's reader has picked the run.
 
     Raises:
-        InputError: as the reader, or there are too many values.
+        InputError: as the reader, there are too many values, or several runs.
     """
     held = list(bounded(entries))
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
-    names = _step_names(rows, preset)
+    names = step_names(rows, preset, source)
+    if not is_store:
+        axes = () if preset is None else preset.step
+        held = one_run(held, names, axes, run, source, telling)
+        rows = [entry for entry in held if entry.step is None]
     gathering = Gathering(telling, names, numbered=bool(rows) and not names)
     for entry in held:
         gathering.take(entry)
@@ -249,14 +242,6 @@ def _of_preset(entry: Entry, preset: Preset) -> Entry:
                 for name, value in values.items()
             }
     return entry._replace(values=values)
-
-
-def _step_names(rows: Sequence[Entry], preset: Preset | None) -> tuple[str, ...]:
-    """Return the names of the step among the values of rows: the preset's, else a usual one."""
-    present = {name for row in rows for name in row.values}
-    mine = () if preset is None else tuple(name for name in preset.step if name in present)
-    usual = (name for name in STEP_NAMES if name in present)
-    return mine or tuple(itertools.islice(usual, 1))
 
 
 def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> None:

@@ -21,6 +21,8 @@ def import_lines(record: RunRecord, imported: Imported) -> list[str]:
     if found.names:
         pairs = [f"{ours} ({name})" for ours, name in found.names.items()]
         lines.append(f"named       {listed(pairs)}")
+    if imported.failed is not None:
+        lines.append(f"status      failed: {imported.failed}")
     lines.append(f"step time   {found.step_time or found.no_step_time}")
     if "perf.max_mem_mb" in record.unmeasured:
         lines.append(f"memory      {record.unmeasured['perf.max_mem_mb']}")

@@ -15,6 +15,7 @@ from canary.errors import ConfigError, InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Console, Preset, shipped, shipped_names
+from canary.imports.readers.ending import Ending
 from canary.imports.readers.jsonl import Document, lines_of
 from canary.imports.readers.rows import entry_of
 from canary.imports.series import bounded
@@ -113,7 +114,7 @@ def _lines(
     file: Found, preset: Preset, telling: Telling, part: int, most: int | None = None
 ) -> Iterator[Entry]:
     patterns = [_Compiled.of(one) for one in preset.console]
-    state = _State()
+    state, ending = _State(), Ending()
     for number, raw, _ in lines_of(file, telling, limited=False):
         if most is not None and number > most:
             return
@@ -125,7 +126,11 @@ def _lines(
                 continue
             entry = _first_match(patterns, text, state, telling, file, number, part)
             if entry is not None and entry.values:
+                ending.clear()
                 yield entry
+            else:
+                ending.add(text)
+    telling.fail(ending.error())
 
 
 def _first_match(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from canary.errors import InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
-from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, MOST_LINES, Found
+from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, plain, shortened
+from canary.imports.files import LONGEST_LINE, MOST_LINES, Found
+from canary.imports.readers.exports import Column, columns_of
 from canary.imports.readers.jsonl import too_many_lines
 from canary.imports.readers.rows import TIME_NAMES, unix_time
 
 SUFFIXES = (".csv", ".tsv")
 MOST_COLUMNS = 10_000
+WITH_COMMA = re.compile(r"[-+]?\d[\d.' ]*(,\d+)+(\.\d+)?([eE][-+]?\d+)?")
+"""A number with a comma: its decimals in one country, its thousands in another."""
 
 
 def fits(file: Found) -> bool:
@@ -29,13 +34,12 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         InputError: a file has no header, is no text, or is too large.
     """
     for part, file in enumerate(files):
-        with file.open(LARGEST_TEXT) as raw:
-            if file.skip:
+        header = b""
+        if file.skip:
+            with replace(file, skip=0).text() as raw:
                 header = raw.readline(LONGEST_LINE)
-                raw.seek(file.skip)
-                stream = io.BytesIO(header + raw.read())
-            else:
-                stream = io.BytesIO(raw.read())
+        with file.text() as raw:
+            stream = io.BytesIO(header + raw.read())
         yield from _rows(stream, file, part, telling)
 
 
@@ -50,6 +54,7 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
             what = "has no header" if content.strip() else "is empty"
             raise InputError(f"{file.name} {what}", "its first line must name the columns")
         names = _names(header, file, telling)
+        columns = columns_of(names, file)
         unfinished = not content.endswith((b"\n", b"\r"))
         last: tuple[int, list[str]] | None = None
         known = frozenset(names)
@@ -58,13 +63,14 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
                 raise too_many_lines(file)
             if _is_header(row, known):
                 if last is not None:
-                    yield from _entry(names, last, file, part, telling)
+                    yield from _entries(columns, last, file, part, telling)
                     last = None
                 names = _changed(names, row, file, reader.line_num, telling)
+                columns = columns_of(names, file)
                 known = frozenset(names)
                 continue
             if last is not None:
-                yield from _entry(names, last, file, part, telling)
+                yield from _entries(columns, last, file, part, telling)
             last = (reader.line_num, row) if any(cell.strip() for cell in row) else None
         if last is not None:
             if unfinished and len(last[1]) < len(names):
@@ -74,7 +80,7 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
                 if unfinished:
                     what = "the file does not end in a newline: check its newest value"
                     telling.tell(what, file.name, last[0])
-                yield from _entry(names, last, file, part, telling)
+                yield from _entries(columns, last, file, part, telling)
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
     except csv.Error as error:
@@ -121,28 +127,39 @@ def _changed(
     return new
 
 
-def _entry(
-    names: list[str], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
+def _entries(
+    columns: Sequence[Column], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
 ) -> Iterator[Entry]:
+    """Yield the row's values, one entry per run. Raises InputError for a number with a comma."""
     line, cells = row
-    if len(cells) != len(names):
-        what = f"the row has {len(cells)} cells, the header {len(names)}: it was left out"
+    if len(cells) != len(columns):
+        what = f"the row has {len(cells)} cells, the header {len(columns)}: it was left out"
         telling.tell(what, file.name, line)
         return
-    values: dict[str, float | None] = {}
+    by_run: dict[str, dict[str, float | None]] = {}
     time = None
-    for name, cell in zip(names, cells, strict=True):
+    for (run, name), cell in zip(columns, cells, strict=True):
         text = cell.strip()
         if not text or not name:
             continue
         found = NON_FINITE.get(text.lower(), number_in(text))
-        if name in TIME_NAMES:
+        if plain(name) in TIME_NAMES:
             moment = unix_time(text if found is None else found)
             if moment is not None:
                 time = moment
                 continue
-        if found is None:
-            telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
+        if found is not None:
+            by_run.setdefault(run, {})[name] = found
+        elif WITH_COMMA.fullmatch(text):
+            raise InputError(
+                f"{file.name}:{line}: `{shortened(name)}` is {shortened(text)}, and the comma may "
+                "begin decimals or thousands",
+                "write numbers with a decimal point and without thousands",
+            )
         else:
-            values[name] = found
-    yield Entry(None, values, time, part)
+            telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
+    shared = by_run.pop("", {})
+    if not any(run for run, _ in columns):
+        yield Entry(None, shared, time, part, line=line)
+    for run, values in by_run.items():
+        yield Entry(None, shared | values, time, part, run, line)

@@ -9,10 +9,13 @@ from typing import Any
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling
 from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, MOST_LINES, Found
+from canary.imports.readers.ending import Ending
 from canary.imports.readers.rows import entry_of
 from canary.record.jsonio import MOST_DIGITS
 
 SUFFIXES = (".jsonl", ".ndjson")
+LONGEST_SAID = 1_000
+"""Bytes of a line that is not JSON."""
 
 
 def _whole(digits: str) -> float:
@@ -48,8 +51,7 @@ def lines_of(
         InputError: the file is too large, a line is too long, or there are too many of a file that
             is `limited`.
     """
-    with file.open(largest) as stream:
-        stream.seek(file.skip)
+    with file.text(largest) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
@@ -94,13 +96,13 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         InputError: a file is too large, or has no row at all.
     """
     for part, file in enumerate(files):
-        document, broken = Document(), 0
+        document, ending = Document(), Ending()
         for number, line, whole in lines_of(file, telling):
             try:
                 row = document.parse(line)
             except ValueError:
+                ending.add(line[:LONGEST_SAID].decode("utf-8", "replace"))
                 if whole:
-                    broken += 1
                     telling.tell("the line is not JSON and was left out", file.name, number)
                 else:
                     telling.tell(
@@ -108,9 +110,11 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
                     )
                 continue
             if isinstance(row, dict):
+                ending.clear()
                 yield entry_of(row, telling, file.name, number, part=part)
             else:
                 telling.tell("the line is not an object and was left out", file.name, number)
+        telling.fail(ending.error())
         if document.repeated:
             telling.tell(
                 "a key stands twice in one object: the last counts",

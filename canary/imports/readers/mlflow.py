@@ -31,6 +31,7 @@ STATUS_LINE = re.compile(rb"^status: *['\"]?([A-Za-z0-9]{1,20})['\"]? *\r?$", re
 STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 """Numbers in `meta.yaml`; an SQLite store has the words."""
 FINISHED = "FINISHED"
+FAILED = ("FAILED", "KILLED")
 
 
 def fits(file: Found) -> bool:
@@ -92,7 +93,9 @@ def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> I
 
 def _tell_status(status: object, telling: Telling, file: str) -> None:
     word = STATUS.get(status, status) if isinstance(status, str) else "not known"
-    if word != FINISHED:
+    if word in FAILED:
+        telling.fail(f"MLflow has the status {word}")
+    elif word != FINISHED:
         telling.tell(f"the run did not finish: its status is {shortened(word)}", file)
 
 
@@ -119,11 +122,12 @@ def _of_folders(
         times = [
             entry.time or 0.0 for file in mine[:1] for entry in _of_metric(file, folder, telling)
         ]
-        runs.append(StoredRun(folder.rpartition("/")[2], folder, min(times, default=0.0)))
+        runs.append(StoredRun(Path(folder).name, Path(folder).name, min(times, default=0.0)))
     chosen = picked(runs, run, since - 0.001, "the store", telling)
-    _tell_status(_status_in(Path(chosen.name) / META), telling, shortened(chosen.id))
-    for file in by_run[chosen.name]:
-        yield from _of_metric(file, chosen.name, telling)
+    folder = next(one for one in by_run if Path(one).name == chosen.id)
+    _tell_status(_status_in(Path(folder) / META), telling, shortened(chosen.id))
+    for file in by_run[folder]:
+        yield from _of_metric(file, folder, telling)
 
 
 def _status_in(meta: Path) -> str | None:

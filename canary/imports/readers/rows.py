@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from canary.imports.entries import Entry, Telling, as_value, shortened
+from canary.imports.entries import Entry, Telling, as_value, plain, shortened
 
 TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
-"""Fields that hold the time of a row, if the value can be one."""
+"""Fields that hold the time of a row in any case, if the value can be one."""
 EARLIEST, LATEST = 946_684_800.0, 7_258_118_400.0
 """The years 2000 to 2200, in seconds since the epoch: other numbers are no time of a row."""
 DEEPEST = 20
@@ -53,11 +53,11 @@ def entry_of(
                 else:
                     waiting.append((f"{name}/", value, depth + 1))
                 continue
-            if name in TIME_NAMES and (moment := unix_time(value)) is not None:
+            if plain(name) in TIME_NAMES and (moment := unix_time(value)) is not None:
                 time = moment if time is None else time
                 continue
             try:
                 values[name] = as_value(value)
             except TypeError as error:
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
-    return Entry(step, values, time, part)
+    return Entry(step, values, time, part, line=line)

@@ -45,6 +45,8 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         ended = False
         for kind, row in rows(file, telling):
             ended = ended or kind == "exit"
+            if kind == "exit" and (code := row.get("exit_code", row.get("exitCode", 0))):
+                telling.fail(f"W&B has the exit code {shortened(code)}")
             if kind == "history":
                 yield entry_of(_shown(row), telling, file.name, part=part)
         if not ended:
@@ -72,7 +74,7 @@ def _has_store() -> bool:
 
 
 def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield kind and row of each record; only rows of the history are filled."""
+    """Yield kind and row of each record; only those of history and exit are filled."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal import datastore
 
@@ -84,7 +86,10 @@ def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, An
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             kind = str(record.WhichOneof("record_type"))
-            yield kind, _row(record.history.item, parser) if kind == "history" else {}
+            if kind == "exit":
+                yield kind, {"exit_code": record.exit.exit_code}
+            else:
+                yield kind, _row(record.history.item, parser) if kind == "history" else {}
     except Exception as error:  # noqa: BLE001 - it fails with assertions and errors of protobuf
         what = f"{type(error).__name__} {error}".strip()
         telling.tell(f"wandb cannot read it to its end: {shortened(what)}", file.name)
@@ -131,9 +136,11 @@ def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, 
                 raise InputError(f"{file.name} has a record of more than {LONGEST_LINE >> 20} MiB")
             record = parser.parse(line)
             if isinstance(record, dict):
-                history = record.get("history")
-                item = history.get("item") if isinstance(history, dict) else None
-                yield str(record.get("type")), item if isinstance(item, dict) else {}
+                kind = str(record.get("type"))
+                content = record.get(kind)
+                if kind == "history" and isinstance(content, dict):
+                    content = content.get("item")
+                yield kind, content if isinstance(content, dict) else {}
 
 
 def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:

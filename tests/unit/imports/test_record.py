@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from canary.baseline.comparability import machine_key, mismatch, usable, why_not
 from canary.compare.stats import compare_to_baseline
 from canary.errors import CanaryError, InputError
 from canary.gate.records import read_record
-from canary.imports.preset import choose, load_preset, shipped, shipped_names
+from canary.imports.preset import choose, load_preset
 from canary.imports.reading import Asked
 from canary.imports.record import import_run
 from canary.imports.series import MOST_STEPS
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from tests.unit.imports.broken_inputs import Run
-from tests.unit.imports.running import run as run
+from tests.unit.imports.importing import Run
+from tests.unit.imports.importing import run as run
 
 VERL = {
     "actor/pg_loss": 0.1,
@@ -68,13 +67,6 @@ def test_a_record_has_the_canarys_names_and_units(tmp_path: Path) -> None:
     assert not record.exact
     assert "the run was imported" in record.unmeasured["exact"]
     assert usable(record) == ""
-
-
-def test_nan_in_the_source_is_nan_in_the_record(tmp_path: Path) -> None:
-    rows = [{"step": s, "loss": math.nan if s == 7 else 1.0, "lr": 1.0} for s in range(1, 21)]
-    record = made(lines(tmp_path / "a.jsonl", rows))
-    assert record.stability.nan_at == [7]
-    assert any("1 value is NaN or infinite" in note for note in record.notes)
 
 
 def test_an_evaluation_at_the_end_is_no_diverged_loss(tmp_path: Path) -> None:
@@ -180,20 +172,6 @@ def test_a_source_name_that_is_the_canarys_for_something_else_is_kept_apart(
     assert record.rl["source/reward"].median == -5.0
 
 
-def test_every_preset_is_whole() -> None:
-    names = shipped_names()
-    assert len(names) == 18
-    for name in names:
-        preset = shipped(name)
-        assert preset.framework == name
-        assert preset.repository
-        assert preset.version
-        assert preset.files
-        assert preset.leaves
-        assert preset.notes
-        assert "loss" in preset.metrics
-
-
 def test_a_tie_goes_to_the_preset_that_the_others_extend() -> None:
     chosen = choose(["loss", "grad_norm", "learning_rate", "epoch"])
     assert chosen.preset is not None
@@ -235,35 +213,6 @@ def test_one_count_of_metrics_is_shown(run: Run, tmp_path: Path) -> None:
     _, _, err = run(["import", str(verl(tmp_path / "b.jsonl")), "-o", str(tmp_path)])
     count = err.split("steps 1 to 30, ")[1].splitlines()[0]
     assert f" of {count}\n" in err
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ((), "src has no files"),
-        (("a.jsonl",), "a.jsonl is empty (0 bytes)"),
-    ],
-)
-def test_an_empty_source_is_named(
-    run: Run, tmp_path: Path, files: tuple[str, ...], said: str
-) -> None:
-    folder = tmp_path / "src"
-    folder.mkdir()
-    for name in files:
-        (folder / name).touch()
-    code, _, err = run(["import", str(folder), "-o", str(tmp_path)])
-    assert code == 2
-    assert said in err
-
-
-def test_a_preset_of_the_users_own_extends_a_shipped_one(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text("framework: mine\nextends: trl\nmetrics:\n  reward: [my/reward]\n", "utf-8")
-    preset = load_preset(str(file))
-    assert preset.names_in(["my/reward", "loss"]) == {
-        "reward": ("my/reward", 1.0),
-        "loss": ("loss", 1.0),
-    }
 
 
 @pytest.mark.parametrize(
@@ -368,7 +317,7 @@ def test_the_verb_prints_the_folder_and_what_was_read(run: Run, tmp_path: Path) 
         ([], "no source named"),
         (["a.jsonl", "--format", "jsnl"], "did you mean 'jsonl'"),
         (["a.jsonl", "--preset", "verll"], "did you mean 'verl'"),
-        (["a.jsonl", "--run", "x"], "--run is for stores"),
+        (["a.jsonl", "--run", "x"], "holds one run, not 'x'"),
         (["a.jsonl", "--name", "../x"], "name"),
     ],
 )

@@ -1,0 +1,229 @@
+"""Logs in the forms in which people attach them: each is read right or refused, never guessed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.imports.importing import Answer, Run, imported, json_lines
+from tests.unit.imports.importing import run as run
+
+LOSSES = {step: round(2.0 - step / 40, 4) for step in range(10, 310, 10)}
+AGAIN = {step: round(1.0 + step / 400, 4) for step in range(10, 210, 10)}
+
+
+def read(run: Run, path: Path, content: str | bytes, *options: str) -> Answer:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return imported(run, path, *options)
+
+
+def table(name: str, sign: str = ",") -> str:
+    return f"{name}{sign}loss\n" + "".join(f"{s}{sign}{v}\n" for s, v in LOSSES.items())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["step", "Step", "GLOBAL_STEP", "Global Step", "train/global_step", "Iteration", "num_updates"],
+)
+def test_the_step_is_known_in_any_case(name: str, run: Run, tmp_path: Path) -> None:
+    rows = [{name: step, "loss": loss} for step, loss in LOSSES.items()]
+    for file, content in (("a.csv", table(name)), ("a.jsonl", json_lines(rows))):
+        answer = read(run, tmp_path / file, content)
+        answer.told(steps=30)
+        assert answer.values("loss") == LOSSES
+
+
+def test_steps_that_are_text_in_json_are_numbers(run: Run, tmp_path: Path) -> None:
+    rows = [{"step": str(step), "loss": str(loss)} for step, loss in LOSSES.items()]
+    assert read(run, tmp_path / "a.json", json.dumps(rows)).values("loss") == LOSSES
+
+
+def test_rows_that_an_unknown_name_counts_are_not_numbered_from_1(run: Run, tmp_path: Path) -> None:
+    answer = read(run, tmp_path / "a.csv", table("total_timesteps"))
+    answer.refused("a.csv", "`total_timesteps` may be one", "--preset FILE")
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("framework: mine\nstep: [total_timesteps]\n")
+    answer = imported(run, tmp_path / "a.csv", "--preset", str(preset))
+    assert answer.values("loss") == LOSSES
+
+
+def test_the_trainings_step_is_used_not_the_trackers(run: Run, tmp_path: Path) -> None:
+    rows = [{"_step": 5 * s, "train/global_step": s, "loss": v} for s, v in LOSSES.items()]
+    assert read(run, tmp_path / "a.json", json.dumps(rows)).values("loss") == LOSSES
+    rows += [{"_step": 9_000, "other": 1.0}]
+    answer = read(run, tmp_path / "a.json", json.dumps(rows))
+    assert answer.values("loss") == {5 * step: loss for step, loss in LOSSES.items()}
+
+
+def test_rows_that_count_in_two_ways_are_refused(run: Run, tmp_path: Path) -> None:
+    rows = [{"step": 8 * s, "global_step": s, "loss": v} for s, v in LOSSES.items()]
+    rows += [{"global_step": 300, "eval_loss": 1.0}, {"step": 2_400, "final": 1.0}]
+    read(run, tmp_path / "a.jsonl", json_lines(rows)).refused("`step`", "`global_step`", "preset")
+
+
+def test_a_resumed_run_may_name_its_step_otherwise(run: Run, tmp_path: Path) -> None:
+    rows = [{"step": s, "loss": v} for s, v in LOSSES.items() if s <= 150]
+    rows += [{"global_step": s, "loss": v} for s, v in LOSSES.items() if s > 100]
+    answer = read(run, tmp_path / "a.jsonl", json_lines(rows))
+    answer.told(steps=30)
+    assert answer.values("loss") == LOSSES
+
+
+def two_runs() -> str:
+    first = [{"step": s, "train": {"loss": v}, "time": s} for s, v in LOSSES.items()]
+    second = [{"global_step": s, "train": {"loss_total": v}, "time": s} for s, v in AGAIN.items()]
+    return json_lines([*first, *second])[:-9]
+
+
+def test_two_runs_in_one_file_are_named(run: Run, tmp_path: Path) -> None:
+    answer = read(run, tmp_path / "a.jsonl", two_runs())
+    answer.refused("a.jsonl holds 2 runs: 1 (steps 10 to 300, from line 1)", "from line 31")
+    answer.refused("a.jsonl:50: the last line is half written", "--run 1")
+    first = imported(run, tmp_path / "a.jsonl", "--run", "1")
+    assert first.values("train/loss") == LOSSES
+    second = imported(run, tmp_path / "a.jsonl", "--run", "2")
+    second.told("of 2 runs this one was read", "half written", steps=19)
+    assert set(second.values("train/loss_total").items()) <= set(AGAIN.items())
+    imported(run, tmp_path / "a.jsonl", "--run", "3").refused("holds 2 runs")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.log"])
+def test_two_runs_in_a_file_of_another_format_are_named(
+    name: str, run: Run, tmp_path: Path
+) -> None:
+    steps = [*LOSSES.items(), *AGAIN.items()]
+    rows = [{"step": step, "loss": loss} for step, loss in steps]
+    contents = {
+        "a.csv": "step,loss\n" + "".join(f"{s},{v}\n" for s, v in steps),
+        "a.json": json.dumps(rows),
+        "a.log": "".join(f"step: {s}  loss: {v}\n" for s, v in steps),
+    }
+    preset = tmp_path / "mine.yaml"
+    line = r"step: (?P<step>\d+)  loss: (?P<loss>\S+)"
+    preset.write_text(f"framework: mine\nconsole: [{{line: '{line}'}}]\n")
+    answer = read(run, tmp_path / name, contents[name], "--preset", str(preset))
+    answer.refused(f"{name} holds 2 runs", "--run 1")
+
+
+def panel(runs: dict[str, dict[int, float]], axis: str = "Step") -> bytes:
+    header = [axis] + [f"{r} - train/loss{end}" for r in runs for end in ("", "__MIN", "__MAX")]
+    lines = [",".join(f'"{name}"' for name in header)]
+    for step in sorted({step for losses in runs.values() for step in losses}):
+        cells = [str(step)] + [str(one.get(step, "")) for one in runs.values() for _ in range(3)]
+        lines.append(",".join(f'"{cell}"' for cell in cells))
+    return ("\ufeff" + "\r\n".join(lines)).encode()
+
+
+def test_a_panel_of_wandb_is_read_run_by_run(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "wandb_export.csv"
+    read(run, file, panel({"exp-7": LOSSES, "exp - 8": AGAIN})).refused(
+        "holds 2 runs: exp-7 (30 steps), exp - 8 (20 steps)", "--run exp-7"
+    )
+    for name, losses in (("exp-7", LOSSES), ("exp - 8", AGAIN)):
+        answer = imported(run, file, "--run", name)
+        assert answer.values("train/loss") == losses
+        assert list(answer.rows[0]["rl"]) == ["train/loss"]
+    only = read(run, file, panel({"exp-7": LOSSES}, "train/global_step"))
+    assert only.values("train/loss") == LOSSES
+    imported(run, file, "--run", "other").refused("holds one run, not 'other'")
+    read(run, file, panel({"exp-7": LOSSES}, "Relative Time (Process)")).refused("x axis")
+
+
+def test_a_csv_of_tensorboard_has_step_time_and_the_tag_of_its_name(
+    run: Run, tmp_path: Path
+) -> None:
+    lines = "".join(f"{1_700_000_000.5 + s},{s},{v}\n" for s, v in LOSSES.items())
+    content = f"Wall time,Step,Value\n{lines}"
+    answer = read(run, tmp_path / "run-exp7_tag-train_loss (1).csv", content)
+    assert answer.values("train_loss") == LOSSES
+    answer.told("differences of the times")
+    assert answer.rows[1]["wall_s"] == 1.0
+    read(run, tmp_path / "exp7.csv", content).refused("exp7.csv", "which metric", "_tag-")
+
+
+@pytest.mark.parametrize(
+    "row", ["{step};{loss};1.024", "{step};1.024;{loss}", '"{step}","{loss}","1,024"', "1,000;1;1"]
+)
+def test_a_number_with_a_comma_is_refused(row: str, run: Run, tmp_path: Path) -> None:
+    sign = ";" if ";" in row else ","
+    rows = [row.format(step=s, loss=str(v).replace(".", sign)) for s, v in LOSSES.items()]
+    if sign == ";":
+        rows = [row.format(step=s, loss=str(v).replace(".", ",")) for s, v in LOSSES.items()]
+    content = "\n".join([sign.join(("step", "loss", "tokens")), *rows]) + "\n"
+    read(run, tmp_path / "a.csv", content).refused("a.csv:2", "comma", "decimal point")
+
+
+def test_semicolons_with_decimal_points_are_read(run: Run, tmp_path: Path) -> None:
+    assert read(run, tmp_path / "a.csv", table("step", ";")).values("loss") == LOSSES
+
+
+def log(losses: dict[int, float]) -> str:
+    return "".join(
+        f"{{'loss': {v}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}}\r\n"
+        for v in losses.values()
+    )
+
+
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("Traceback (most recent call last):\r\nRuntimeError: CUDA out of memory", "out of memory"),
+        (f"{TRACE}ValueError: bad\nwandb: synced\n", "ValueError: bad (at train.py:3)"),
+        ("slurmstepd: error: Detected 1 oom-kill event(s)\nbye\n", "oom-kill"),
+        ("train.sh: line 3: 4711 Killed python train.py\n", "4711 Killed"),
+    ],
+)
+def test_a_log_that_ends_in_an_error_is_a_failed_run(
+    end: str, why: str, run: Run, tmp_path: Path
+) -> None:
+    answer = read(run, tmp_path / "train.log", log(LOSSES) + end)
+    assert answer.record["status"] == "failed"
+    assert why in answer.record["reason"]
+    assert "status      failed: " in answer.said
+    assert len(answer.rows) == 30
+    answer = read(run, tmp_path / "a.jsonl", json_lines([{"step": 1, "loss": 1.0}]) + end + "\n")
+    assert answer.record["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "end", ["", "saved\n", f"Exception ignored in: <f>\n{TRACE}\n", f"{TRACE}OSError: x\n1 retry\n"]
+)
+def test_a_log_that_goes_on_or_ends_well_is_completed(end: str, run: Run, tmp_path: Path) -> None:
+    text = log(LOSSES) + end + (log({1: 1.0}) if "retry" in end else "")
+    answer = read(run, tmp_path / "train.log", text)
+    assert answer.record["status"] == "completed"
+    assert answer.record["reason"] is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_read(encoding: str, run: Run, tmp_path: Path) -> None:
+    rows = [{"step": step, "loss": loss} for step, loss in LOSSES.items()]
+    texts = {
+        "a.log": log(LOSSES),
+        "a.jsonl": json_lines(rows),
+        "a.json": json.dumps(rows),
+        "a.csv": table("step"),
+    }
+    for name, text in texts.items():
+        mark = "\ufeff" if encoding == "utf-16-be" else ""
+        answer = read(run, tmp_path / name, (mark + text).encode(encoding))
+        answer.told(steps=30)
+        assert [*answer.values("loss").values()] == [*LOSSES.values()]
+
+
+def test_resumed_pandas_and_carriage_returns_are_read_as_before(run: Run, tmp_path: Path) -> None:
+    history = [{"step": s, "loss": v} for s, v in LOSSES.items() if s <= 200]
+    history += [{"step": s, "loss": float("nan")} for s in LOSSES if s > 150]
+    state = json.dumps({"global_step": 300, "log_history": history})
+    answer = read(run, tmp_path / "trainer_state.json", state)
+    answer.told("5 values were written again", "15 values are NaN", steps=30)
+    lines = [f"{n},{s},{v},\n{n},{s},,{v}\n" for n, (s, v) in enumerate(LOSSES.items())]
+    answer = read(run, tmp_path / "a.csv", ",step,train_loss,eval_loss\n" + "".join(lines))
+    assert answer.values("train_loss") == answer.values("eval_loss") == LOSSES
+    bar = log(LOSSES).replace("{", " 3%|#  | 1/30\r{")
+    read(run, tmp_path / "bar.log", bar).told(steps=30)
