@@ -15,7 +15,7 @@ from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
-from canary.cli.gate import gate_app, publish_comparison
+from canary.cli.gate import gate_app
 from canary.cli.golden import golden_app
 from canary.cli.history import history
 from canary.cli.imports import import_
@@ -51,7 +51,7 @@ app.add_typer(gate_app, name="gate")
 app.add_typer(baseline_app, name="baseline")
 app.add_typer(golden_app, name="golden")
 
-IN_JOBS = ("gate", "publish")
+IN_JOBS = ("gate",)
 """Verbs that run in a job, which may hold a token: they must print no workflow commands."""
 TYPER_INTERRUPTED = 130
 """Typer's exit code after Ctrl-C."""
@@ -171,7 +171,6 @@ app.command()(history)
 app.command()(serve)
 app.command("list")(list_)
 app.command()(clean)
-app.command("publish")(publish_comparison)
 app.command()(init)
 
 

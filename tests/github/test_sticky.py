@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from canary.github.by_hand import Posting, post
 
 from canary.compare.report import Comparison
 from canary.config.token import Token
 from canary.errors import MachineError
-from canary.github.by_hand import Posting, post
 from canary.github.client import Hub, connect
 from canary.github.comment import MARKER, merged, parse, sections_of
 from canary.github.status import Answer, Source

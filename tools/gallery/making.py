@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import socket
@@ -13,8 +12,6 @@ from pathlib import Path
 
 from bench.corpus.row import Row
 from canary.compare.paths import Compared
-from canary.github.by_hand import Posting, post
-from canary.github.workflow import Job
 from canary.machine.git import run_git
 from canary.report.pages import compared_in
 from tools.gallery.facts import Incident, Picture, cause_of, failed_of, loss_of, write_facts
@@ -22,8 +19,7 @@ from tools.gallery.pictures import PictureError, drawn
 from tools.gallery.rows import row_of
 from tools.gallery.running import DIFF, RUNS, is_run, run_incident
 from tools.gallery.stories import Story, contradictions
-from tools.pictures.pages import comment_text
-from tools.pictures.recorded_demo import ROOT, DrawError, refuse_paths
+from tools.pictures.recorded_demo import ROOT, DrawError, comment_text, refuse_paths
 
 PACKAGES = ("torch", "transformers", "trl")
 
@@ -87,16 +83,8 @@ def facts_of(
         cause=cause_of(compared),
         loss=loss_of(compared),
         charts=charts,
-        comment=comment_of(folder / RUNS),
+        comment=comment_text(folder / RUNS),
     )
-
-
-def comment_of(comparison: Path) -> str:
-    """Return the comment that `canary publish --dry-run` prints for a comparison's folder."""
-    printed, log = io.StringIO(), io.StringIO()
-    posting = Posting((comparison,), "", None, "", "none", True, None, False, dry_run=True)
-    post(posting, {}, Job(log), printed)
-    return comment_text(printed.getvalue())
 
 
 def refuse_host(shown: str) -> None:

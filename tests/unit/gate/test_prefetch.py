@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canary.gate.asked import Canary
 
 from canary.errors import MachineError, UsageError
-from canary.gate.asked import Canary
 from canary.gate.prefetch import prefetch
 
 HUB = "training_type: sft\nmodel_name: org/model\nmodel_revision: abc\ndataset_name: org/data\n"

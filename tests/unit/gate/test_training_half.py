@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canary.gate.asked import Canary, cells_at
 
 from canary.config.load import load_config
 from canary.errors import ConfigError, MachineError, UsageError
 from canary.gate import run_job
-from canary.gate.asked import Canary, cells_at
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
