@@ -269,8 +269,11 @@ def keep(run: Path, into: Path, settings: TrainSettings) -> None:
 
 def _published(record: bytes, settings: TrainSettings) -> bytes:
     """Return a record whose reason has no folder of this machine."""
-    document = jsonio.loads(record)
-    reason = document.get("reason")
-    if not reason or (shown := without_places(reason, settings)) == reason:
+    try:
+        document = jsonio.loads(record)
+    except ValueError:
+        return record  # whoever reads it says what is wrong
+    reason = document.get("reason") if isinstance(document, dict) else None
+    if not isinstance(reason, str) or (shown := without_places(reason, settings)) == reason:
         return record
     return f"{jsonio.dumps(document | {'reason': shown}, indent=1)}\n".encode()

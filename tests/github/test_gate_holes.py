@@ -291,7 +291,7 @@ def test_every_leg_of_a_matrix_sees_the_label_that_began_it(house: Gatehouse) ->
     house.judge(pull, changed(house, "one"))
     house.hub_repository.label(pull, LABEL, "ada")
     event = pull_event(pull, "labeled", (LABEL, "ada"))
-    second: dict[str, Any] = {"config": "second.yaml", "status_context": "rlhf-canary / other"}
+    second: dict[str, Any] = {"config": "second.yaml", "name": "rlhf-canary-other"}
     house.report("pull_request", event, [house.run()], of="second.yaml", **second)
     assert house.report("pull_request", event, [changed(house, "two")]).code == 0
 
