@@ -72,7 +72,7 @@ def test_the_report_half_leaves_one_page_and_links_it_once_it_is_uploaded(
     said = judged(house, pull, Uploaded(PAGE, ARCHIVE))
     assert said.code == 1
     text = page(said).read_text()
-    assert page(said).name == "canary-records-report.html"
+    assert page(said).name == "rlhf-canary-report.html"
     assert text.count("<svg") >= 5
     assert "default-src &#39;none&#39;" in text
     (comment,) = house.comments(pull)
@@ -112,7 +112,7 @@ def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     house: Gatehouse, pull: Pull
 ) -> None:
     judged(house, pull, Uploaded("", ARCHIVE))
-    wanted = f"`canary-records-report.html` in the [zipped report]({ARCHIVE})"
+    wanted = f"`rlhf-canary-report.html` in the [zipped report]({ARCHIVE})"
     assert f"- **Report**: {wanted}" in house.comments(pull)[0].body
 
 

@@ -212,7 +212,7 @@ class Fork:
             self.count += 1
             folder = self.root / f"{self.name.replace('/', '-')}-{self.count}"
             content = artifact(folder, [self.house.run(time)])
-            self.house.hub_repository.add_artifact(run, "canary-records", content)
+            self.house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
         event = workflow_run_event(sha, run.id, self.name, conclusion=conclusion)
         return self.house.report("workflow_run", event, None, **inputs)
 

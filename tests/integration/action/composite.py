@@ -108,7 +108,7 @@ class Runner:
         done = self.step("Train", inputs)
         collected = self.step("Collect the records", inputs)
         for said in (done.stderr, collected.stderr):
-            assert not re.search(r"\\.sh: line \\d+:", said), f"an error of bash: {said}"
+            assert not re.search(r"\.sh: line \d+:", said), f"an error of bash: {said}"
         return done
 
     def due(self, name: str, inputs: Mapping[str, str], *, cancelled: bool = False) -> bool:
