@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The reporting job of the action, and `pending`, `cells`, `link` and `prefetch`: installs what the command
-# line needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
+# The reporting job of the action, and `pending`, `link` and `prefetch`: installs what the command line
+# needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
 set -euo pipefail
 
 # The token goes on through a pipe, and no child finds it or another of the job's in its environment.

@@ -115,7 +115,7 @@ extra_arguments() {
     # Of what is refused only the option is told: a value may be a secret, and the reason is published.
     what="input docker-args, line $number"
     if [[ $line =~ ^--[a-z-]{1,40} ]]; then what+=" (${BASH_REMATCH[0]})"; fi
-    if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|platform|pull)=[^[:space:]]+$ &&
+    if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|shm-size|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|platform|pull)=[^[:space:]]+$ &&
       $line != --label=rlhf-canary.* ]] || [[ $line =~ ^--log-opt=max-(size|file)=[0-9]+[kmg]?$ ]]; then
       extra+=("$line")
     elif [[ $line =~ ^--volume=(/[^:]+):(/[^:]+):ro$ ]]; then
@@ -210,16 +210,15 @@ common_arguments() {
     --security-opt no-new-privileges
     --pids-limit 8192
     --tmpfs "/tmp:rw,exec,nosuid,nodev"
-    --shm-size "${CANARY_SHM_SIZE:-8g}"
+    --shm-size 8g
     --log-driver local
     --label "$(runner_label)"
     --volume "$workspace:/workspace:ro"
     --volume "$traces/home:/scratch"
     --volume "$traces/records:/records"
     --env-file "$traces/environment"
-    --env CANARY_CONFIG --env CANARY_MATRIX --env CANARY_CELL --env CANARY_COMMAND --env CANARY_SETUP --env CANARY_WORKING_DIRECTORY
-    --env CANARY_REPEATS --env CANARY_COMPARE --env CANARY_BUDGET_MINUTES
-    --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS --env CANARY_CHECK
+    --env CANARY_CONFIG --env CANARY_COMMAND --env CANARY_SETUP --env CANARY_WORKING_DIRECTORY --env CANARY_COMPARE
+    --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS
     --env CANARY_CHECKOUT=/workspace --env CANARY_RECORDS=/records --env CANARY_SCRATCH=/scratch
     --env "CANARY_LIMIT_S=$limit_s" --env "CANARY_IMAGE=$image"
   )
@@ -314,8 +313,8 @@ without_docker() {
   # By CANARY_RUN collect.sh finds what the training left running, and by RUNNER_TRACKING_ID the runner.
   for name in PATH LANG LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES VIRTUAL_ENV \
     CANARY_RUN RUNNER_TRACKING_ID \
-    CANARY_CONFIG CANARY_MATRIX CANARY_CELL CANARY_COMMAND CANARY_SETUP CANARY_WORKING_DIRECTORY CANARY_REPEATS CANARY_COMPARE \
-    CANARY_BUDGET_MINUTES CANARY_TIMEOUT_MINUTES CANARY_BASE_SHA CANARY_GPUS CANARY_CHECK; do
+    CANARY_CONFIG CANARY_COMMAND CANARY_SETUP CANARY_WORKING_DIRECTORY CANARY_COMPARE CANARY_TIMEOUT_MINUTES \
+    CANARY_BASE_SHA CANARY_GPUS; do
     if [ -n "${!name:-}" ]; then kept+=("$name=${!name}"); fi
   done
   kept+=("HOME=$traces/home" "PYTHONUSERBASE=${PYTHONUSERBASE:-${HOME:-/root}/.local}")

@@ -60,7 +60,7 @@ remove_containers() {
 # lives on to start a container that nobody waits for. A process can make its environment endless: little of it is
 # read, and nothing of those in containers.
 end_processes() {
-  local mark=$1 folder pid found own ends=$((SECONDS + 30))
+  local run=$1 folder pid found own ends=$((SECONDS + 30))
   own=$(readlink /proc/self/ns/pid)
   while [ "$SECONDS" -lt "$ends" ]; do
     found=
@@ -68,7 +68,7 @@ end_processes() {
       pid=${folder#/proc/}
       if [ "$pid" = "$$" ] || [ ! -O "$folder" ] || [ "$SECONDS" -ge "$ends" ]; then continue; fi
       [ "$(readlink "$folder/ns/pid" 2>/dev/null)" = "$own" ] || continue
-      if timeout 1 head -c 1048576 "$folder/environ" 2>/dev/null | grep -qzxF -- "CANARY_RUN=$mark"; then
+      if timeout 1 head -c 1048576 "$folder/environ" 2>/dev/null | grep -qzxF -- "CANARY_RUN=$run"; then
         kill -KILL "$pid" 2>/dev/null && found=yes
       fi
     done

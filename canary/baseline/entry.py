@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,7 +18,6 @@ from canary.errors import InputError, RecordError
 from canary.record import jsonio
 from canary.record.folder import parse_record
 from canary.record.types import RunRecord
-from canary.relations.relation import RelationStatus
 
 LARGEST = 8 << 20
 """Bytes of one file; an entry has about 30 to 300 KB."""
@@ -29,9 +28,6 @@ LATEST = timedelta(days=1)
 ENTRY_VERSION = 1
 COMMIT_DIGITS = 12
 """Hex digits of a commit in a name: 48 bits, more than git's abbreviations."""
-
-MOST_RELATIONS = 200
-RelationId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 Judgement = Literal["", "pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 RED: tuple[Judgement, ...] = ("regression", "changed", "error")
@@ -72,8 +68,6 @@ class Context(BaseModel):
     accepted: Accepted | None = None
     stored: str = ""
     """When it was stored, ISO 8601."""
-    relations: dict[RelationId, RelationStatus] | None = Field(None, max_length=MOST_RELATIONS)
-    """What `canary check` showed of the commit; None if it was not asked."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from canary.baseline.ancestry import Ancestry
 
 VERSION = "v1"
-PICTURES = ("step_time-light.svg", "step_time-dark.svg")
-"""Pictures of a drawer's runs that a comment may show."""
 NOISE_FILE = "noise.json"
 WINDOW = 20
 """Newest runs of a period that a run is compared with."""

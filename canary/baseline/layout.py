@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.entry import LARGEST, NAME, context_of, parse_entry
-from canary.baseline.history import NOISE_FILE, PICTURES, VERSION
+from canary.baseline.history import NOISE_FILE, VERSION
 from canary.errors import RecordError
 from canary.record import jsonio
 
@@ -67,12 +67,11 @@ def check_listing(found: Iterable[Found]) -> None:
 
 def _check_path(path: str) -> None:
     parts = path.split("/")
-    picture = parts[-1] in PICTURES
-    if len(parts) != DEPTH or parts[0] != VERSION or not (picture or path.endswith(".json")):
+    if len(parts) != DEPTH or parts[0] != VERSION or not path.endswith(".json"):
         raise RecordError(f"{path!r} does not belong in a baseline history")
     if not all(PART.fullmatch(part) for part in parts):
         raise RecordError(f"{path!r} has a name that a baseline history cannot have")
-    if not picture and parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
+    if parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
         raise RecordError(f"{path!r} is not named like an entry")
 
 
@@ -82,8 +81,6 @@ def check_content(path: str, content: bytes) -> None:
     Raises:
         RecordError: names the file.
     """
-    if path.endswith(PICTURES):
-        return  # Only GitHub reads it.
     if path.endswith(f"/{NOISE_FILE}"):
         try:
             jsonio.loads(content)

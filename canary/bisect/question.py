@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from canary.baseline.comparability import ending
 from canary.bisect.journal import Kind
 from canary.bisect.model import Outcome
-from canary.compare.checks import CHECKS, RELATIONS
+from canary.compare.checks import CHECKS
 from canary.compare.report import Check, Comparison, Verdict
 from canary.compare.verdict import leading_failure, ordered_failures
 from canary.errors import UsageError, did_you_mean, nearest
@@ -225,11 +225,6 @@ def require_known(name: str, judged: Sequence[str] = ()) -> None:
 
     `judged`: also the gates of `metrics:`.
     """
-    if name == RELATIONS or name.startswith(f"{RELATIONS}."):
-        raise UsageError(
-            f"--check {name}: relations are not followed by a bisect",
-            "run canary check on the commits",
-        )
     known = [*CHECKS, CRASH, *judged]
     if name not in known and not (name.startswith("metrics.") and not judged):
         raise UsageError(

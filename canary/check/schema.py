@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from canary.baseline.entry import MOST_RELATIONS, RelationId
 from canary.record import jsonio
 from canary.relations import RELATIONS
 from canary.relations.relation import Group, Relation, RelationStatus
@@ -18,6 +17,8 @@ LARGEST = 1 << 20
 LONGEST = 2_000
 """Characters of one text; longer ones are cut when they are written."""
 
+MOST_RELATIONS = 200
+RelationId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Number = Annotated[float, BeforeValidator(jsonio.number)]
 Text = Annotated[str, Field(max_length=LONGEST)]
 

@@ -1,4 +1,4 @@
-"""The verbs of the action: `canary gate ...`, and `canary publish`."""
+"""The verbs of the action: `canary gate ...`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -116,19 +116,6 @@ def gate_pending(verbose: Verbose = False) -> None:
     raise typer.Exit(code)
 
 
-@gate_app.command("cells")
-def gate_cells(verbose: Verbose = False) -> None:
-    """List the cells of the matrix on the base branch."""
-    from canary.gate.cells_job import list_cells
-    from canary.gate.inputs import ReportSettings
-
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        code = list_cells(settings, _world(settings))
-    raise typer.Exit(code)
-
-
 @gate_app.command("report")
 def gate_report(verbose: Verbose = False) -> None:
     """Compare, comment, set the status, update the baseline."""
@@ -169,54 +156,10 @@ def gate_prefetch(verbose: Verbose = False) -> None:
             "huggingface_hub is not installed", 'pip install "rlhf-canary[train]"'
         ) from error
 
-    from canary.gate.prefetch import canaries, prefetch
+    from canary.gate.inputs import configs_of
+    from canary.gate.prefetch import prefetch
 
     folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / (
         os.environ.get("CANARY_WORKING_DIRECTORY") or "."
     )
-    prefetch(canaries(os.environ, folder), folder, os.environ, snapshot_download, _say)
-
-
-def publish_comparison(
-    comparisons: Annotated[
-        list[Path], typer.Argument(metavar="COMPARISON...", help="comparison.json, or its folder.")
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be posted, and post nothing.")
-    ] = False,
-    repository: Annotated[
-        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="Target repository.")
-    ] = None,
-    pull_request: Annotated[
-        int | None, typer.Option("--pull-request", help="Number of the pull request.")
-    ] = None,
-    sha: Annotated[
-        str | None, typer.Option("--sha", help="Head commit, which gets the status.")
-    ] = None,
-    status: Annotated[
-        str, typer.Option("--status", help="commit-status, check-run, both or none.")
-    ] = "commit-status",
-    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="Post a comment.")] = True,
-    template: Annotated[
-        Path | None, typer.Option("--template", help="Template that overrides comment blocks.")
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Post an inconclusive verdict as a failure.")
-    ] = False,
-    verbose: Verbose = False,
-) -> None:
-    """Post saved comparisons as comment, status or check run. GITHUB_TOKEN holds the token."""
-    from canary.github.by_hand import Posting, post
-
-    posting = Posting(
-        tuple(comparisons),
-        repository or os.environ.get("GITHUB_REPOSITORY", ""),
-        pull_request,
-        sha or "",
-        status,
-        comment,
-        template,
-        strict,
-        dry_run,
-    )
-    raise typer.Exit(post(posting, os.environ, _job(), sys.stdout))
+    prefetch(configs_of(os.environ), folder, os.environ, snapshot_download, _say)

@@ -31,9 +31,6 @@ Forks = Annotated[
 Configs = Annotated[
     list[str] | None, typer.Option("--config", help="Config; may be repeated [canary.yaml].")
 ]
-MatrixFile = Annotated[
-    str | None, typer.Option("--matrix", help="Matrix file; each cell runs as a job.")
-]
 Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
 Nightly = Annotated[
     bool | None, typer.Option("--nightly/--no-nightly", help="Run the canary every night too.")
@@ -47,17 +44,6 @@ ModelCache = Annotated[
     typer.Option(help="Hugging Face home on the runner, for downloaded models and data."),
 ]
 Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest [the release's].")]
-TrendIssue = Annotated[
-    bool | None,
-    typer.Option(
-        "--trend-issue/--no-trend-issue",
-        help="Open an issue when the history of the default branch gets worse [no].",
-    ),
-]
-Check = Annotated[
-    bool | None,
-    typer.Option("--check/--no-check", help="Also run canary check every night [no]."),
-]
 Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
@@ -69,26 +55,20 @@ def init(
     runner: RunnerKind = None,
     forks: Forks = None,
     config: Configs = None,
-    matrix: MatrixFile = None,
     labels: Labels = None,
     nightly: Nightly = None,
     compare: Against = None,
     model_cache: ModelCache = None,
     image: Image = None,
     branch: Branch = None,
-    trend_issue: TrendIssue = None,
-    check: Check = None,
     output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
 ) -> None:
     """Write the workflows that gate pull requests. Then print the next steps."""
-    from canary.errors import UsageError
     from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
     from canary.gate.workflows import checked
 
-    if config and matrix:
-        raise UsageError("--config has no effect with --matrix", "its cells name their configs")
     here = Path.cwd()
     if output_dir is None:
         require_root(here)
@@ -99,15 +79,12 @@ def init(
         "runner": runner,
         "forks": forks,
         "configs": tuple(config) if config else None,
-        "matrix": matrix,
         "labels": _words(labels) if labels is not None else None,
         "nightly": nightly,
         "compare": compare,
         "model_cache": model_cache,
         "image": image,
         "branch": known,
-        "trend_issue": trend_issue,
-        "check": check,
     }
     checked(_answers(given))
     if not yes and can_ask():
@@ -157,8 +134,7 @@ def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, 
     if (given | found)["runner"] == "container":
         ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
     ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)
-    if not given["matrix"]:
-        ask("configs", "Canary configs", ",".join(defaults.configs), _words)
+    ask("configs", "Canary configs", ",".join(defaults.configs), _words)
     confirm("forks", "Do pull requests come from forks?", defaults.forks)
     ask(
         "compare",

@@ -15,7 +15,7 @@ from canary.cli.baseline import baseline_app
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
-from canary.cli.gate import gate_app, publish_comparison
+from canary.cli.gate import gate_app
 from canary.cli.history import history
 from canary.cli.imports import import_
 from canary.cli.init import init
@@ -70,7 +70,7 @@ app = typer.Typer(
 config_app = typer.Typer(
     help="Show a resolved config, or the schema of configs.", no_args_is_help=True
 )
-IN_JOBS = ("gate", "publish")
+IN_JOBS = ("gate",)
 """Verbs that run in a job, which may hold a token: they must print no workflow commands."""
 TYPER_INTERRUPTED = 130
 """Typer's exit code after Ctrl-C."""
@@ -182,7 +182,6 @@ app.command(hidden=True)(clean)
 app.command(hidden=True)(env)
 app.add_typer(config_app, name="config", hidden=True)
 app.add_typer(gate_app, name="gate", hidden=True)
-app.command("publish", hidden=True)(publish_comparison)
 
 
 def main(arguments: list[str] | None = None) -> Any:

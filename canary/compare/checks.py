@@ -54,8 +54,6 @@ _PACKAGES: tuple[Change, ...] = ("packages",)
 _ROWS: tuple[Change, ...] = ("packages", "rows")
 METRICS = "metrics"
 """Row of the gates in `metrics:`; each check's name adds the metric and the statistic."""
-RELATIONS = "relations"
-"""Row of the relations of `canary check`; the check of a broken one adds its id."""
 _FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
 
 _TABLE = (
@@ -154,7 +152,6 @@ _TABLE = (
     _invariant("learning_rate_positive", "learning rates are positive"),
     _invariant("sampled_ids_trained", "the trained ids are the sampled ids"),
     _invariant("ranks_agree", "all ranks hold the same parameters"),
-    _invariant(RELATIONS, "relations of `canary check`, if it was asked"),
     _stability(METRICS, "each gate in `metrics:`", ("metric_false_alarms",), _LEARNING),
 )
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
@@ -199,12 +196,6 @@ def group_of_metric(metric: str) -> Group:
 def metric_check(name: str, metric: str, status: CheckStatus, message: str) -> Check:
     """Make a check of `metrics:`; `metric` is the canary's name for it, if it has one."""
     return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message)
-
-
-def relation_check(relation: str, status: CheckStatus, message: str) -> Check:
-    """Make the check of one relation."""
-    row = CHECKS[RELATIONS]
-    return Check(f"{RELATIONS}.{relation}", row.group, row.lane, status, message)
 
 
 def is_metric_gate(name: str) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,9 +50,13 @@ def repository_path(folder: str, config: str) -> str:
     return joined
 
 
-def load_base_config(read: Reader, path: str, settings: Sequence[str] = ()) -> LoadedConfig | None:
-    """Load the base commit's config with all that it extends, under these settings; None if the
-    base has no such file.
+def path_in(folder: str, config: str) -> str:
+    """Return the path of a config in the repository, without a check of it."""
+    return posixpath.normpath(posixpath.join(folder, config))
+
+
+def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
+    """Load the base commit's config with all that it extends; None if the base has no such file.
 
     Raises:
         ConfigError: the base branch's config is invalid.
@@ -62,7 +66,7 @@ def load_base_config(read: Reader, path: str, settings: Sequence[str] = ()) -> L
         if not _fetch(read, path, root, 0):
             return None
         try:
-            return load_config(root / path, [*settings, *without_command(root / path)])
+            return load_config(root / path, without_command(root / path))
         except ConfigError as error:
             said = error.message.replace(f"{root}/", "")
             raise ConfigError(said, error.hint, key=error.key) from error
@@ -109,11 +113,9 @@ def _extends(file: Path, shown: str) -> str | None:
     return below if isinstance(below, str) and below else None
 
 
-def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list[str]:
+def held_settings(base: LoadedConfig) -> list[str]:
     """Return `--set` values that apply the base branch's keys (`HELD`) to this run."""
     values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
-    if repeats:
-        values["repeats"] = repeats
     section = base.config.imports
     # All its keys, because a setting is merged into the pull request's section.
     values["import"] = None if section is None else json.dumps(section.model_dump())
@@ -137,18 +139,6 @@ def git_reader(repository: Path, commit: str) -> Reader:
     def read(path: str) -> bytes | None:
         done = _git(repository, "cat-file", "blob", f"{commit}:{path}")
         return done.out if done.code == 0 else None
-
-    return read
-
-
-def folder_reader(root: Path) -> Reader:
-    """Return a reader of files in a checkout, which follows no link out of it."""
-
-    def read(path: str) -> bytes | None:
-        file = (root / path).resolve()
-        if not file.is_relative_to(root.resolve()) or not file.is_file():
-            return None
-        return file.read_bytes()
 
     return read
 

@@ -57,7 +57,6 @@ def _context(
     """Return what is stored beside the record. A label accepts only a change; the accept workflow
     begins a new period with any verdict."""
     accepted, found = None, judged.answer.comparison
-    checked = judged.checked
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(
             by=acceptance.by,
@@ -72,8 +71,5 @@ def _context(
         run_url=settings.run_url,
         pull_request=(acceptance.pull_request or None) if acceptance else None,
         accepted=accepted,
-        relations=None
-        if checked is None
-        else {one["relation"]: one["status"] for one in checked.outcomes},
         stored=world.now().astimezone(UTC).isoformat(timespec="seconds"),
     )

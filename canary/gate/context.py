@@ -16,7 +16,6 @@ from github.Repository import Repository
 
 from canary.baseline.branch import Remote
 from canary.errors import MachineError
-from canary.gate.asked import Canary
 from canary.gate.inputs import ReportSettings
 from canary.github.client import Hub, Refused
 from canary.github.event import Intent
@@ -46,10 +45,6 @@ class Case:
     pull: PullRequest | None
     source: Source
     base_sha: str
-    asked: tuple[Canary, ...] = ()
-    """What is judged: the configs, or the cells of the base commit's matrix."""
-    added: tuple[Canary, ...] = ()
-    """Cells that only the pull request has."""
 
 
 def allowed(get: Callable[[], Found]) -> Found:

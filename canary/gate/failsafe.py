@@ -14,7 +14,7 @@ from github.PullRequest import PullRequest
 from github.Repository import Repository
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
-from canary.gate.asked import path_in
+from canary.gate.base_config import path_in
 from canary.gate.context import World
 from canary.gate.grounds import Judged, error
 from canary.gate.inputs import ReportSettings
@@ -40,8 +40,6 @@ class Target:
     """Whether this job may write the comment."""
     judged: Sequence[Judged] = ()
     """The published answers, once they are out."""
-    stored: bool = False
-    """Whether its runs are in the baseline now."""
     said: Published | None = None
     place: str = ""
     """Of the link to the page, in the comment's text."""
@@ -66,7 +64,7 @@ class Target:
         """The name of the status. The event often names the base branch, even if the token may not
         read the pull request."""
         base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
-        return context_of(self.settings.context, base, self.intent.default_branch)
+        return context_of(self.settings.name, base, self.intent.default_branch)
 
     @property
     def number(self) -> int | None:
@@ -119,13 +117,12 @@ def reason_of(problem: BaseException) -> str:
 
 
 def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:
-    """Return an error with this reason for every config, or one for the matrix."""
+    """Return an error with this reason for every config."""
     found = []
-    for config in (settings.matrix,) if settings.matrix else settings.configs or ("canary",):
+    for config in settings.configs or ("canary",):
         judged = error(Path(config).stem, reason)
         path = path_in(settings.folder, config)
-        matrix = path if settings.matrix else ""
-        found.append(replace(judged, answer=replace(judged.answer, config=path, matrix=matrix)))
+        found.append(replace(judged, answer=replace(judged.answer, config=path)))
     return found
 
 
@@ -135,9 +132,7 @@ def _last_word(target: Target, problem: BaseException, failed: list[BaseExceptio
     answers = tuple(one.answer for one in errors_of(settings, reason_of(problem)))
     kind = settings.status if settings.status in STATUS_KINDS else "commit-status"
     cancelled = isinstance(problem, KeyboardInterrupt)
-    wanted = Channels(
-        comment=False, status="none", context=settings.context, author=settings.author
-    )
+    wanted = Channels(comment=False, status="none", context=settings.name, author=settings.author)
     with _kept(failed):
         wanted = replace(wanted, context=target.context)
     every = [

@@ -5,10 +5,8 @@ The changed files of a pull request are evidence for the diagnosis, never for th
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,15 +17,11 @@ from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
-from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
-from canary.errors import CanaryError, ConfigError, MachineError, RecordError
-from canary.gate.asked import Canary, cells_at
+from canary.errors import MachineError, RecordError
 from canary.gate.base_config import Reader, repository_path
 from canary.gate.context import Case, World, allowed
-from canary.gate.legs import INCOMPLETE, Legs, legs_of
-from canary.gate.manifest import MANIFEST
 from canary.gate.records import REMEDY, Records, Room, extract, load_records
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
@@ -40,54 +34,17 @@ NOTHING_TO_READ = (
     "with `comment: false` and `status: none` you cannot see the result; turn one on, "
     "or accept by hand after the merge (canary-accept.yml)"
 )
+INCOMPLETE = "the records are incomplete"
 BUILT_IN = "using the built-in template"
 
 
-Get = Callable[[Canary], Records]
-"""Returns the records that hold a canary; may raise RecordError."""
-
-
-def records_of(case: Case, world: World, scratch: Path) -> Get:
-    """Return how to get a canary's records: from the folder of this job, or from the artifacts of
-    the training run.
+def records_of(case: Case, world: World, scratch: Path) -> Records:
+    """Return the records of all configs: of this job's folder, or of the training run's artifact.
 
     Raises:
         RecordError: the records are missing or refused.
-        MachineError: an artifact cannot be downloaded.
+        MachineError: the artifact cannot be downloaded.
     """
-    if case.settings.matrix:
-        legs = _legs(case, world, scratch)
-        ended = case.intent.conclusion
-        if ended not in ("", "success") and legs.complete:
-            raise RecordError(f"{INCOMPLETE}: the training job ended as {ended}", "run it again")
-        return lambda canary: legs.of(canary.cell)
-    records = _together(case, world, scratch)
-    return lambda canary: records
-
-
-def _legs(case: Case, world: World, scratch: Path) -> Legs:
-    """Return the records of a matrix. Those of `mode: all` are on this machine."""
-    settings, run_id = case.settings, case.intent.run_id
-    here = settings.records
-    if run_id is None and (here / MANIFEST).exists():
-        given = {settings.artifact: load_records(here)}
-        return legs_of(settings.artifact, case.asked, given.get)
-    run_id = settings.run_id if run_id is None else run_id
-    known = artifacts_of(world.hub, case.repository, run_id, f"the artifacts of run {run_id}")
-    room = Room()
-
-    def get(name: str) -> Records | None:
-        if name not in known:
-            return None
-        into = scratch / "records" / own_slug(name)
-        fetch(world.hub, case.repository, known[name], f"the artifact {name}", into, room)
-        return load_records(into)
-
-    return legs_of(settings.artifact, case.asked, get)
-
-
-def _together(case: Case, world: World, scratch: Path) -> Records:
-    """Return the records of all configs, which one job trained."""
     settings, intent = case.settings, case.intent
     root = settings.records
     if intent.run_id is not None:
@@ -158,26 +115,6 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
     return found.decoded_content
 
 
-def cells_of(case: Case, world: World) -> tuple[tuple[Canary, ...], tuple[Canary, ...]]:
-    """Return the cells of the base commit's matrix, which are judged, and those that only the pull
-    request has.
-
-    Raises:
-        ConfigError: the base's matrix cannot be used, or neither commit has it.
-        MachineError: it cannot be read.
-    """
-    path = repository_path(case.settings.folder, case.settings.matrix)
-    base = cells_at(api_reader(case.repository, world.hub, case.base_sha), path)
-    head = base
-    if case.source.sha != case.base_sha:
-        with contextlib.suppress(CanaryError):
-            head = cells_at(api_reader(case.repository, world.hub, case.source.sha), path)
-    if base is None and head is None:
-        raise ConfigError(f"{path} is missing on the base branch", "check the input matrix")
-    known = {one.cell for one in base or ()}
-    return base or (), tuple(one for one in head or () if one.cell not in known)
-
-
 def acceptance(case: Case, world: World) -> Asked:
     """Return who accepted the change: in the accept workflow, or by a label on the pull request or
     on the merged one.
@@ -204,9 +141,9 @@ def acceptance(case: Case, world: World) -> Asked:
         case.repository,
         pull,
         head,
-        [key_of(repository_path(settings.folder, one.config), one.cell) for one in case.asked],
+        [key_of(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
-        context=context_of(settings.context, pull.base.ref, intent.default_branch),
+        context=context_of(settings.name, pull.base.ref, intent.default_branch),
         author=comment_author(world.hub, settings.author),
         labelled=intent.labelled,
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.baseline.ancestry import SHA, Ancestry
-from canary.check.run import Checked
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import Compared
 from canary.compare.report import Comparison
@@ -15,11 +14,10 @@ from canary.compare.thresholds import (
     DEFAULT_THRESHOLDS,
     Thresholds,
     from_config,
-    tier_thresholds,
 )
 from canary.config.load import LoadedConfig
 from canary.config.metric_gates import MetricGate
-from canary.gate.manifest import Mode, Part
+from canary.gate.manifest import Mode
 from canary.github.status import Answer
 from canary.record.types import RunRecord
 
@@ -37,7 +35,6 @@ class Grounds:
     history: Path | None
     """The baseline branch's files; None before its first run."""
     ancestry: Ancestry | None
-    tier: str = ""
     accept: str | None = None
     compare: Mode = "baseline"
     """Set by the workflow, not by the records."""
@@ -45,29 +42,12 @@ class Grounds:
     branch: str = "canary-baselines"
     source: SourceChanges = field(default_factory=SourceChanges)
     """The pull request's changes; only the diagnosis uses them."""
-    pictures: str = ""
-    """Address of the branch's files, if the comment shows the picture of the stored runs."""
     path: str = ""
     """The config's path in the repository."""
     ahead: int | None = None
     """Commits of the head that its merge base lacks; None if unknown."""
     recording: bool = False
     """Whether the run is the default branch's and enters the baseline."""
-    check: bool = False
-    """Whether the training job asked `canary check`."""
-    cell: str = ""
-    """Its cell, if it is of a matrix."""
-    settings: tuple[str, ...] = ()
-    """Settings of the cell on the base branch."""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return f"cell {self.cell}" if self.cell else self.config
-
-    def is_of(self, part: Part) -> bool:
-        """Return whether a part is of it; a change may give a cell another config."""
-        return part.cell == self.cell and (bool(self.cell) or part.config == self.config)
 
 
 @dataclass(frozen=True)
@@ -83,10 +63,6 @@ class Judged:
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Where the training job's runs are, by run id."""
     source: SourceChanges | None = None
-    checked: Checked | None = None
-    """The answer of `canary check`."""
-    settings: tuple[str, ...] = ()
-    """Settings of its cell."""
 
     @property
     def compared(self) -> Compared:
@@ -133,9 +109,7 @@ def commit_of(run: RunRecord) -> str:
 
 
 def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
-    """Return thresholds and their tier's name: the workflow's, or those of the base's config."""
-    if grounds.tier:
-        return tier_thresholds(grounds.tier), grounds.tier
+    """Return the thresholds of the base branch's config, and their tier's name."""
     if grounds.base is None:
         return DEFAULT_THRESHOLDS, "default"
     section = grounds.base.config.thresholds

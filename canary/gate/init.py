@@ -10,8 +10,7 @@ from canary.config.load import load_config
 from canary.config.samples import nightly_yaml, write_config, write_sample
 from canary.config.trainers import DEFAULT_TRAINER
 from canary.errors import ConfigError, UsageError
-from canary.gate.asked import cells_at
-from canary.gate.base_config import folder_reader, without_command
+from canary.gate.base_config import without_command
 from canary.gate.workflows import (
     Answers,
     Permission,
@@ -102,24 +101,6 @@ def check_configs(root: Path, names: Sequence[str]) -> None:
             load_config(root / name, without_command(root / name))
 
 
-def check_matrix(root: Path, matrix: str) -> None:
-    """Check that the action can use a matrix, and that its cells are canaries.
-
-    Raises:
-        UsageError: there is no such file.
-        ConfigError: the matrix, a cell or its config cannot be used.
-    """
-    cells = cells_at(folder_reader(root), matrix)
-    if cells is None:
-        raise UsageError(f"no matrix at {matrix}", "write it first: docs/matrix.md")
-    for one in cells:
-        file = root / one.config
-        try:
-            load_config(file, [*one.settings, *without_command(file)])
-        except ConfigError as error:
-            raise ConfigError(f"{one.title}: {error.message}", error.hint, key=error.key) from error
-
-
 @dataclass(frozen=True)
 class Written:
     """The files that `init` wrote and removed."""
@@ -146,10 +127,7 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
         ConfigError: a file cannot be written.
     """
     workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
-    if answers.matrix:
-        check_matrix(root, answers.matrix)
-    else:
-        check_configs(root, answers.configs)
+    check_configs(root, answers.configs)
     there = [str(path) for path in workflows if path.exists()]
     if there and not force:
         raise UsageError(f"{', '.join(there)}: already there", "--force overwrites them")
@@ -181,12 +159,7 @@ def _holds(path: Path, text: str) -> bool:
 def _nightly(answers: Answers, root: Path) -> Path | None:
     """Write a nightly config that extends an existing config, unless it is there already."""
     first, name = Path(answers.configs[0]), answers.nightly_configs[0]
-    if (
-        answers.matrix
-        or not answers.nightly
-        or (root / name).exists()
-        or not (root / first).exists()
-    ):
+    if not answers.nightly or (root / name).exists() or not (root / first).exists():
         return None
     canary = load_config(root / first, without_command(root / first)).config.name
     write_config(root / name, nightly_yaml(first.name, canary))
@@ -194,9 +167,7 @@ def _nightly(answers: Answers, root: Path) -> Path | None:
 
 
 def _configs(answers: Answers, root: Path) -> list[Path]:
-    """Write sample configs for the missing ones; a matrix must have its own."""
-    if answers.matrix:
-        return []
+    """Write sample configs for the missing ones."""
     wanted = dict.fromkeys(answers.configs, "smoke")
     if answers.nightly:
         wanted.setdefault(answers.nightly_configs[0], "nightly")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
 
 from canary.baseline.branch import BRANCH, Remote
-from canary.compare.thresholds import tier_thresholds
 from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.manifest import Mode
 
 Found = TypeVar("Found")
 
+NAME = "rlhf-canary"
+ARTIFACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 DEFAULT_API = "https://api.github.com"
 DEFAULT_SERVER = "https://github.com"
 YES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
@@ -68,16 +70,8 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def text_of(environ: Mapping[str, str], name: str) -> str:
-    """Read an input of one line."""
-    return environ.get(name, "").strip()
-
-
 def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Read the paths of the configs, of which a matrix takes the place; UsageError without a
-    config, or if one is listed twice."""
-    if text_of(environ, "CANARY_MATRIX"):
-        return ()
+    """Read the paths of the configs; UsageError without one, or if one is listed twice."""
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
         raise UsageError("input config is empty", "write one canary config per line")
@@ -86,20 +80,16 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     return configs
 
 
-def cell_of(environ: Mapping[str, str]) -> str:
-    """Read the cell to run; UsageError without a matrix."""
-    cell = text_of(environ, "CANARY_CELL")
-    if cell and not text_of(environ, "CANARY_MATRIX"):
-        raise UsageError("input cell needs the input matrix", "set both, or neither")
-    return cell
-
-
-def tier_of(environ: Mapping[str, str]) -> str:
-    """Read the tier; empty means the config's thresholds. ConfigError for an unknown tier."""
-    tier = environ.get("CANARY_TIER", "").strip()
-    if tier:
-        tier_thresholds(tier)
-    return tier
+def name_of(environ: Mapping[str, str]) -> str:
+    """Read the name of the status, which the artifacts have too; UsageError for a name that no
+    artifact can have."""
+    name = environ.get("CANARY_NAME", "").strip() or NAME
+    if not ARTIFACT.fullmatch(name):
+        raise UsageError(
+            f"input name is {name!r}",
+            "use letters, digits, spaces and .-_ (at most 100)",
+        )
+    return name
 
 
 def branch_of(environ: Mapping[str, str]) -> str:
@@ -129,22 +119,14 @@ class TrainSettings:
     """Inputs of the training job, which never has a token."""
 
     configs: tuple[str, ...]
-    matrix: str
-    """Path of the matrix file, from the working directory; empty without one."""
-    cell: str
-    """The one cell to run; empty: all."""
     command: str
     setup: str
     folder: str
     """Working directory, from the root of the checkout."""
     compare: Mode
-    repeats: str
-    budget_minutes: float
     timeout_minutes: float
     base_sha: str
     wants_gpu: bool
-    check: bool
-    """Whether `canary check` is asked too."""
     checkout: Path
     records: Path
     scratch: Path
@@ -156,22 +138,14 @@ class TrainSettings:
         Raises:
             UsageError: an input is invalid.
         """
-        repeats = environ.get("CANARY_REPEATS", "").strip()
-        if repeats and not (repeats.isdecimal() and int(repeats) > 0):
-            raise UsageError(f"input repeats is {repeats!r}", "write a whole number above 0")
         return cls(
             configs=configs_of(environ),
-            matrix=text_of(environ, "CANARY_MATRIX"),
-            cell=cell_of(environ),
             command=environ.get("CANARY_COMMAND", "").strip(),
             setup=environ.get("CANARY_SETUP", "").strip(),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
             compare=mode_of(environ),
-            repeats=repeats,
-            budget_minutes=number(environ, "CANARY_BUDGET_MINUTES", 30.0),
             timeout_minutes=number(environ, "CANARY_TIMEOUT_MINUTES", 60.0),
             base_sha=environ.get("CANARY_BASE_SHA", "").strip(),
-            check=flag(environ, "CANARY_CHECK"),
             wants_gpu=(environ.get("CANARY_GPUS", "").strip() or "all") != "none",
             checkout=Path(environ.get("CANARY_CHECKOUT") or "/workspace"),
             records=Path(environ.get("CANARY_RECORDS") or "/records"),
@@ -184,29 +158,20 @@ class ReportSettings:
     """Inputs of the reporting job."""
 
     configs: tuple[str, ...]
-    matrix: str
-    """Path of the matrix file, from the working directory; empty without one."""
     folder: str
-    tier: str
     compare: Mode
     strict: bool
     comment: bool
     status: str
-    context: str
+    name: str
+    """Name of the status, and the beginning of the artifacts' names."""
     author: str
     jobs: int
     label: str
     accept_reason: str
     template: str
-    chart: bool
-    """Whether the comment shows the picture of the stored runs."""
-    trend_issue: bool
-    """Whether a change for the worse in the history gets an issue."""
-    check: bool
-    """Whether the training job asked `canary check`."""
     baseline_branch: str
     keep: int
-    artifact: str
     records: Path
     report: Path
     link: Path
@@ -242,25 +207,19 @@ class ReportSettings:
         inputs = _Inputs(environ)
         return cls(
             configs=inputs.take(configs_of, ()),
-            matrix=text_of(environ, "CANARY_MATRIX"),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
-            tier=inputs.take(tier_of, ""),
             compare=inputs.take(mode_of, "baseline"),
             strict=inputs.take(flag, False, "CANARY_STRICT"),
             comment=inputs.take(flag, True, "CANARY_COMMENT"),
             status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
-            context=environ.get("CANARY_STATUS_CONTEXT", "").strip() or "rlhf-canary",
+            name=inputs.take(name_of, NAME),
             author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
             jobs=inputs.take(whole_number, 1, "CANARY_JOBS", 1),
             label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
-            chart=inputs.take(flag, False, "CANARY_CHART"),
-            check=inputs.take(flag, False, "CANARY_CHECK"),
-            trend_issue=inputs.take(flag, False, "CANARY_TREND_ISSUE"),
             baseline_branch=inputs.take(branch_of, BRANCH),
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),
-            artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
             link=Path(environ.get("CANARY_LINK") or "canary-link.json"),
@@ -289,9 +248,9 @@ class ReportSettings:
         )
 
     @property
-    def pictures_url(self) -> str:
-        """Address of the baseline branch's files in a browser."""
-        return f"{self.server_url}/{self.repository}/raw/{self.baseline_branch}"
+    def artifact(self) -> str:
+        """Name of the artifact with the records."""
+        return f"{self.name}-records"
 
     @property
     def remote_url(self) -> str:

@@ -9,14 +9,13 @@ from pathlib import Path
 from canary.campaign.pairs import Plan
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.sequential import LOOKS
-from canary.errors import CanaryError, RecordError
+from canary.errors import CanaryError
 from canary.gate.enough import fewer_steps
 from canary.gate.grounds import (
     Grounds,
     Judged,
     commit_of,
     error,
-    keyed,
     metric_gates_of,
     name_of,
     named,
@@ -24,13 +23,11 @@ from canary.gate.grounds import (
     thresholds_of,
 )
 from canary.gate.manifest import Part
-from canary.gate.records import REMEDY, Records
-from canary.gate.relations import answer_of, before_of, with_answer, without_answer
+from canary.gate.records import Records
 from canary.gate.stored import (
     known_of,
     noise_of,
     not_first,
-    pictures_of,
     selection,
     too_old,
     without_exact,
@@ -44,14 +41,14 @@ from canary.report.trends import trends_of
 def judge(grounds: Grounds, records: Records) -> Judged:
     """Judge one config; unusable records give an `error`, never a pass."""
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
-    part = next(filter(grounds.is_of, records.manifest.parts), None)
-    if part is None:
-        same = "matrix" if grounds.cell else "config"
+    parts = [part for part in records.manifest.parts if part.config == grounds.config]
+    if not parts:
         reason = records.manifest.error or (
-            f"the run left no record of {grounds.title}; "
-            f"give both jobs the same `{same}`, or read the training job's log"
+            f"the run left no record of {grounds.config}; "
+            "give both jobs the same `config`, or read the training job's log"
         )
         return error(name, one_line(reason))
+    part = parts[0]
     if part.error:
         return error(name, one_line(part.error))
     if part.compare != grounds.compare:
@@ -63,7 +60,6 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     try:
         judged = _pairs(grounds, records, part) if part.compare == "ab" else None
         judged = judged or _alone(grounds, records, part)
-        judged = _asked(grounds, records, part, judged)
     except CanaryError as problem:
         return error(name, one_line(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
@@ -80,26 +76,6 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     return replace(judged, answer=answer, folders=folders, source=grounds.source)
 
 
-def _asked(grounds: Grounds, records: Records, part: Part, judged: Judged) -> Judged:
-    """Add what `canary check` showed, if it was asked and the training completed."""
-    found = judged.answer.comparison
-    if not grounds.check or found.verdict == "error" or not judged.records:
-        return judged
-    newest = judged.records[-1]
-    if newest.status != "completed":
-        return judged
-    checked = None
-    try:
-        checked = answer_of(records, part, grounds.base)
-        without = grounds.head_sha if grounds.recording else ""
-        asked = keyed(newest, grounds.base)
-        before = before_of(grounds.history, asked, grounds.ancestry, without)
-        found = with_answer(found, checked, before)
-    except CanaryError as problem:
-        found = without_answer(found, one_line(str(problem)))
-    return replace(judged, answer=replace(judged.answer, comparison=found), checked=checked)
-
-
 def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
     """Note a run of another commit than the head, such as GitHub's merge commit."""
     shas = {str(run.git["sha"]) for run in judged.records if run.git.get("sha")}
@@ -113,14 +89,9 @@ def _runs(grounds: Grounds, records: Records, part: Part, role: str) -> list[Run
     """Return the runs of one role of a part, under the base branch's name.
 
     Raises:
-        RecordError: a run does not carry the name of its cell; or as `Records.runs`.
+        RecordError: as `Records.runs`.
     """
-    found = records.runs(part, role)
-    for run in found:
-        if grounds.cell and run.name != grounds.cell:
-            message = f"run {run.run_id} of cell {grounds.cell} is of the canary {run.name!r}"
-            raise RecordError(message, REMEDY)
-    return [named(run, grounds.base) for run in found]
+    return [named(run, grounds.base) for run in records.runs(part, role)]
 
 
 def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
@@ -128,7 +99,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     current = _runs(grounds, records, part, "current")
     name = name_of(grounds, current)
     if not current:
-        reason = f"the run left no record of {grounds.title}; read the training job's log"
+        reason = f"the run left no record of {grounds.config}; read the training job's log"
         return error(name, reason)
     problem = fewer_steps(current, grounds.base)
     if problem:
@@ -158,8 +129,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     newest = commit_of(chosen.records[-1]) if chosen.records else ""
     trends = trends_of((*chosen.records, current[-1]))
     hint = hint_of(found, current, chosen.records, known_of(grounds, chosen))
-    pictures = pictures_of(grounds, current[-1])
-    answer = Answer(name, found, trends=trends, pictures=pictures, hint=hint)
+    answer = Answer(name, found, trends=trends, hint=hint)
     return Judged(answer, tuple(current), newest, chosen.records)
 
 
@@ -175,7 +145,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     every = [*base, *head]
     base, head = paired(base, head)
     if not head or not base:
-        return error(name, f"the run left no pair of base and head for {grounds.title}")
+        return error(name, f"the run left no pair of base and head for {grounds.config}")
     thresholds, tier = thresholds_of(grounds)
     complete = all(record.status == "completed" for record in (*base, *head))
     found = compare_to_baseline(

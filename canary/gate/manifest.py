@@ -3,7 +3,6 @@
     gate.json
     <folder>/current/<run id>/metrics.json ...                 compare: baseline
     <folder>/base/<run id>/..., <folder>/head/<run id>/...     compare: ab
-    <folder>/check.json                                        check: true
 
 The pull request's code could have written it, so it is trusted only to locate records.
 """
@@ -31,17 +30,13 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     config: Annotated[str, Field(max_length=500)]
-    """Its path, as in the input or in the matrix."""
-    cell: Annotated[str, Field(max_length=80)] = ""
-    """Name of the cell of a matrix."""
+    """Its path, as in the input."""
     name: Annotated[str, Field(max_length=64)] = ""
     """The canary's name in the pull request's config."""
     folder: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
     compare: Mode = "baseline"
     error: Text = ""
     """Why records are missing."""
-    check: Text = ""
-    """Why the answer of `canary check` is missing, if it was asked."""
     notes: list[Text] = Field(default_factory=list, max_length=20)
 
 

@@ -47,7 +47,7 @@ def leave_page(target: Target) -> None:
         return
     judged = sorted(target.judged, key=lambda one: WORST_FIRST.index(one.answer.comparison.verdict))
     several = [(one.answer.canary, one.compared) for one in judged]
-    path = settings.report / f"{own_slug(settings.artifact)}-report.html"
+    path = settings.report / f"{own_slug(settings.name)}-report.html"
     with harmless(job, _not_drawn):
         write_text(path, confined(comparisons_text, several, limits=LIMITS, failed=_not_drawn))
         _keep_for_link(target)
@@ -119,7 +119,7 @@ class Uploaded:
 
 def link(settings: ReportSettings, world: World, uploaded: Uploaded) -> int:
     """Name the uploaded page in the step's summary and in the comment; return the exit code 0."""
-    words = uploaded.words(f"{own_slug(settings.artifact)}-report.html")
+    words = uploaded.words(f"{own_slug(settings.name)}-report.html")
     if not words:
         world.job.say("notice", "the report with charts was not uploaded; no comment links it")
         return EXIT_OK

@@ -9,9 +9,6 @@ from pathlib import Path
 from canary.config.load import LoadedConfig, load_config
 from canary.config.token import Token
 from canary.errors import CanaryError, MachineError, UsageError
-from canary.gate.asked import Canary, cells_at
-from canary.gate.base_config import folder_reader
-from canary.gate.inputs import configs_of, text_of
 
 EMBEDDED = "embedded/"
 CODE = ("*.py",)
@@ -38,23 +35,8 @@ def wanted(loaded: LoadedConfig, folder: Path) -> list[tuple[str, str, str | Non
     ]
 
 
-def canaries(environ: Mapping[str, str], folder: Path) -> tuple[Canary, ...]:
-    """Return the canaries of the inputs: configs, or the cells of a matrix in this folder.
-
-    Raises:
-        UsageError: there are none.
-    """
-    configs, matrix = configs_of(environ), text_of(environ, "CANARY_MATRIX")
-    if not matrix:
-        return tuple(map(Canary, configs))
-    cells = cells_at(folder_reader(folder), matrix)
-    if cells is None:
-        raise UsageError(f"no matrix at {matrix}", "check the input matrix")
-    return cells
-
-
 def prefetch(
-    asked: Sequence[Canary],
+    configs: Sequence[str],
     folder: Path,
     environ: Mapping[str, str],
     download: Download,
@@ -72,14 +54,14 @@ def prefetch(
     token = Token(environ.get("HF_TOKEN", ""))
     fetched = 0
     known = set()
-    for canary in asked:
-        loaded = load_config(folder / canary.config, canary.settings)
+    for config in configs:
+        loaded = load_config(folder / config)
         for kind, name, revision in wanted(loaded, folder):
             need = (kind, name, revision, loaded.config.trust_remote_code)
             if need in known:
                 continue
             known.add(need)
-            say(f"{canary.title}: {kind} {name}")
+            say(f"{config}: {kind} {name}")
             leave_out = [] if loaded.config.trust_remote_code else list(CODE)
             try:
                 download(

@@ -7,7 +7,6 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,6 @@ from tempfile import TemporaryDirectory
 from github.PullRequest import PullRequest
 
 from canary.baseline.comparability import own_slug, slug
-from canary.check.answer import left_behind
-from canary.compare.report import Comparison
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -27,8 +24,7 @@ from canary.errors import (
     UsageError,
     not_written,
 )
-from canary.gate.asked import Canary, base_of, path_in
-from canary.gate.base_config import repository_path
+from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.baseline_update import remember
 from canary.gate.context import Case, World, allowed, pull_of
 from canary.gate.failsafe import Target, answered, errors_of
@@ -36,7 +32,6 @@ from canary.gate.gathering import (
     acceptance,
     api_reader,
     baseline_of,
-    cells_of,
     changed_files,
     records_of,
     templates,
@@ -45,13 +40,11 @@ from canary.gate.grounds import Grounds, Judged, error
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import judge
 from canary.gate.page import leave_page, place_of_link
-from canary.gate.pictures import leave_pictures
-from canary.gate.trends import leave_trends
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
-from canary.github.status import Answer, blocks, worst
+from canary.github.status import blocks, worst
 from canary.record import jsonio
 from canary.report.render import written
 
@@ -59,10 +52,6 @@ NO_BASE_BRANCH = (
     "the status pending was not set, because the token cannot read the base branch; "
     "give the job `pull-requests: read`"
 )
-
-
-MOST_NAMED = 6
-"""Cells that a sentence names."""
 
 
 def read_event(settings: ReportSettings, world: World) -> Intent:
@@ -123,7 +112,7 @@ def answer(settings: ReportSettings, world: World) -> int:
 
 
 def paged(target: Target, work: Callable[[], int]) -> int:
-    """Return the exit code of `work`, as `answered`; then say what began where, and draw the page.
+    """Return the exit code of `work`, as `answered`; then draw the page.
 
     Raises:
         CanaryError, KeyboardInterrupt: as `answered`.
@@ -133,9 +122,7 @@ def paged(target: Target, work: Callable[[], int]) -> int:
         target.settings.link.unlink(missing_ok=True)
     with target.kept:
         code = answered(target, work)
-        leave_trends(target)
         leave_page(target)
-        leave_pictures(target)
     return code
 
 
@@ -163,7 +150,7 @@ def concluded(target: Target) -> int:
     said = _say(target, judged, wanted)
     stored = True
     if intent.writes_baseline:
-        target.stored = stored = remember(settings, world, intent, judged, asked.acceptance)
+        stored = remember(settings, world, intent, judged, asked.acceptance)
     code = _finish(settings, world, judged, said)
     target.judged, target.said = judged, said
     return code if stored or code else EXIT_ERROR
@@ -177,7 +164,7 @@ def _checked(settings: ReportSettings) -> Channels:
     """
     if settings.refused is not None:
         raise settings.refused
-    for path in (*settings.configs, *filter(None, (settings.matrix,))):
+    for path in settings.configs:
         repository_path(settings.folder, path)
     return channels(settings)
 
@@ -192,7 +179,7 @@ def channels(settings: ReportSettings) -> Channels:
         comment=settings.comment,
         status=settings.status,  # type: ignore[arg-type]  # Channels refuses unknown values.
         strict=settings.strict,
-        context=settings.context,
+        context=settings.name,
         author=settings.author,
         jobs=settings.jobs,
     )
@@ -239,99 +226,42 @@ def case_of(target: Target) -> Case:
         name = intent.default_branch
         tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
         base_sha = tip.sha
-    case = Case(target.settings, intent, repository, pull, target.source, base_sha)
-    if not case.settings.matrix:
-        return replace(case, asked=tuple(map(Canary, case.settings.configs)))
-    asked, added = cells_of(case, target.world)
-    return replace(case, asked=asked, added=added)
+    return Case(target.settings, intent, repository, pull, target.source, base_sha)
 
 
 def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path) -> list[Judged]:
     """Judge every canary separately; `scratch` keeps the files that are fetched."""
     settings = case.settings
     read = api_reader(case.repository, world.hub, case.base_sha)
-    added = [_added(case)] if case.added else []
-    if not case.asked:
-        return added
-    get = records_of(case, world, scratch)
+    records = records_of(case, world, scratch)
     history, ancestry = baseline_of(case, world, scratch)
     source, ahead = changed_files(case, world), _ahead(case, world)
     judged: list[Judged] = []
-    for canary in case.asked:
+    for config in settings.configs:
+        path = repository_path(settings.folder, config)
         try:
-            base = base_of(read, settings.folder, canary)
-            records = get(canary)
+            base = load_base_config(read, path)
         except CanaryError as problem:
             prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-            judged.append(error(canary.stem, f"{prefix}{problem}"))
-            continue
-        reason = accepted.reason if accepted else None
-        recording = case.intent.kind is Kind.RECORD
-        grounds = Grounds(
-            config=canary.config,
-            base=base,
-            history=history,
-            ancestry=ancestry,
-            tier=settings.tier,
-            accept=reason,
-            compare=settings.compare if _in_pairs(case) else "baseline",
-            head_sha=case.source.sha,
-            branch=settings.baseline_branch,
-            source=source,
-            pictures=settings.pictures_url if settings.chart else "",
-            path=repository_path(settings.folder, canary.config),
-            ahead=ahead,
-            recording=recording,
-            check=settings.check,
-            cell=canary.cell,
-            settings=canary.settings,
-        )
-        judged.append(judge(grounds, records))
-    placed = zip(case.asked, _one_cell_each(case.asked, judged), strict=True)
-    return [*added, *(_placed(case, canary, one) for canary, one in placed)]
-
-
-def _one_cell_each(asked: Sequence[Canary], judged: Sequence[Judged]) -> list[Judged]:
-    """Return the answers; those of cells that share a run are errors."""
-    cells: dict[str, list[str]] = defaultdict(list)
-    for canary, one in zip(asked, judged, strict=True):
-        for run_id in {run.run_id for run in one.records if canary.cell}:
-            cells[run_id].append(canary.cell)
-    twice = {run_id: ", ".join(of[:MOST_NAMED]) for run_id, of in cells.items() if len(of) > 1}
-    return [
-        next(
-            (
-                error(canary.stem, f"run {run.run_id} is in the records of the cells {of}")
-                for run in one.records
-                if (of := twice.get(run.run_id))
-            ),
-            one,
-        )
-        for canary, one in zip(asked, judged, strict=True)
-    ]
-
-
-def _added(case: Case) -> Judged:
-    """Return the answer about cells that only the pull request has. None of them is judged."""
-    names = [one.cell for one in case.added]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    are = "is" if len(names) == 1 else "are"
-    said = f"{', '.join(names[:MOST_NAMED])}{more} {are} new here, and trained after the merge"
-    matrix = Path(case.settings.matrix)
-    judged = Judged(Answer(matrix.stem, Comparison("no-baseline", f"No baseline yet: {said}.")))
-    return _placed(case, Canary(str(matrix)), judged)
-
-
-def _placed(case: Case, canary: Canary, judged: Judged) -> Judged:
-    """Add to an answer where its canary stands."""
-    settings = case.settings
-    answer = replace(
-        judged.answer,
-        config=path_in(settings.folder, canary.config),
-        cell=canary.cell,
-        matrix=path_in(settings.folder, settings.matrix) if settings.matrix else "",
-    )
-    return replace(judged, answer=answer, settings=canary.settings)
+            one = error(Path(config).stem, f"{prefix}{problem}")
+        else:
+            grounds = Grounds(
+                config=config,
+                base=base,
+                history=history,
+                ancestry=ancestry,
+                accept=accepted.reason if accepted else None,
+                compare=settings.compare if _in_pairs(case) else "baseline",
+                head_sha=case.source.sha,
+                branch=settings.baseline_branch,
+                source=source,
+                path=path,
+                ahead=ahead,
+                recording=case.intent.kind is Kind.RECORD,
+            )
+            one = judge(grounds, records)
+        judged.append(replace(one, answer=replace(one.answer, config=path)))
+    return judged
 
 
 def _ahead(case: Case, world: World) -> int | None:
@@ -388,10 +318,7 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
     """
     for one in judged:
         try:
-            folder = target.settings.report / own_slug(one.answer.canary)
-            written(one.answer.comparison, folder)
-            if one.checked is not None:
-                left_behind(replace(one.checked, folder=folder))
+            written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
         except MachineError as problem:
             if not isinstance(problem.__cause__, OSError):
                 raise

@@ -18,26 +18,26 @@ from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import folder_left, run_child
 from canary.config.load import FROM_STEPS, LoadedConfig, load_config
-from canary.errors import EXIT_OK, CanaryError, ConfigError, MachineError, UsageError
-from canary.gate.asked import Canary, Wanted, base_of, wanted
+from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
     HELD,
-    folder_reader,
     fork_point,
     git_reader,
     held_settings,
+    load_base_config,
     repository_path,
 )
-from canary.gate.check_job import ask_relations
 from canary.gate.inputs import TrainSettings
 from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.preflight import gpu_problem
-from canary.gate.workspace import Place, Say, prepare
+from canary.gate.workspace import Place, Say, prepare, without_places
 from canary.machine.program import program
+from canary.record import jsonio
 from canary.record.folder import load_record
 
+METRICS = "metrics.json"
 KEPT = (
-    "metrics.json",
+    METRICS,
     "steps.jsonl",
     "probe_steps.jsonl",
     "alerts.jsonl",
@@ -81,44 +81,24 @@ def train(
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
         place = prepare(settings, environ)
-        asked = _asked(settings, place)
         problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
         if problem:
             raise MachineError(problem)
     except CanaryError as error:
-        write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        said = without_places(str(error), settings)
+        write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
     parts: list[Part] = []
     codes = []
-    for number, one in enumerate(asked):
+    for number, config in enumerate(settings.configs):
         # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
-        part, code = _part(settings, place, one, number, lambda: ends - clock(), say)
+        part, code = _part(settings, place, config, number, ends - clock(), say)
         parts.append(part)
         codes.append(code)
     write_manifest(settings.records, Manifest(parts=parts))
     return EXIT_OK if EXIT_OK in codes else max(codes)
-
-
-def _asked(settings: TrainSettings, place: Place) -> list[Wanted]:
-    """Return what to run.
-
-    Raises:
-        ConfigError: a config or the matrix cannot be used, or has no such cell.
-    """
-    for config in settings.configs:
-        repository_path(settings.folder, config)
-    matrix = settings.matrix and repository_path(settings.folder, settings.matrix)
-    base = git_reader(place.checkout, settings.base_sha) if settings.base_sha else None
-    found = wanted(
-        settings.configs, matrix, folder_reader(place.checkout), base, in_pairs=_in_pairs(settings)
-    )
-    if settings.cell:
-        found = [one for one in found if one.canary.cell == settings.cell]
-        if not found:
-            raise ConfigError(f"{matrix} has no cell {settings.cell}", "check the input cell")
-    return found
 
 
 def _in_pairs(settings: TrainSettings) -> bool:
@@ -126,90 +106,53 @@ def _in_pairs(settings: TrainSettings) -> bool:
 
 
 def _part(
-    settings: TrainSettings,
-    place: Place,
-    one: Wanted,
-    number: int,
-    left: Callable[[], float],
-    say: Say,
+    settings: TrainSettings, place: Place, config: str, number: int, left_s: float, say: Say
 ) -> tuple[Part, int]:
-    """Run one canary and return its part, with the reason if it could not run, and exit code.
-    `left`: returns the seconds that are left."""
-    canary = one.canary
-    config, title = canary.config, canary.title
-    folder = f"{number:02d}-{slug(canary.stem)}"[:80]
+    """Run one canary and return its part, with the reason if it could not run, and exit code."""
+    folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
     name = ""
-    in_pairs = _in_pairs(settings)
-    left_s, unasked = left(), ""
+    in_pairs = settings.compare == "ab" and bool(settings.base_sha)
     try:
         if left_s <= 0:
             spent = f"all {settings.timeout_minutes:g} minutes are used up"
             raise MachineError(spent, "raise timeout-minutes")
         repository_path(settings.folder, config)
-        base = _base(settings, place, one)
-        overrides, notes = _base_settings(settings, place, one, base)
+        overrides, notes = _base_settings(settings, place, config)
         if settings.compare == "ab" and not in_pairs:
-            say(f"{title}: without a base commit, the run is compared with the stored runs")
+            say(f"{config}: without a base commit, the run is compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
         if left_s < loaded.config.timeout:
             overrides.append(f"timeout={left_s:.1f}")
         name = loaded.config.name
-        say(f"{title}: canary {name}")
+        say(f"{config}: canary {name}")
         if in_pairs:
-            _run_ab(settings, place, canary, overrides, folder, left_s, say)
+            _run_ab(settings, place, config, overrides, folder, left_s, say)
         else:
-            _run_alone(settings, place, canary, overrides, folder, say)
-        if settings.check:
-            unasked = ask_relations(settings, place, canary, base, overrides, folder, left(), say)
-            if unasked:
-                say(f"{title}: check: {unasked}")
+            _run_alone(settings, place, config, overrides, folder, say)
     except CanaryError as error:
-        said = str(error).replace(f"{place.folder}/", "").replace(f"{place.checkout}/", "")
-        say(f"error: {title}: {said}")
-        part = Part(
-            config=config,
-            cell=canary.cell,
-            name=name,
-            folder=folder,
-            error=said[:LONGEST_ERROR],
-        )
+        said = without_places(str(error), settings)
+        say(f"error: {config}: {said}")
+        part = Part(config=config, name=name, folder=folder, error=said[:LONGEST_ERROR])
         return part, error.exit_code
     mode: Mode = "ab" if in_pairs else "baseline"
-    part = Part(
-        config=config,
-        cell=canary.cell,
-        name=name,
-        folder=folder,
-        compare=mode,
-        notes=notes,
-        check=unasked[:LONGEST_ERROR],
-    )
-    return part, EXIT_OK
-
-
-def _base(settings: TrainSettings, place: Place, one: Wanted) -> LoadedConfig | None:
-    """Return the base branch's config of a canary; None without a base, or if it lacks it."""
-    if not settings.base_sha or one.base is None:
-        return None
-    return base_of(git_reader(place.checkout, settings.base_sha), settings.folder, one.base)
+    return Part(config=config, name=name, folder=folder, compare=mode, notes=notes), EXIT_OK
 
 
 def _base_settings(
-    settings: TrainSettings, place: Place, one: Wanted, base: LoadedConfig | None
+    settings: TrainSettings, place: Place, config: str
 ) -> tuple[list[str], list[str]]:
-    """Return the settings of this run, the base branch's last, and notes on what those override."""
-    given = [f"repeats={settings.repeats}"] if settings.repeats else []
+    """Return the settings of this run, the base branch's first, and notes on what those
+    override."""
     command = command_setting(settings.command)
-    own, config = [*one.canary.settings], one.canary.config
     if not settings.base_sha:
-        return own + given + command, []
+        return command, []
+    read = git_reader(place.checkout, settings.base_sha)
+    base = load_base_config(read, repository_path(settings.folder, config))
     if base is None:
-        what = settings.matrix if one.canary.cell else config
-        note = f"{what} is missing at {settings.base_sha[:9]} (new, or a shallow checkout)"
-        return own + given + command, [f"{note}; the number of steps comes from this change"]
-    notes = _overridden(base, load_config(place.folder / config, own + command))
-    held = held_settings(base, repeats=settings.repeats)
-    return own + held + command, [*one.notes, *notes]
+        note = f"{config} is missing at {settings.base_sha[:9]} (new, or a shallow checkout)"
+        return command, [f"{note}; the number of steps comes from this change"]
+    notes = _overridden(base, load_config(place.folder / config, command))
+    return held_settings(base) + command, notes
 
 
 def command_setting(command: str) -> list[str]:
@@ -239,27 +182,26 @@ def _words(value: object) -> str:
 def _run_alone(
     settings: TrainSettings,
     place: Place,
-    canary: Canary,
+    config: str,
     overrides: list[str],
     folder: str,
     say: Say,
 ) -> None:
     """Run once, and again if it fails: a regression fails twice, an accident does not."""
-    config = str(place.folder / canary.config)
-    words = [*program(place.python), "run", config, "--quiet"]
+    words = [*program(place.python), "run", str(place.folder / config), "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
         words += ["--set", setting]
     for attempt in range(ATTEMPTS):
         run = folder_left(*run_child(words, place.folder, place.environment))
-        keep(run, settings.records / folder / "current")
+        keep(run, settings.records / folder / "current", settings)
         record = load_record(run)
-        say(f"{canary.title}: {record.status}" + (f": {record.reason}" if record.reason else ""))
+        say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
         if record.status == "completed":
             _set_aside_all_but(run.name, settings.records / folder)
             return
         if attempt + 1 < ATTEMPTS:
-            say(f"{canary.title}: trying once more")
+            say(f"{config}: trying once more")
 
 
 def _set_aside_all_but(completed: str, folder: Path) -> None:
@@ -273,7 +215,7 @@ def _set_aside_all_but(completed: str, folder: Path) -> None:
 def _run_ab(
     settings: TrainSettings,
     place: Place,
-    canary: Canary,
+    config: str,
     overrides: list[str],
     folder: str,
     left_s: float,
@@ -284,10 +226,10 @@ def _run_ab(
         os.chdir(place.folder)
         found, runs = run_ab(
             AbRequest(
-                config=Path(canary.config),
+                config=Path(config),
                 base=fork_point(place.checkout, settings.base_sha),
                 head="HEAD",
-                budget_minutes=min(settings.budget_minutes, left_s / 60.0),
+                budget_minutes=min(settings.timeout_minutes / 2, left_s / 60.0),
                 prepared=place.sides,
                 output_dir=place.output,
                 settings=tuple(item for item in overrides if not item.startswith("repeats=")),
@@ -298,13 +240,13 @@ def _run_ab(
         os.chdir(here)
     for role in ("base", "head"):
         for run in sorted((runs / role).glob("*/metrics.json")):
-            keep(run.parent, settings.records / folder / role)
-    say(f"{canary.title}: {found.first_line}")
+            keep(run.parent, settings.records / folder / role, settings)
+    say(f"{config}: {found.first_line}")
 
 
-def keep(run: Path, into: Path) -> None:
+def keep(run: Path, into: Path, settings: TrainSettings) -> None:
     """Copy a record's files: of a long log only the end, of large files of rows or of the profiler
-    nothing."""
+    nothing. The reason of a failure loses this machine's folders."""
     target = into / run.name
     target.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
@@ -319,5 +261,19 @@ def keep(run: Path, into: Path) -> None:
         data = source.read_bytes()
         if name == "log.txt" and len(data) > LONGEST_LOG:
             data = data[-LONGEST_LOG:]
+        if name == METRICS:
+            data = _published(data, settings)
         (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_bytes(data)
+
+
+def _published(record: bytes, settings: TrainSettings) -> bytes:
+    """Return a record whose reason has no folder of this machine."""
+    try:
+        document = jsonio.loads(record)
+    except ValueError:
+        return record  # whoever reads it says what is wrong
+    reason = document.get("reason") if isinstance(document, dict) else None
+    if not isinstance(reason, str) or (shown := without_places(reason, settings)) == reason:
+        return record
+    return f"{jsonio.dumps(document | {'reason': shown}, indent=1)}\n".encode()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import (
-    PICTURES,
     Selection,
     drawer,
     entries,
@@ -105,16 +103,4 @@ def known_of(grounds: Grounds, chosen: Selection) -> Known:
     if chosen.records and grounds.ancestry is not None and grounds.ahead is not None:
         behind = grounds.ancestry.distance(commit_of(chosen.records[-1]))
         commits = None if behind is None else behind + grounds.ahead
-    return Known(grounds.path, commits, grounds.head_sha, settings=grounds.settings)
-
-
-def pictures_of(grounds: Grounds, record: RunRecord) -> tuple[str, str] | None:
-    """Return the addresses of the drawer's pictures, if they are wanted and there."""
-    if not grounds.pictures or grounds.history is None:
-        return None
-    folder = drawer(grounds.history, keyed(record, grounds.base))
-    if not all((folder / name).is_file() for name in PICTURES):
-        return None
-    place = folder.relative_to(grounds.history).as_posix()
-    light, dark = (quote(f"{grounds.pictures}/{place}/{name}", safe="/:") for name in PICTURES)
-    return light, dark
+    return Known(grounds.path, commits, grounds.head_sha)

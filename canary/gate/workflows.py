@@ -47,12 +47,6 @@ class Answers:
     """With digest. Empty: a placeholder with `container`, the release's image with `docker`."""
     branch: str = "main"
     """The default branch."""
-    trend_issue: bool = False
-    """Whether a change for the worse in the history gets an issue."""
-    matrix: str = ""
-    """Path of a matrix file, whose cells run as jobs in place of the configs; empty without one."""
-    check: bool = False
-    """Whether the nightly workflow also asks `canary check`."""
 
     @property
     def runs_on(self) -> str:
@@ -88,8 +82,6 @@ def checked(answers: Answers) -> Answers:
     _one_of("--compare", answers.compare, get_args(Compare))
     for config in answers.configs:
         _matches("--config", config, PATH, "a path inside the repository")
-    if answers.matrix:
-        _matches("--matrix", answers.matrix, PATH, "a path inside the repository")
     for label in answers.labels:
         _matches("--labels", label, WORD, "labels of letters, digits, dots and dashes")
     _matches("--branch", answers.branch, BRANCH, "the name of the default branch")
@@ -97,8 +89,6 @@ def checked(answers: Answers) -> Answers:
         raise UsageError("you need a config and a label", "--config canary.yaml --labels gpu")
     if answers.model_cache:
         _matches("--model-cache", answers.model_cache, FOLDER, "an absolute path on the runner")
-    if answers.check and not answers.nightly:
-        raise UsageError("--check needs the nightly workflow", "leave out --no-nightly")
     if answers.image:
         _matches("--image", answers.image, BY_DIGEST, "an image with digest, NAME@sha256:...")
         if answers.runner == "none":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,21 @@ class Place:
     """Base and head, checked out and set up while there was network; None without `setup`."""
 
 
+def without_places(text: str, settings: TrainSettings) -> str:
+    """Return a text without the folders of this machine, which the comment must not show."""
+    copy = settings.scratch / "workspace"
+    inner = [settings.scratch / "sides" / side for side in ("base", "head")]
+    inner = [copy / settings.folder, copy, *inner]
+    outer = [settings.scratch, settings.checkout, settings.records, Path(tempfile.gettempdir())]
+    for place in (*inner, *outer):
+        for shown in dict.fromkeys((str(place.resolve()), str(place))):
+            text = text.replace(f"{shown}/", "")
+    for place, name in zip(outer, ("scratch folder", "checkout", "records folder"), strict=False):
+        for shown in dict.fromkeys((str(place.resolve()), str(place))):
+            text = text.replace(shown, f"the {name}")
+    return text
+
+
 def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
     """Copy the checkout to the scratch folder; use the Python of `setup` if it made one.
 
@@ -48,9 +64,7 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
         for old in ("workspace", "setup-env", "sides", "runs"):
             shutil.rmtree(settings.scratch / old, ignore_errors=True)
         if not settings.checkout.is_dir():
-            raise UsageError(
-                f"no checkout at {settings.checkout}", "add actions/checkout, or mount a checkout"
-            )
+            raise UsageError("there is no checkout", "add actions/checkout, or mount a checkout")
         try:
             shutil.copytree(settings.checkout, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
@@ -97,7 +111,8 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
             own_environment("setup", settings.scratch, place.folder, settings.setup, environ, log)
     except CanaryError as error:
         _show_logs(settings.scratch, say)
-        write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        said = without_places(str(error), settings)
+        write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
     _show_logs(settings.scratch, say)

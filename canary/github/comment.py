@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canary.baseline.comparability import own_slug, slug
+from canary.baseline.comparability import slug
 from canary.compare.report import Verdict
 from canary.github.section import section
 from canary.github.status import WORST_FIRST, Answer, Source
@@ -24,8 +24,6 @@ MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
 ACCEPTED = "accepted"
 """Shown in the headline instead of the verdict of an accepted change."""
-BY_HAND = (0, 1)
-"""Age of a section that a person posts outside any run: it replaces anything, and vice versa."""
 LONGEST_NAME = 60
 """Characters of a canary's name in the headline."""
 LIMIT = 60_000
@@ -43,13 +41,8 @@ LONGEST_WORDS = 240
 """Characters of an answer in the table."""
 ORDER = (*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:])
 """Groups of the headline, the worst first."""
-BEGIN = re.compile(
-    r"<!-- rlhf-canary:section (?:(?P<fields>\{[^\n]{1,900}\})|"
-    r"(?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
-    r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+)(?: (?P<key>[a-z0-9._-]+))?) -->\n"
-)
-"""A section's mark. The second form, without JSON, is only read: comments of earlier versions have
-it until their next run."""
+BEGIN = re.compile(r"<!-- rlhf-canary:section (?P<fields>\{[^\n]{1,900}\}) -->\n")
+"""A section's mark."""
 END = "<!-- rlhf-canary:end -->\n"
 
 
@@ -67,10 +60,8 @@ class Section(BaseModel):
     verdict: Verdict
     accepted: bool
     """Whether someone accepted the change."""
-    key: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")]
-    """Made of the config's path; empty in comments of older versions, which had only the name."""
-    matrix: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")] = ""
-    """Made of the matrix's path; empty without one."""
+    key: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
+    """Made of the config's path."""
     text: str = Field("", exclude=True)
     link: str = Field("", exclude=True)
     """What the text must have beside its mark; an edit adds it later."""
@@ -104,15 +95,6 @@ class Section(BaseModel):
         kept = "".join(line for line in lines if not place or place not in line)
         return self.model_copy(update={"text": kept})
 
-    def is_of(self, other: Section) -> bool:
-        """Return whether both are of one canary. A section posted by hand has only its name."""
-        by_hand = BY_HAND in (self.age, other.age)
-        return self.key == other.key or (by_hand and self.name == other.name)
-
-    def is_before(self, other: Section) -> bool:
-        """Return whether an earlier run gave this answer about the matrix of the other."""
-        return bool(self.matrix) and self.matrix == other.matrix and self.age < other.age
-
 
 def parse(body: str) -> list[Section]:
     """Return the sections of a comment that have a valid mark; line breaks may be GitHub's CRLF."""
@@ -129,20 +111,7 @@ def parse(body: str) -> list[Section]:
 def _read(mark: re.Match[str]) -> Section | None:
     """Return a mark's section without its text; None if its version or form is unknown."""
     try:
-        if mark["fields"] is not None:
-            return Section.model_validate_json(mark["fields"])
-        accepted = mark["verdict"] == ACCEPTED
-        return Section.model_validate(
-            {
-                "version": 1,
-                "name": mark["name"],
-                "sha": mark["sha"],
-                "age": (int(mark["run"]), int(mark["attempt"])),
-                "verdict": "changed" if accepted else mark["verdict"],
-                "accepted": accepted,
-                "key": mark["key"] or "",
-            }
-        )
+        return Section.model_validate_json(mark["fields"])
     except ValueError:
         return None
 
@@ -165,7 +134,6 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
-            matrix=answer.matrix and own_slug(answer.matrix, LONGEST_NAME),
             text=section(
                 answer.comparison,
                 source,
@@ -173,7 +141,6 @@ def sections_of(
                 templates,
                 answer.note,
                 answer.trends,
-                answer.pictures,
                 answer.hint,
             ),
         )
@@ -185,25 +152,18 @@ def merged(body: str, new: Sequence[Section]) -> str | None:
     """Return the comment with the new sections; None if a later run has already written them.
 
     Other canaries' sections stay only if they are of the same commit: those of an older commit
-    would look like an answer on this one. Sections without a key, of older versions, are dropped.
+    would look like an answer on this one.
     """
-    kept = [
-        section
-        for section in parse(body)
-        if section.sha == new[0].sha and section.key and not section.is_before(new[0])
-    ]
+    kept = [section for section in parse(body) if section.sha == new[0].sha]
     fresh = [
         section
         for section in new
-        if section.age == BY_HAND
-        or not any(
-            section.is_before(other) or (other.is_of(section) and other.age > section.age)
-            for other in kept
-        )
+        if not any(other.key == section.key and other.age > section.age for other in kept)
     ]
     if not fresh:
         return None
-    others = [other for other in kept if not any(other.is_of(section) for section in fresh)]
+    written = {section.key for section in fresh}
+    others = [other for other in kept if other.key not in written]
     return _body(sorted([*others, *fresh], key=lambda section: (section.name, section.key)))
 
 
@@ -225,7 +185,7 @@ def _is_there(found: Section, wanted: Section) -> bool:
 
 def _body(sections: Sequence[Section]) -> str:
     """Return the comment; sections that do not fit keep their first line, or only their mark."""
-    if len(sections) > MOST_PLAIN or (len(sections) > 1 and any(one.matrix for one in sections)):
+    if len(sections) > MOST_PLAIN:
         return _overview(sorted(sections, key=lambda one: ORDER.index(one.word)))
     marked = [section.marked for section in sections]
     headline = f"{_headline(sections)}\n\n" if len(sections) > 1 else ""
@@ -286,7 +246,7 @@ def _titled(section: Section) -> str:
 
 
 def _table(sections: Sequence[Section]) -> Iterator[str]:
-    yield f"| {'cell' if all(one.matrix for one in sections) else 'canary'} | result | answer |"
+    yield "| canary | result | answer |"
     yield "|---|---|---|"
     for one in sections:
         mark = VERDICT_MARKS[one.verdict]
@@ -294,10 +254,9 @@ def _table(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _counted(sections: Sequence[Section]) -> str:
-    """Return `**❌ 3 cells: 1 regression, 2 pass**`."""
-    what = "cells" if all(one.matrix for one in sections) else "canaries"
+    """Return `**❌ 4 canaries: 1 regression, 3 pass**`."""
     mark = VERDICT_MARKS[sections[0].verdict]
-    return f"**{mark} {len(sections)} {what}: {_counts(sections)}**"
+    return f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
 
 
 def _counts(sections: Sequence[Section]) -> str:

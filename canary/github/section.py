@@ -35,8 +35,6 @@ class CommentView(View):
     """Shown below the first line instead of among the notes."""
     lead: tuple[tuple[str, str], ...] = ()
     """What a reviewer needs beside the first line, each with its label; the rest is folded."""
-    pictures: tuple[str, str] | None = None
-    """Addresses of a picture of the stored runs, light and dark."""
     hint: Hint | None = None
     """How to find the culprit."""
 
@@ -67,7 +65,6 @@ def comment_view(
     found: Comparison,
     note: str = "",
     trends: Trends = (),
-    pictures: tuple[str, str] | None = None,
     hint: Hint | None = None,
 ) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
@@ -80,7 +77,7 @@ def comment_view(
     parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
     parts["acceptance"] = ""  # the lead says it
-    return on_lines(CommentView(**parts, note=note, lead=lead, pictures=pictures, hint=hint))
+    return on_lines(CommentView(**parts, note=note, lead=lead, hint=hint))
 
 
 TO_ACCEPT = "someone with write permission sets the action's label (canary:accept by default)"
@@ -130,19 +127,18 @@ def section(
     templates: Mapping[str, str] | None = None,
     note: str = "",
     trends: Trends = (),
-    pictures: tuple[str, str] | None = None,
     hint: Hint | None = None,
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
     `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
-    `note`: the note to show below the first line. `trends`, `pictures`: of the newest runs. `hint`:
-    how to find the culprit.
+    `note`: the note to show below the first line. `trends`: of the newest runs. `hint`: how to find
+    the culprit.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found, note, trends, pictures, hint)
+    view = comment_view(found, note, trends, hint)
     if templates:
         return confined(rendered, dict(templates), view, source, limit)
     return rendered({}, view, source, limit)

@@ -81,10 +81,6 @@ WORST_FIRST: tuple[Verdict, ...] = (
 """Of several canaries, the first in this order decides for all: fail closed."""
 
 
-NO_COMMIT = "0" * 40
-"""Placeholder for an unknown commit in a dry run."""
-
-
 @dataclass(frozen=True)
 class Source:
     """The judged commit, and the workflow run that answers."""
@@ -102,11 +98,6 @@ class Source:
     is left out until the link is known. Empty if there will be no report."""
 
     @property
-    def named(self) -> bool:
-        """Whether the commit is known."""
-        return self.sha != NO_COMMIT
-
-    @property
     def age(self) -> tuple[int, int]:
         """Run and attempt: larger for later runs of a commit."""
         return (self.run_id, self.attempt)
@@ -119,24 +110,18 @@ class Answer:
     canary: str
     comparison: Comparison
     config: str = ""
-    """Its config's path in the repository; empty if a person posts it."""
-    cell: str = ""
-    """Its cell, if it is of a matrix."""
-    matrix: str = ""
-    """Path of the matrix; also of an answer that stands for all its cells."""
+    """Its config's path in the repository."""
     note: str = ""
     """The comparison's note that the comment shows below the first line."""
     trends: Trends = ()
     """The newest stored runs and this one."""
-    pictures: tuple[str, str] | None = None
-    """Addresses of a picture of the stored runs, light and dark."""
     hint: Hint | None = None
     """How to find the culprit of a red history."""
 
     @property
     def key(self) -> str:
         """Its unique name in the repository, usable in file names."""
-        return key_of(self.config or self.canary, self.cell)
+        return key_of(self.config or self.canary)
 
     @property
     def verdict(self) -> str:
@@ -144,9 +129,9 @@ class Answer:
         return self.comparison.verdict
 
 
-def key_of(config: str, cell: str = "") -> str:
+def key_of(config: str) -> str:
     """Return a canary's unique name in the repository, usable in file names."""
-    return own_slug(f"{config} {cell}" if cell else config)
+    return own_slug(config)
 
 
 def blocks(found: Comparison, strict: bool) -> bool:

@@ -190,4 +190,4 @@ class _Writing:
 
 def _sections_for(comment: IssueComment, sha: str) -> list[Section]:
     """Return a comment's sections of this commit."""
-    return [one for one in parse(comment.body) if one.sha == sha and one.key]
+    return [one for one in parse(comment.body) if one.sha == sha]

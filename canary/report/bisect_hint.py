@@ -79,9 +79,7 @@ def shell_word(text: str, instead: str) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def commits_command(
-    config: str, good: str, bad: str, check: str = "", settings: Sequence[str] = ()
-) -> str:
+def commits_command(config: str, good: str, bad: str, check: str = "") -> str:
     """Return the command that finds a commit; empty if an end is no full sha or both are one.
 
     `check`: the one to follow, instead of the first red one.
@@ -90,8 +88,7 @@ def commits_command(
         return ""
     ends = f"--good {good[:SHOWN_DIGITS]} --bad {bad[:SHOWN_DIGITS]}"
     follow = f" --check {check}" if check else ""
-    given = "".join(f" --set {shell_word(setting, 'KEY=VALUE')}" for setting in settings)
-    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} {ends}{follow}{given}"
+    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} {ends}{follow}"
 
 
 def packages_command(config: str, good: str, bad: str) -> str:
@@ -114,8 +111,6 @@ class Known:
     """Of the judged run, if it is known from elsewhere than its record."""
     paths: tuple[str, str] | None = None
     """Paths of the newest stored record and of the judged one."""
-    settings: tuple[str, ...] = ()
-    """With which the config is used."""
 
 
 def known_of(compared: Compared, baseline: Sequence[Path], repository: Path) -> Known:
@@ -165,7 +160,7 @@ def hint_of(
     if known.commits == 1 or bad.git.get("dirty"):
         return None  # That commit is the culprit, or what nobody committed may be.
     before, after = (str(run.git.get("sha") or "") for run in (good, bad))
-    command = commits_command(known.config, before, known.commit or after, settings=known.settings)
+    command = commits_command(known.config, before, known.commit or after)
     if not command:
         return None
     return Hint("commit", command, _minutes(lead, current, baseline, known.commits))

@@ -4,15 +4,12 @@ where."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from canary.baseline.history import drawers, entries
 from canary.errors import InputError
-from canary.record import jsonio
 from canary.report.charts.chart import Chart
 from canary.report.charts.history import MOST_CHARTS, history_charts
-from canary.report.charts.theme import darkened
 from canary.report.history_view import headline
 from canary.report.page import Page, page_text
 from canary.report.trend_words import change_words, counted, sentence, told_once
@@ -68,21 +65,6 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
         notes=tuple(notes),
     )
     return page_text(page, charts)
-
-
-def pictures(drawer: Path) -> str:
-    """Return a drawer's step times as JSON: a light and a dark SVG; empty without runs.
-
-    Raises:
-        RecordError, MachineError: as `history_page`.
-    """
-    found = trends_of(drawer)
-    timed = [one for one in found.series if one.metric == PICTURED] or list(found.series[:1])
-    charts = list(history_charts(replace(found, series=tuple(timed)), "history"))
-    if not charts:
-        return ""
-    svg = charts[0].svg()
-    return jsonio.dumps([svg, darkened(svg)])
 
 
 def _drawer(found: HistoryTrends) -> str:

@@ -112,18 +112,6 @@ def write_history(root: Path, shown: str, path: Path, canary: str | None = None)
     write_text(path, history_page(root, shown, canary))
 
 
-def drawn_history(drawer: Path) -> str:
-    """Return the pictures of a drawer, as `history_page.pictures`.
-
-    Raises:
-        MachineError: the extra is missing.
-    """
-    require_charts()
-    from canary.report.history_page import pictures
-
-    return pictures(drawer)
-
-
 Load = Callable[[Path], RunRecord]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from canary.compare.bisect_cost import Effect
 from canary.compare.checks import CHECKS
@@ -30,30 +30,13 @@ def change_hint(
     good = series.points[first - 1].commit
     bad = series.points[min(last, len(series.points) - 1)].commit
     effect = Effect(max(change.percent / 100, LOWEST), noise_before(series, change.place))
-    seconds = found.launch_seconds
-    return step_hint(found.config_file, (good, bad), count, seconds, effect, series.metric)
-
-
-def step_hint(
-    config: str,
-    ends: tuple[str, str],
-    count: Count,
-    seconds: float | None,
-    effect: Effect,
-    metric: str,
-    settings: Sequence[str] = (),
-) -> Hint | None:
-    """Return how to find a commit between two; None if only one lies between them.
-
-    `seconds`: of a launch. `metric`: what changed; a bisect follows its check, if it has one, also
-    within its limit.
-    """
-    followed = metric if metric in CHECKS else ""
-    command = commits_command(config, *ends, followed, settings)
-    commits = count(*ends) if command else None
+    # A bisect follows the metric's check, if it has one, also within its limit.
+    followed = series.metric if series.metric in CHECKS else ""
+    command = commits_command(found.config_file, good, bad, followed)
+    commits = count(good, bad) if command else None
     if not command or commits == 1:
         return None
-    return Hint("commit", command, bisect_minutes(seconds, commits, effect))
+    return Hint("commit", command, bisect_minutes(found.launch_seconds, commits, effect))
 
 
 def noise_before(series: Series, place: int) -> float:

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.compare.checks import RELATIONS as OF_RELATIONS
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
-from canary.relations import RELATIONS
 from canary.report.numbers import amount, signed, significant
 
 GROUPS = ("performance", "memory", "stability", "correctness")
@@ -74,8 +72,6 @@ class CheckRow:
     """One of STATUS_WORDS."""
     passed: bool
     message: str
-    link: str = ""
-    """Where to read more; this program names it, not a record."""
 
 
 @dataclass(frozen=True)
@@ -278,14 +274,7 @@ def row_of(check: Check) -> CheckRow:
         status=STATUS_WORDS[check.status],
         passed=check.status == "pass",
         message=check.message,
-        link=_source_of(check.name),
     )
-
-
-def _source_of(name: str) -> str:
-    """Return where the relation of a check is described; empty for other checks."""
-    row, _, relation = name.partition(".")
-    return RELATIONS[relation].source if row == OF_RELATIONS and relation in RELATIONS else ""
 
 
 def _too_wide(check: Check) -> bool:

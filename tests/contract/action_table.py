@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 ACTION = Path(__file__).parents[2] / "action.yml"
-MODES = ("run", "report", "pending", "cells", "prefetch")
+MODES = ("run", "report", "pending", "prefetch")
 
 
 def action() -> dict[str, Any]:

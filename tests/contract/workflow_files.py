@@ -29,7 +29,6 @@ EXAMPLE_ANSWERS = {
     "accept": ("accept", STANDARD),
     "nightly": ("nightly", STANDARD),
     "prefetch": ("prefetch", Answers(model_cache="/srv/huggingface")),
-    "matrix": ("pull-request", Answers(matrix="matrix.yaml")),
     "kubernetes": ("pull-request", Answers(runner="container", labels=("arc-gpu",))),
 }
 """Example -> the template it comes from and the answers that give it."""

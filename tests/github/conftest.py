@@ -9,18 +9,9 @@ __all__ = ["description", "github", "webhooks"]
 
 @pytest.fixture(autouse=True)
 def _without_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing and analysing take seconds; only the tests that look at the result have them."""
+    """Drawing takes seconds; only the tests that look at the page have it."""
     if "draws" not in request.fixturenames:
-        for module in ("page", "pictures"):
-            monkeypatch.setattr(f"canary.gate.{module}.can_draw", lambda: False)
-
-    if "analyses" not in request.fixturenames:
-        monkeypatch.setattr("canary.gate.trends.can_analyse", lambda: False)
-
-
-@pytest.fixture
-def analyses() -> None:
-    """The history is analysed after a push."""
+        monkeypatch.setattr("canary.gate.page.can_draw", lambda: False)
 
 
 @pytest.fixture

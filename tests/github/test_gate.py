@@ -374,7 +374,7 @@ def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     inputs = second(house, "other")
     pull = house.pull()
     payload = pull_event(pull, "opened", None)
-    legs: list[dict[str, Any]] = [{}, inputs | {"status_context": "rlhf-canary / other"}]
+    legs: list[dict[str, Any]] = [{}, inputs | {"name": "rlhf-canary-other"}]
     house.github.trouble.hold("POST|PATCH", "/comments", 10)
 
     def leg(inputs: dict[str, Any]) -> Said:
@@ -387,7 +387,7 @@ def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
     assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
-    assert contexts == {"rlhf-canary", "rlhf-canary / other"}
+    assert contexts == {"rlhf-canary", "rlhf-canary-other"}
 
 
 def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:

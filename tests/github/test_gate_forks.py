@@ -32,7 +32,7 @@ def of_a_fork(house: Gatehouse, content: bytes | None, conclusion: str = "succes
         pull.head_sha, id=50, head_repository=FORK, conclusion=conclusion
     )
     if content is not None:
-        house.hub_repository.add_artifact(run, "canary-records", content)
+        house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
     return pull
 
 
@@ -101,7 +101,7 @@ def test_a_run_of_a_branch_in_the_repository_goes_the_same_way(
     pull = house.pull()
     run = house.hub_repository.add_run(pull.head_sha, id=51)
     content = artifact(tmp_path / "made", [house.run()])
-    house.hub_repository.add_artifact(run, "canary-records", content)
+    house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
     house.report("workflow_run", workflow_run_event(pull.head_sha, 51, NAME), None)
     assert len(house.comments(pull)) == 1
 

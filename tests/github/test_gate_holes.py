@@ -114,7 +114,7 @@ def test_of_two_pull_requests_of_a_fork_the_one_into_the_default_branch_is_judge
     other.number, main.number = 1, 2
     run = house.hub_repository.add_run(main.head_sha, id=50, head_repository=FORK)
     content = artifact(tmp_path / "made", [house.run(SLOW)])
-    house.hub_repository.add_artifact(run, "canary-records", content)
+    house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
     house.report("workflow_run", workflow_run_event(main.head_sha, 50, FORK), None)
     assert house.status(main.head_sha)[0] == "failure"
     assert len(house.comments(main)) == 1
@@ -151,7 +151,7 @@ def test_records_of_a_run_that_failed_later_are_not_believed(
     pull = house.pull(head_repository=FORK)
     run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
     house.hub_repository.add_artifact(
-        run, "canary-records", artifact(tmp_path / "made", [house.run()])
+        run, "rlhf-canary-records", artifact(tmp_path / "made", [house.run()])
     )
     event = workflow_run_event(pull.head_sha, 50, FORK, conclusion="cancelled")
     house.report("workflow_run", event, None)
@@ -213,7 +213,7 @@ def test_a_broken_archive_ends_in_an_error_on_the_commit(
         content = content[:40] + content[60:]
     pull = house.pull(head_repository=FORK)
     run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
-    house.hub_repository.add_artifact(run, "canary-records", bytes(content))
+    house.hub_repository.add_artifact(run, "rlhf-canary-records", bytes(content))
     house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
     assert house.status(pull.head_sha)[0] == "error"
 
@@ -291,7 +291,7 @@ def test_every_leg_of_a_matrix_sees_the_label_that_began_it(house: Gatehouse) ->
     house.judge(pull, changed(house, "one"))
     house.hub_repository.label(pull, LABEL, "ada")
     event = pull_event(pull, "labeled", (LABEL, "ada"))
-    second: dict[str, Any] = {"config": "second.yaml", "status_context": "rlhf-canary / other"}
+    second: dict[str, Any] = {"config": "second.yaml", "name": "rlhf-canary-other"}
     house.report("pull_request", event, [house.run()], of="second.yaml", **second)
     assert house.report("pull_request", event, [changed(house, "two")]).code == 0
 
@@ -348,13 +348,13 @@ def test_the_token_goes_to_no_address_that_an_answer_names(
     pull = house.pull(head_repository=FORK)
     run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
     content = artifact(tmp_path / "made", [house.run()])
-    number = house.hub_repository.add_artifact(run, "canary-records", content).id
+    number = house.hub_repository.add_artifact(run, "rlhf-canary-records", content).id
     listed = {
         "total_count": 1,
         "artifacts": [
             {
                 "id": number,
-                "name": "canary-records",
+                "name": "rlhf-canary-records",
                 "expired": False,
                 "archive_download_url": f"{github.blobs}/zip",
             }

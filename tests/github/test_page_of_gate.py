@@ -16,12 +16,10 @@ from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.page import Uploaded, link
 from canary.gate.report_job import answer
 from canary.github.comment import parse
-from canary.report.charts.theme import DARK, LIGHT
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
     Said,
-    git,
     pull_event,
     records_folder,
 )
@@ -74,7 +72,7 @@ def test_the_report_half_leaves_one_page_and_links_it_once_it_is_uploaded(
     said = judged(house, pull, Uploaded(PAGE, ARCHIVE))
     assert said.code == 1
     text = page(said).read_text()
-    assert page(said).name == "canary-records-report.html"
+    assert page(said).name == "rlhf-canary-report.html"
     assert text.count("<svg") >= 5
     assert "default-src &#39;none&#39;" in text
     (comment,) = house.comments(pull)
@@ -114,7 +112,7 @@ def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     house: Gatehouse, pull: Pull
 ) -> None:
     judged(house, pull, Uploaded("", ARCHIVE))
-    wanted = f"`canary-records-report.html` in the [zipped report]({ARCHIVE})"
+    wanted = f"`rlhf-canary-report.html` in the [zipped report]({ARCHIVE})"
     assert f"- **Report**: {wanted}" in house.comments(pull)[0].body
 
 
@@ -249,61 +247,7 @@ def test_a_users_template_may_leave_the_report_out_or_put_it_elsewhere(house: Ga
         assert house.comments(pull)[0].body.count(PAGE) == count
 
 
-def pictured(house: Gatehouse) -> list[str]:
-    listed = git(house.bare, "ls-tree", "-r", "--name-only", "canary-baselines").splitlines()
-    return sorted(name for name in listed if name.endswith(".svg"))
-
-
-@pytest.mark.usefixtures("draws")
-def test_a_picture_of_the_stored_runs_is_drawn_by_the_default_branch_and_shown_if_asked_for(
-    house: Gatehouse,
-) -> None:
-    plain = house.push_main(house.run())
-    assert plain.code == 0
-    assert pictured(house) == [], "off by default"
-    said = house.push_main(house.run(), chart="true")
-    assert "pictures of canary-baselines drawn" in said.log
-    dark, light = pictured(house)
-    assert light.endswith("step_time-light.svg")
-    texts = [git(house.bare, "show", f"canary-baselines:{name}") for name in (light, dark)]
-    assert all(text.startswith("<svg") and "<script" not in text for text in texts)
-    assert DARK["baseline"] in texts[1]
-    assert LIGHT["baseline"] in texts[0]
-    pull = house.pull()
-    house.judge(pull, house.run(), chart="true")
-    (comment,) = house.comments(pull)
-    place = f"https://github.example/org/repo/raw/canary-baselines/{light}"
-    assert f'<img alt="Step time of the stored runs, oldest first" src="{place}">' in comment.body
-    assert comment.body.index("<details>") < comment.body.index("<picture>")
-    house.push_to(pull)
-    house.judge(pull, house.run())
-    assert "<picture>" not in house.comments(pull)[0].body
-
-
-@pytest.mark.usefixtures("draws")
-def test_a_branch_with_pictures_is_read_and_written_on(house: Gatehouse) -> None:
-    house.push_main(house.run(), chart="true")
-    before = len(house.entries())
-    assert house.push_main(house.run()).code == 0
-    assert len(house.entries()) == before + 1
-    assert len(pictured(house)) == 2, "a job that does not draw keeps them"
-
-
-@pytest.mark.usefixtures("draws")
-def test_a_picture_that_cannot_be_drawn_costs_nothing(
-    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> str:
-        raise RuntimeError
-
-    monkeypatch.setattr("canary.gate.pictures.confined", broken)
-    said = house.push_main(house.run(), chart="true")
-    assert said.code == 0
-    assert "no picture of the stored runs: an unexpected RuntimeError" in said.log
-    assert pictured(house) == []
-
-
-def test_the_baseline_branch_takes_no_other_picture(tmp_path: Path) -> None:
+def test_the_baseline_branch_takes_no_picture(tmp_path: Path) -> None:
     folder = tmp_path / "v1" / "sft" / "cpu"
     folder.mkdir(parents=True)
     (folder / "other.svg").write_text("<svg/>")

@@ -437,8 +437,8 @@ def test_artifacts_come_from_another_host_that_must_not_see_the_token(
     run = repository.add_run(pull.head_sha, head_repository="mona/models")
     for number in range(40):
         repository.add_artifact(run, f"log-{number}", b"")
-    repository.add_artifact(run, "canary-records", packed.getvalue())
-    gone = repository.add_artifact(run, "canary-records", b"", expired=True)
+    repository.add_artifact(run, "rlhf-canary-records", packed.getvalue())
+    gone = repository.add_artifact(run, "rlhf-canary-records", b"", expired=True)
     known = client.get_workflow_run(run.id)
     assert known.head_sha == pull.head_sha
     assert known.head_repository.full_name == "mona/models"
@@ -447,7 +447,7 @@ def test_artifacts_come_from_another_host_that_must_not_see_the_token(
     found = {one.name: one for one in known.get_artifacts() if not one.expired}
     assert len(found) == 41
     answer = requests.get(
-        found["canary-records"].archive_download_url,
+        found["rlhf-canary-records"].archive_download_url,
         headers={"Authorization": f"Bearer {github.token}"},
         timeout=10,
     )

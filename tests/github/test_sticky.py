@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +10,10 @@ import pytest
 
 from canary.compare.report import Comparison
 from canary.config.token import Token
-from canary.errors import MachineError
-from canary.github.by_hand import Posting, post
 from canary.github.client import Hub, connect
 from canary.github.comment import MARKER, merged, parse, sections_of
 from canary.github.status import Answer, Source
 from canary.github.sticky import BOT, Sticky, write_comment
-from canary.github.workflow import Job
-from canary.report.render import written
 from tests.github.gatehouse import NAME, Gatehouse
 from tests.github.server import GitHub
 from tests.github.state import Comment, Pull, Repository
@@ -192,60 +186,3 @@ def test_an_apps_token_leaves_one_comment_by_the_whole_gate(tmp_path: Path, gith
     house.judge(pull, house.run())
     house.judge(pull, house.run())
     assert len(house.comments(pull)) == 1
-
-
-# `canary publish`.
-
-
-@pytest.fixture
-def posting(tmp_path: Path, repository: Repository) -> Posting:
-    written(Comparison("pass", "Pass: nothing got worse."), tmp_path / "found")
-    pull = repository.add_pull()
-    return Posting(
-        comparisons=(tmp_path / "found",),
-        repository=NAME,
-        pull_request=pull.number,
-        sha=pull.head_sha,
-        status="both",
-        comment=True,
-        template=None,
-        strict=False,
-        dry_run=False,
-    )
-
-
-def posted(github: GitHub, posting: Posting) -> tuple[int, str]:
-    stream = io.StringIO()
-    environ = {"GITHUB_TOKEN": github.token, "GITHUB_API_URL": github.url}
-    return post(posting, environ, Job(stream), io.StringIO()), stream.getvalue()
-
-
-def test_publishing_that_posted_nothing_ends_with_4_and_says_so(
-    github: GitHub, posting: Posting
-) -> None:
-    github.read_only()
-    with pytest.raises(MachineError, match=r"nothing was posted to org/repo") as caught:
-        posted(github, posting)
-    assert caught.value.exit_code == 4
-
-
-def test_publishing_that_posted_something_ends_with_0_and_says_what_is_missing(
-    github: GitHub, posting: Posting
-) -> None:
-    github.permissions["statuses"] = "read"
-    code, log = posted(github, posting)
-    assert code == 0
-    assert "statuses: write" in log
-
-
-def test_publishing_without_anything_to_post_ends_with_4(github: GitHub, posting: Posting) -> None:
-    with pytest.raises(MachineError, match="nothing was posted"):
-        posted(github, replace(posting, status="none", pull_request=None))
-
-
-def test_publishing_to_a_pull_request_that_is_elsewhere_posts_no_comment(
-    github: GitHub, repository: Repository, posting: Posting
-) -> None:
-    repository.push(repository.pulls[1])
-    with pytest.raises(MachineError, match="whose run will write it"):
-        posted(github, replace(posting, status="none"))

@@ -143,7 +143,7 @@ def two(house: Gatehouse) -> dict[str, Any]:
     """Inputs of a second job of a matrix, with a baseline of its own."""
     text = BASE_CONFIG.replace("sft_smoke", "two_smoke")
     house.commit(files={"two.yaml": text})
-    inputs = {"config": "two.yaml", "of": "two.yaml", "status_context": "two", "jobs": "2"}
+    inputs = {"config": "two.yaml", "of": "two.yaml", "name": "two", "jobs": "2"}
     for _ in range(4):
         house.push_main(house.run(), **inputs)
     return inputs
@@ -153,7 +153,7 @@ def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    house.judge(pull, house.run(), status_context="one", jobs="2")
+    house.judge(pull, house.run(), name="one", jobs="2")
     house.hub_repository.label(pull, LABEL, "ada")
     assert house.judge(pull, changed(house), **two).code == 1
     house.hub_repository.label(pull, LABEL, "ada")
@@ -164,7 +164,7 @@ def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    first: dict[str, Any] = {"status_context": "one", "jobs": "2"}
+    first: dict[str, Any] = {"name": "one", "jobs": "2"}
     house.judge(pull, changed(house), **first)
     house.hub_repository.label(pull, LABEL, "ada")
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
@@ -212,7 +212,7 @@ class Fork:
             self.count += 1
             folder = self.root / f"{self.name.replace('/', '-')}-{self.count}"
             content = artifact(folder, [self.house.run(time)])
-            self.house.hub_repository.add_artifact(run, "canary-records", content)
+            self.house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
         event = workflow_run_event(sha, run.id, self.name, conclusion=conclusion)
         return self.house.report("workflow_run", event, None, **inputs)
 

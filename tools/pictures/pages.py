@@ -10,7 +10,6 @@ from rich.text import Text
 
 from tools.pictures.recorded_demo import COLUMNS, DrawError
 
-COMMENT_BEGINS = "<!-- rlhf-canary -->"
 TERMINAL_ENDS = "Failed checks"
 """The picture shows the terminal down to this line: the likely cause is the last thing on it."""
 
@@ -38,23 +37,9 @@ pre {{ margin: 0; font: 14px/1.35 "DejaVu Sans Mono", "Liberation Mono", monospa
 {body}</pre>"""
 
 
-def comment_text(printed: str) -> str:
-    """Return what a reader sees of the comment, in Markdown.
-
-    Raises:
-        DrawError: the dry run printed no comment.
-    """
-    _, mark, text = printed.partition(COMMENT_BEGINS)
-    if not mark:
-        raise DrawError(f"the dry run printed no comment:\n{printed[:2000]}")
-    text = text.split("\n<sub>")[0]  # a comment made by hand names no commit
-    lines = [line for line in text.splitlines() if not line.startswith("<!-- ")]
-    return "\n".join(lines).strip() + "\n"
-
-
-def comment_page(printed: str) -> str:
-    """Return the comment in a box like GitHub's; `printed` is what a dry run of it prints."""
-    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comment_text(printed))
+def comment_page(comment: str) -> str:
+    """Return a comment in a box like GitHub's."""
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(comment)
     return COMMENT.format(body=body)
 
 

@@ -15,6 +15,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.github.comment import LIMIT
+from canary.github.section import section
+from canary.github.status import Source
+from canary.report.document import load_comparison
+
 ROOT = Path(__file__).parents[2]
 COLUMNS, ROWS = 100, 50
 LONGEST_S = 900
@@ -32,7 +37,7 @@ class RecordedDemo:
     screen: str
     """What it printed, with terminal codes. The folder where it ran is left out of paths."""
     comment: str
-    """What `canary publish --dry-run` prints for the planted fault."""
+    """What a reader sees of the comment on the planted fault, in Markdown."""
     report: Path
     """The HTML page of the planted fault."""
 
@@ -49,13 +54,16 @@ def record_demo(folder: Path) -> RecordedDemo:
     reports = list(folder.glob("canary_output/demo-*/masked_eos/report.html"))
     if len(reports) != 1:
         raise DrawError(f"the demo left {len(reports)} reports, not 1:\n{screen[-2000:]}")
-    command = ["canary", "publish", str(reports[0].parent), "--dry-run"]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise DrawError(f"canary publish --dry-run failed:\n{done.stderr[-2000:]}")
-    for shown in (screen, done.stdout):
+    comment = comment_text(reports[0].parent)
+    for shown in (screen, comment):
         refuse_paths(shown, folder)
-    return RecordedDemo(screen, done.stdout, reports[0])
+    return RecordedDemo(screen, comment, reports[0])
+
+
+def comment_text(comparison: Path) -> str:
+    """Return what a reader sees of the comment on a comparison's folder, in Markdown."""
+    text = section(load_comparison(comparison), Source("0" * 40), LIMIT)
+    return text.split("\n<sub>")[0].strip() + "\n"  # this comment is of no commit
 
 
 def refuse_paths(shown: str, *more: Path) -> None:

@@ -106,7 +106,9 @@ class Runner:
     def train(self, inputs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """The steps of `mode: run` but the upload; the answer is of the first."""
         done = self.step("Train", inputs)
-        self.step("Collect the records", inputs)
+        collected = self.step("Collect the records", inputs)
+        for said in (done.stderr, collected.stderr):
+            assert not re.search(r"\.sh: line \d+:", said), f"an error of bash: {said}"
         return done
 
     def due(self, name: str, inputs: Mapping[str, str], *, cancelled: bool = False) -> bool:
@@ -160,9 +162,6 @@ class Runner:
         return re.sub(r"\$\{\{(.*?)\}\}", one, text)
 
     def _term(self, term: str, inputs: Mapping[str, str]) -> str:
-        if formatted := re.fullmatch(r"(inputs\.\w+) && format\('(.*)\{0\}', \1\)", term):
-            named = self._term(formatted[1], inputs)
-            return named and formatted[2] + named
         if term.startswith("inputs."):
             return inputs[term.removeprefix("inputs.")]
         if term.startswith("steps."):

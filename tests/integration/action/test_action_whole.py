@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,67 +111,6 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     assert page.count("<svg") > 5
     assert repository.statuses_of(head)[0].state == "failure"
     assert runner.outputs()["comment-url"].endswith(f"issuecomment-{comment.id}")
-
-
-def trained_cells(runner: Runner, inputs: dict[str, str]) -> dict[str, bytes]:
-    """Lists the cells and runs a job for each; what the jobs uploaded, by its name."""
-    listed = runner.step("List the cells", inputs | {"mode": "cells"})
-    assert listed.returncode == 0, listed.stdout + listed.stderr
-    uploaded = {}
-    for cell in json.loads(runner.outputs()["cells"]):
-        job = {key: inputs[key] for key in inputs if key != "token"} | {"mode": "run", "cell": cell}
-        done = runner.train(job)
-        assert done.returncode == 0, done.stdout + done.stderr
-        kept = runner.kept(job)
-        assert kept is not None
-        name, folder = kept
-        packed = shutil.make_archive(str(runner.root / name), "zip", folder)
-        uploaded[name] = Path(packed).read_bytes()
-        shutil.rmtree(folder)
-    return uploaded
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_a_matrix_goes_through_all_its_jobs(runner: Runner, github: GitHub) -> None:
-    repository = github.state.repositories[NAME]
-    origin = runner.root / "server" / f"{NAME}.git"
-    inputs = INPUTS | {"matrix": "matrix.yaml", "token": github.token}
-    cells = yaml.safe_dump({"matrix": {"config": ["canary.yaml"], "seed": [1, 2]}})
-    (runner.workspace / "matrix.yaml").write_text(cells)
-
-    def commit(branch: str, rate: float) -> str:
-        config = yaml.safe_dump(settings("sft", **SMALL, learning_rate=rate))
-        (runner.workspace / "canary.yaml").write_text(config)
-        git(runner.workspace, "add", ".")
-        git(runner.workspace, "commit", "-qm", branch)
-        git(runner.workspace, "push", "-q", str(origin), f"HEAD:{branch}")
-        sha = git(runner.workspace, "rev-parse", "HEAD")
-        files = {"matrix.yaml": cells, "canary.yaml": config}
-        return repository.add_commit(files, sha=sha, branch=branch)
-
-    def report(event: str, payload: dict[str, object], sha: str, run: int) -> int:
-        """Runs all jobs of a workflow; the exit code of the last."""
-        on(runner, github, event, payload, run)
-        artifacts = trained_cells(runner, inputs)
-        assert [*artifacts] == ["canary-records-canary-1", "canary-records-canary-2"]
-        workflow = repository.add_run(sha, id=run)
-        for name, packed in artifacts.items():
-            repository.add_artifact(workflow, name, packed)
-        return runner.step("Report", inputs).returncode
-
-    base = commit("main", rate=5e-4)
-    assert report("push", push_event(base), base, 1) == 0
-    stored = git(origin, "ls-tree", "-r", "--name-only", "canary-baselines")
-    assert all(f"/canary-{seed}/" in stored for seed in (1, 2))
-
-    head = commit("faster", rate=1e-3)
-    pull = repository.add_pull(head, base_sha=base)
-    assert report("pull_request", pull_event(pull, "opened", None), head, 2) == 1
-    assert runner.outputs()["verdict"] == "changed"
-    (comment,) = repository.comments_on(pull.number)
-    assert "2 cells: 2 changed" in comment.body
-    assert comment.body.count("learning\\_rate 0.0005 -> 0.001") >= 2
 
 
 @pytest.mark.train

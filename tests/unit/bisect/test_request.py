@@ -40,7 +40,6 @@ def request(good: str = "HEAD~2", **rest: Any) -> BisectRequest:
         (request(budget_minutes=0), "--budget must be more than 0 minutes, got 0"),
         (request(settings=("repeats=3",)), "--set repeats=3 does not work with bisect"),
         (request(check="sped"), "unknown check 'sped'"),
-        (request(check="relations"), "relations are not followed by a bisect"),
         (request(good="HEAD~3"), "canary.yaml is not in the good commit"),
         (BisectRequest(Path("none.yaml"), "HEAD~2", "HEAD"), "no config at none.yaml"),
         (request(good="HEAD"), "are the same commit"),

@@ -16,14 +16,11 @@ from canary.compare.checks import (
     is_metric_gate,
     markdown_table,
 )
-from canary.compare.relations import relation_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS
 from canary.record.alerts import with_alerts
-from canary.relations import RELATIONS
-from canary.relations.relation import outcome
 from tests.unit.compare.exact.test_exact_repeats import run
 from tests.unit.compare.test_threshold_fields import CASES
 from tests.unit.comparing import (
@@ -74,11 +71,7 @@ def comparisons() -> list[Comparison]:
 @cache
 def made() -> list[Check]:
     """Every check of these."""
-    asked = [
-        (RELATIONS["order"], outcome("order", "holds", "log-probabilities differ by at most 0"))
-    ]
-    of_relations = relation_checks(asked, None)
-    return [check for found in comparisons() for check in found.checks] + [*of_relations]
+    return [check for found in comparisons() for check in found.checks]
 
 
 def test_every_check_that_is_made_is_a_row_of_the_table() -> None:

@@ -14,7 +14,7 @@ from canary.cli import app
 from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
-from canary.gate.workflows import Answers, checked, permissions, rendered, wanted, workflow
+from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
 
 ZERO = "0" * 64
 OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
@@ -127,15 +127,6 @@ def test_a_prefetch_is_written_where_models_are_downloaded() -> None:
     assert step["with"]["model-cache"] == "/srv/hf"
 
 
-def test_a_container_job_trains_without_an_engine_of_its_own() -> None:
-    image = f"ghcr.io/o/i@sha256:{'a' * 64}"
-    answers = Answers(runner="container", labels=("arc-gpu",), image=image)
-    job = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]
-    assert job["container"] == {"image": image}
-    assert job["runs-on"] == ["arc-gpu"]
-    assert job["steps"][-1]["with"]["engine"] == "none"
-
-
 def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
     text = workflow("pull-request", Answers(runner="container"))
     before, after = text.split(f"@sha256:{ZERO}")
@@ -183,6 +174,10 @@ def test_options_reach_the_workflow(here: Path) -> None:
     assert job["runs-on"] == ["self-hosted", "a100"]
     assert job["steps"][-1]["with"] == {"mode": "run", "config": "x/c.yaml", "engine": "none"}
     assert (here / "x" / "c-nightly.yaml").exists()
+    answers = Answers(runner="container", labels=("arc-gpu",), image=OWN_IMAGE)
+    job = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]
+    assert (job["container"], job["runs-on"]) == ({"image": OWN_IMAGE}, ["arc-gpu"])
+    assert job["steps"][-1]["with"]["engine"] == "none"
 
 
 def test_every_right_is_printed_with_its_reason(tmp_path: Path) -> None:
@@ -343,85 +338,3 @@ def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -
     (here / "canary.yaml").write_text("name: own\ntraining_type: exec\nmax_steps: 50\n")
     run()
     assert "extends: canary.yaml" in (here / "canary-nightly.yaml").read_text()
-
-
-def test_the_nightly_workflow_asks_the_check_only_where_asked_for(here: Path) -> None:
-    run()
-    nightly = here / ".github" / "workflows" / "canary-nightly.yml"
-    assert "check:" not in nightly.read_text()
-    run("--force", "--check")
-    for job in yaml.safe_load(nightly.read_text())["jobs"].values():
-        assert job["steps"][-1]["with"]["check"] is True
-    others = [path for path in nightly.parent.iterdir() if path != nightly]
-    assert others
-    assert not [path for path in others if "check: true" in path.read_text()]
-    with pytest.raises(UsageError, match="--check needs the nightly workflow"):
-        checked(Answers(nightly=False, check=True))
-
-
-RECORDING = ("canary-accept.yml", "canary-baseline.yml", "canary-nightly.yml")
-
-
-def test_an_issue_and_its_permission_are_written_only_where_asked_for(here: Path) -> None:
-    def jobs_that_write_issues() -> dict[str, str]:
-        found = {}
-        for path in sorted((here / ".github" / "workflows").iterdir()):
-            for job, content in yaml.safe_load(path.read_text())["jobs"].items():
-                if content["permissions"].get("issues"):
-                    assert content["permissions"]["issues"] == "write"
-                    assert content["steps"][-1]["with"]["trend-issue"] is True
-                    found[path.name] = job
-        return found
-
-    run()
-    assert jobs_that_write_issues() == {}
-    assert "trend-issue" not in "".join(rendered(Answers()).values())
-    said = run("--force", "--trend-issue")
-    assert jobs_that_write_issues() == dict.fromkeys(RECORDING, "report")
-    assert "issues: write" in said
-    assert "(baseline, accept, nightly)" in said.replace("canary-", "")
-
-
-def test_each_cell_of_a_matrix_is_a_job_in_every_workflow(here: Path) -> None:
-    (here / "one.yaml").write_text("training_type: sft\n")
-    (here / "matrix.yaml").write_text("matrix: {config: [one.yaml], seed: [1, 2]}\n")
-    said = run("--matrix", "matrix.yaml", "--model-cache", "/srv/hf")
-    assert "actions: read" in said
-    assert {path.name for path in here.glob("*.yaml")} == {"one.yaml", "matrix.yaml"}
-    for path in (here / ".github/workflows").iterdir():
-        content = yaml.safe_load(path.read_text())
-        assert " config:" not in path.read_text(), path.name
-        steps = [job["steps"][-1]["with"] for job in content["jobs"].values()]
-        others = [step for step in steps if step["mode"] != "pending"]
-        assert {step["matrix"] for step in others} == {"matrix.yaml"}, path.name
-        for name, job in content["jobs"].items():
-            if name == "run":
-                assert job["needs"] == ["cells"], path.name
-                assert job["strategy"]["fail-fast"] is False
-            if name == "report":
-                assert "cells" in job["needs"], path.name
-                assert job["permissions"]["actions"] == "read", path.name
-
-
-@pytest.mark.parametrize(
-    ("matrix", "said"),
-    [
-        (None, "no matrix at matrix.yaml"),
-        ("cells: [{config: gone.yaml}]\n", "cell gone: no config at"),
-        ("cells: [{config: one.yaml, verb: ab}]\n", "has verb: ab, which the action cannot use"),
-    ],
-)
-def test_a_matrix_that_the_action_cannot_use_writes_nothing(
-    here: Path, matrix: str | None, said: str
-) -> None:
-    (here / "one.yaml").write_text("training_type: sft\n")
-    if matrix is not None:
-        (here / "matrix.yaml").write_text(matrix)
-    with pytest.raises(UsageError, match=said):
-        run("--matrix", "matrix.yaml")
-    assert not (here / ".github").exists()
-
-
-def test_a_matrix_and_configs_are_not_both_given(here: Path) -> None:
-    with pytest.raises(UsageError, match="--config has no effect with --matrix"):
-        run("--matrix", "matrix.yaml", "--config", "canary.yaml")

@@ -190,11 +190,6 @@ def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: 
     assert found.answer.comparison.check("step_time_mean").threshold == 5.0
 
 
-def test_the_workflows_tier_goes_before_the_configs(tmp_path: Path) -> None:
-    found = answer(tmp_path, given(tmp_path, record(100)), tier="perf")
-    assert found.answer.comparison.check("step_time_mean").threshold == 8.0
-
-
 def test_only_runs_of_ancestors_count_and_the_rest_is_said(tmp_path: Path) -> None:
     ancestry = Ancestry(COMMITS[0], {COMMITS[0][:12]: 0})
     found = answer(tmp_path, given(tmp_path, record(100)), ancestry=ancestry)
@@ -340,16 +335,15 @@ def test_a_base_config_that_is_wrong_says_so(files: dict[str, str], said: str) -
         reading(files)
 
 
-@pytest.mark.parametrize("path", ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml"])
-def test_a_config_out_of_the_repository_is_refused(path: str) -> None:
-    with pytest.raises(ConfigError, match="is outside the repository"):
-        repository_path(".", path)
+def test_a_config_out_of_the_repository_is_refused() -> None:
+    for path in ("../x.yaml", "/etc/x.yaml", "a/../../x.yaml"):
+        with pytest.raises(ConfigError, match="is outside the repository"):
+            repository_path(".", path)
 
 
 def test_the_base_branchs_steps_are_carried_over(tmp_path: Path) -> None:
     base = base_config(tmp_path, max_steps=40)
     assert "max_steps=40" in held_settings(base)
-    assert "repeats=5" in held_settings(base, repeats="5")
     assert "metrics_warmup_steps=8" in held_settings(base)
 
 

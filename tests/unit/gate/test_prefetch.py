@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from canary.errors import MachineError, UsageError
-from canary.gate.asked import Canary
 from canary.gate.prefetch import prefetch
 
 HUB = "training_type: sft\nmodel_name: org/model\nmodel_revision: abc\ndataset_name: org/data\n"
@@ -27,7 +26,7 @@ def fetched(tmp_path: Path, config: str, **environ: str) -> list[dict[str, Any]]
 
     (tmp_path / "canary.yaml").write_text(config)
     known = {"CANARY_MODEL_CACHE": str(tmp_path / "cache"), **environ}
-    prefetch([Canary("canary.yaml")], tmp_path, known, download, lambda line: None)
+    prefetch(["canary.yaml"], tmp_path, known, download, lambda line: None)
     return calls
 
 
@@ -75,7 +74,7 @@ def test_a_refusal_names_the_remedy_and_not_the_token(tmp_path: Path) -> None:
     (tmp_path / "canary.yaml").write_text(HUB)
     environ = {"CANARY_MODEL_CACHE": str(tmp_path), "HF_TOKEN": "hf_secretsecret"}
     with pytest.raises(MachineError, match="needs HF_TOKEN") as caught:
-        prefetch([Canary("canary.yaml")], tmp_path, environ, download, lambda line: None)
+        prefetch(["canary.yaml"], tmp_path, environ, download, lambda line: None)
     assert "hf_secret" not in str(caught.value)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from canary.config.load import load_config
-from canary.errors import ConfigError, MachineError, UsageError
+from canary.campaign.ab import AbRequest
+from canary.errors import MachineError, UsageError
 from canary.gate import run_job
-from canary.gate.asked import Canary, cells_at
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
@@ -53,8 +53,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Configs and settings of the runs, which train nothing."""
     calls: list[tuple[str, list[str]]] = []
 
-    def alone(settings: Any, place: Any, one: Canary, overrides: list[str], *rest: Any) -> None:
-        calls.append((one.title, overrides))
+    def alone(settings: Any, place: Any, config: str, overrides: list[str], *rest: Any) -> None:
+        calls.append((config, overrides))
 
     monkeypatch.setattr(run_job, "_run_alone", alone)
     return calls
@@ -73,8 +73,8 @@ def test_each_config_has_its_part(environ: dict[str, str], ran: list[Any]) -> No
 def test_what_was_done_stays_judged_when_the_process_is_ended(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def alone(settings: Any, place: Any, one: Canary, *rest: Any) -> None:
-        if one.config == "two.yaml":
+    def alone(settings: Any, place: Any, config: str, *rest: Any) -> None:
+        if config == "two.yaml":
             raise KeyboardInterrupt
 
     monkeypatch.setattr(run_job, "_run_alone", alone)
@@ -111,7 +111,7 @@ def test_a_config_for_which_no_time_is_left_says_so(
         ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "is outside the repository"),
         ({"CANARY_COMMAND": "python x.py"}, 2, "set training_type: exec"),
         ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "not a folder in the checkout"),
-        ({"CANARY_CHECKOUT": "/nowhere/at/all"}, 2, "no checkout at"),
+        ({"CANARY_CHECKOUT": "/nowhere/at/all"}, 2, "there is no checkout"),
     ],
 )
 def test_wrong_inputs_end_with_2_and_their_reason_in_the_records(
@@ -126,9 +126,9 @@ def test_wrong_inputs_end_with_2_and_their_reason_in_the_records(
 
 def test_inputs_that_cannot_be_read_are_told_in_the_records_too(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError), told(environ):
-        TrainSettings.read(environ | {"CANARY_REPEATS": "abc"})
+        TrainSettings.read(environ | {"CANARY_TIMEOUT_MINUTES": "abc"})
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
-    assert "input repeats is 'abc'" in manifest.error
+    assert "input timeout-minutes is 'abc'" in manifest.error
 
 
 def test_records_that_cannot_be_written_are_one_line(environ: dict[str, str]) -> None:
@@ -166,7 +166,8 @@ def test_a_setup_that_fails_shows_its_log_and_leaves_its_reason(environ: dict[st
     said: list[str] = []
     assert set_up(settings, given, said.append) == 4
     assert "setup: out of luck" in said
-    assert "setup ended with exit code 3" in load_records(settings.records).manifest.error
+    reason = load_records(settings.records).manifest.error
+    assert reason == "setup: setup ended with exit code 3: out of luck (see setup.log)"
 
 
 def test_pairs_begin_where_the_branch_left_its_base(tmp_path: Path) -> None:
@@ -205,17 +206,49 @@ def test_tokens_leave_the_environment_and_tokenizers_stay() -> None:
     assert environ == {"TOKENIZERS_PARALLELISM": "false", "PATH": "x"}
 
 
-def test_rows_that_are_too_large_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reason_in_a_record_has_no_path_of_the_runner(environ: dict[str, str]) -> None:
+    settings = TrainSettings.read(environ)
+    place = settings.scratch / "workspace"
+    run_folder = settings.scratch / "runs" / "run"
+    run_folder.mkdir(parents=True)
+    reason = f"FileNotFoundError: {place}/data.json; {settings.scratch}/sides/head/train.py:3"
+    record = {"status": "failed", "reason": reason, "name": "tiny"}
+    (run_folder / "metrics.json").write_text(json.dumps(record))
+    keep(run_folder, settings.records, settings)
+    kept = json.loads((settings.records / "run" / "metrics.json").read_text())
+    assert kept == record | {"reason": "FileNotFoundError: data.json; train.py:3"}
+
+
+def test_pairs_get_half_of_the_minutes(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[AbRequest] = []
+
+    def none(request: AbRequest, say: Any) -> Any:
+        asked.append(request)
+        raise MachineError("no pair today")
+
+    monkeypatch.setattr(run_job, "run_ab", none)
+    base = {"CANARY_COMPARE": "ab", "CANARY_BASE_SHA": "f" * 40, "CANARY_CONFIG": "one.yaml"}
+    run(environ, **base, CANARY_TIMEOUT_MINUTES="50")
+    assert asked[0].budget_minutes == 25
+
+
+def test_rows_that_are_too_large_stay(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_job, "LARGEST_ROWS", 10)
     run_folder = tmp_path / "run"
     run_folder.mkdir()
     (run_folder / "metrics.json").write_text("{}" * 20)
     (run_folder / "steps.jsonl").write_text("{}\n" * 20)
-    keep(run_folder, tmp_path / "kept")
+    keep(run_folder, tmp_path / "kept", TrainSettings.read(environ))
     assert [file.name for file in (tmp_path / "kept" / "run").iterdir()] == ["metrics.json"]
 
 
-def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_path: Path) -> None:
+def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     small, large, linked = (tmp_path / name for name in ("small", "large", "linked"))
     for made in (small, large):
         (made / "profiler").mkdir(parents=True)
@@ -227,7 +260,7 @@ def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_
     (linked / "profiler").symlink_to(small / "profiler")
     for made in (small, large, linked):
         (made / "metrics.json").write_text("{}")
-        keep(made, tmp_path / "records")
+        keep(made, tmp_path / "records", TrainSettings.read(environ))
     kept = {
         str(path.relative_to(tmp_path / "records"))
         for path in (tmp_path / "records").rglob("*")
@@ -241,148 +274,3 @@ def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_
         "large/profiler/operators.json",
         "linked/metrics.json",
     }
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    done = subprocess.run(
-        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
-MATRIX = """
-cells:
-  - {name: plain, config: one.yaml}
-  - {name: half, config: two.yaml, dtype: bfloat16, ranks: 2, device: cpu, max_steps: 30}
-"""
-
-
-@pytest.fixture
-def cells(environ: dict[str, str]) -> dict[str, str]:
-    """A checkout whose base has a matrix of two cells."""
-    checkout = Path(environ["CANARY_CHECKOUT"])
-    (checkout / "matrix.yaml").write_text(MATRIX)
-    git(checkout, "init", "-q")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "-qm", "base")
-    base = git(checkout, "rev-parse", "HEAD")
-    return environ | {"CANARY_MATRIX": "matrix.yaml", "CANARY_BASE_SHA": base, "CANARY_CONFIG": ""}
-
-
-def parts_of(environ: dict[str, str]) -> dict[str, Any]:
-    manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
-    assert not manifest.error, manifest.error
-    return {part.cell: part for part in manifest.parts}
-
-
-def test_a_cell_is_its_config_with_its_settings_and_its_name(
-    cells: dict[str, str], ran: list[tuple[str, list[str]]]
-) -> None:
-    assert run(cells) == 0
-    assert [(part.config, part.name) for part in parts_of(cells).values()] == [
-        ("one.yaml", "plain"),
-        ("two.yaml", "half"),
-    ]
-    title, overrides = ran[1]
-    assert title == "cell half"
-    loaded = load_config(Path(cells["CANARY_CHECKOUT"]) / "two.yaml", overrides).config
-    assert (loaded.name, loaded.dtype, loaded.nproc, loaded.device) == (
-        "half",
-        "bfloat16",
-        2,
-        "cpu",
-    )
-    assert loaded.max_steps == 30
-
-
-def test_a_job_of_one_cell_runs_that_cell_alone(cells: dict[str, str], ran: list[Any]) -> None:
-    assert run(cells, CANARY_CELL="half") == 0
-    assert [*parts_of(cells)] == ["half"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"CANARY_CELL": "gone"}, "matrix.yaml has no cell gone"),
-        ({"CANARY_MATRIX": "gone.yaml"}, "no matrix at gone.yaml"),
-        ({"CANARY_MATRIX": "../m.yaml"}, "is outside the repository"),
-    ],
-)
-def test_a_wrong_matrix_or_cell_is_told_in_the_records(
-    cells: dict[str, str], ran: list[Any], changes: dict[str, str], said: str
-) -> None:
-    assert run(cells, **changes) == 2
-    assert said in load_records(Path(cells["CANARY_RECORDS"])).manifest.error
-
-
-def test_a_change_of_a_cell_is_trained_with_the_steps_of_the_base(
-    cells: dict[str, str], ran: list[tuple[str, list[str]]]
-) -> None:
-    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
-    matrix.write_text(MATRIX.replace("max_steps: 30", "max_steps: 3, learning_rate: 0.5"))
-    run(cells, CANARY_CELL="half")
-    ((_, overrides),) = ran
-    loaded = load_config(Path(cells["CANARY_CHECKOUT"]) / "two.yaml", overrides).config
-    assert (loaded.max_steps, loaded.learning_rate) == (30, 0.5)
-    assert "used the base branch's 30; 3 counts" in parts_of(cells)["half"].notes[0]
-
-
-def test_a_cell_that_the_change_removes_still_runs(cells: dict[str, str], ran: list[Any]) -> None:
-    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
-    matrix.write_text("cells: [{name: mine, config: one.yaml}]\n")
-    run(cells, CANARY_CELL="half")
-    assert parts_of(cells)["half"].notes == [
-        "the change removes this cell in matrix.yaml; that counts once merged"
-    ]
-
-
-def test_pairs_are_trained_with_the_cell_of_the_base(
-    cells: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[list[str]] = []
-    monkeypatch.setattr(run_job, "_run_ab", lambda *given: calls.append(given[3]))
-    matrix = Path(cells["CANARY_CHECKOUT"]) / "matrix.yaml"
-    matrix.write_text(MATRIX.replace("bfloat16", "float16"))
-    run(cells, CANARY_CELL="half", CANARY_COMPARE="ab")
-    assert "dtype=bfloat16" in calls[0]
-    assert parts_of(cells)["half"].notes == [
-        "the change has other settings for this cell in matrix.yaml; that counts once merged"
-    ]
-
-
-REFUSED = [
-    ("verb: check", "verb: check"),
-    ("ref: main", "ref"),
-    ("stack: new", "stack"),
-    ("nodes: 2", "nodes: 2"),
-    ("verb: exec, command: python a.py", "verb: exec"),
-    ("arguments: --quick", "arguments"),
-    ("device: h100", "device: h100"),
-]
-
-
-@pytest.mark.parametrize(("key", "said"), REFUSED)
-def test_a_cell_that_the_action_cannot_run_is_refused_in_one_line(key: str, said: str) -> None:
-    text = f"stacks: {{new: {{}}}}\ncells: [{{name: a, config: one.yaml, {key}}}]\n"
-    with pytest.raises(ConfigError) as caught:
-        cells_at(lambda path: text.encode(), "matrix.yaml")
-    assert str(caught.value) == (
-        f"cell a in matrix.yaml has {said}, which the action cannot use "
-        "(remove that key, or run the cell with `canary matrix`)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("env: {A: b}\ncells: [{config: a.yaml}]", "has `env`"),
-        ("matrix: {config: [a.yaml], seed: [" + "1," * 80 + "]}", "has the same name as another"),
-        (f"matrix: {{config: [a.yaml], seed: {[*range(81)]}}}", "has 81 cells"),
-        ("cells: []", "has no cells"),
-        ("\x00", "not YAML"),
-    ],
-)
-def test_a_matrix_that_the_action_cannot_use_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        cells_at(lambda path: text.encode(), "matrix.yaml")

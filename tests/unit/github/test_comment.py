@@ -14,7 +14,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
 from canary.github.checkrun import annotated
-from canary.github.comment import END, LIMIT, MARKER, has_sections, merged, parse, sections_of
+from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
@@ -83,33 +83,6 @@ def test_two_configs_of_similar_paths_and_one_name_have_a_section_each(
     assert all(len(found.key) <= 100 for found in parse(second))
 
 
-def test_sections_of_an_older_version_go_when_one_of_this_comes() -> None:
-    old = older(f"canary {NEW} 7.1 error")
-    assert [(one.name, one.key) for one in parse(old)] == [("canary", "")]
-    second = of("canary.yaml", "sft_smoke", comparison(), source(), old)
-    assert [one.name for one in parse(second)] == ["sft_smoke"]
-
-
-def older(mark: str) -> str:
-    """A comment as versions wrote it whose marks had no version of their own."""
-    return (
-        f"{MARKER}\n<!-- rlhf-canary:section {mark} -->\n**⚪ what was said**\n"
-        "<!-- rlhf-canary:end -->\n"
-    )
-
-
-def test_a_comment_of_an_older_version_is_understood_and_written_anew() -> None:
-    before = older(f"dpo {NEW} 7.2 accepted configs-dpo.yaml")
-    (was,) = parse(before)
-    assert (was.name, was.sha, was.age, was.key) == ("dpo", NEW, (7, 2), "configs-dpo.yaml")
-    assert (was.verdict, was.accepted, was.text) == ("changed", True, "**⚪ what was said**\n")
-    after = body({"sft": comparison()}, source(), before)
-    assert after is not None
-    assert after.splitlines()[1] == "**🟠 accepted: `dpo` · pass: `sft`**"
-    assert after.count("<!-- rlhf-canary:section {") == 2
-    assert parse(after)[0] == was
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -155,14 +128,6 @@ def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.Monk
         for text in (before, after)
     ]
     assert told[0] == told[1] == [("dpo", "pass", False, (7, 1)), ("sft", "changed", True, (7, 1))]
-
-
-def test_what_is_posted_by_hand_and_by_a_run_replaces_each_other() -> None:
-    run = of("configs/sft.yaml", "sft", comparison(), source(run=7))
-    by_hand = of("", "sft", slow(), Source(NEW), run)
-    assert [one.verdict for one in parse(by_hand)] == ["regression"]
-    again = of("configs/sft.yaml", "sft", comparison(), source(run=7), by_hand)
-    assert [one.verdict for one in parse(again)] == ["pass"]
 
 
 def test_a_newer_commit_drops_the_sections_of_the_older_one() -> None:
@@ -234,11 +199,6 @@ def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count:
     assert text is not None
     assert len(text) <= LIMIT
     assert len(parse(text)) == count
-
-
-def test_a_mark_of_before_with_a_number_without_end_is_no_mark() -> None:
-    old = f"<!-- rlhf-canary:section sft {'a' * 40} {'9' * 5000}.1 pass -->\ntext\n{END}"
-    assert parse(f"{MARKER}\n{old}") == []
 
 
 def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
@@ -433,16 +393,3 @@ def test_a_line_of_a_record_cannot_break_the_table() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == 4
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows), rows[0]
-
-
-def test_an_older_run_of_a_matrix_says_nothing_beside_a_later_one() -> None:
-    def of_matrix(run: int, *names: str, before: str = "") -> str | None:
-        answers = [Answer(name, comparison(), "c.yaml", name, "m.yaml") for name in names]
-        return merged(before, sections_of(answers, source(run=run)))
-
-    later = of_matrix(9, "a", "b")
-    assert later is not None
-    assert of_matrix(8, "whole", before=later) is None
-    again = of_matrix(10, "whole", before=later)
-    assert again is not None
-    assert [one.name for one in parse(again)] == ["whole"]

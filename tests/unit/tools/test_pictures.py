@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tools.pictures import __main__ as command
-from tools.pictures.pages import comment_page, terminal_page
+from tools.pictures.pages import terminal_page
 from tools.pictures.recorded_demo import ROOT, DrawError, refuse_paths
 
 SIZE = (900, 300)
@@ -56,8 +56,6 @@ def test_the_terminal_shows_all_that_was_printed_up_to_the_likely_cause() -> Non
 def test_nothing_is_drawn_of_an_output_without_the_answer() -> None:
     with pytest.raises(DrawError, match="did not print"):
         terminal_page("1. A\n")
-    with pytest.raises(DrawError, match="no comment"):
-        comment_page("commit-status on no commit\n")
 
 
 @pytest.mark.parametrize("place", [ROOT, Path(sys.prefix), Path.home()])
