@@ -25,8 +25,9 @@ test-all: test
 	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
 	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --ignore tests/notebooks --durations=100 --durations-min=5
 
-# The documentation site, in build/site. It needs no torch.
+# The documentation site, in build/site, and its tests. It needs no torch.
 docs: $(VENV)/.docs
+	$(BIN)/python -m pytest tests/contract/test_site.py tests/contract/test_pins.py
 	$(BIN)/python -m tools.site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html; its search needs a server: $(BIN)/python -m http.server -d build/site"
