@@ -43,13 +43,13 @@ stacks: $(VENV)/.dev
 	$(BIN)/nox -s trl_ppo
 	$(BIN)/nox -s wandb
 
-# The files of a release, made of HEAD and checked as a stranger would use them (docs/releases.md).
+# The files of a release, made of HEAD and tried in clean environments (docs/releases.md).
 release-candidate: $(RELEASE)/.tools
-	$(RELEASE)/bin/python -m tools.release_candidate $(CANDIDATE)
+	$(RELEASE)/bin/nox -s release_candidate
 
 $(RELEASE)/.tools: requirements/release.lock.txt
 	$(PYTHON) -m venv $(RELEASE)
-	@echo "Installing what makes a release (build, twine, virtualenv, uv ...) into $(RELEASE): 0.2 GB"
+	@echo "Installing what makes a release (build, twine, nox ...) into $(RELEASE): 0.2 GB"
 	$(RELEASE)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 
