@@ -25,8 +25,9 @@ test-all: test
 	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
 	$(PYTEST) -m "(train or slow) and not end_to_end" --ignore tests/notebooks --durations=100 --durations-min=5
 
-# The documentation site, in build/site. It needs no torch.
+# The documentation site, in build/site, and its tests. It needs no torch.
 docs: $(VENV)/.docs
+	$(BIN)/python -m pytest tests/contract/test_site.py tests/contract/test_pins.py
 	$(BIN)/python -m tools.site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html; its search needs a server: $(BIN)/python -m http.server -d build/site"
@@ -39,13 +40,13 @@ stacks: $(VENV)/.dev
 	$(BIN)/nox -s trl_ppo
 	$(BIN)/nox -s wandb
 
-# The files of a release, made of HEAD and checked as a stranger would use them (docs/releases.md).
+# The files of a release, made of HEAD and tried in clean environments (docs/releases.md).
 release-candidate: $(RELEASE)/.tools
-	$(RELEASE)/bin/python -m tools.release_candidate $(CANDIDATE)
+	$(RELEASE)/bin/nox -s release_candidate
 
 $(RELEASE)/.tools: requirements/release.lock.txt
 	$(PYTHON) -m venv $(RELEASE)
-	@echo "Installing what makes a release (build, twine, virtualenv, uv ...) into $(RELEASE): 0.2 GB"
+	@echo "Installing what makes a release (build, twine, nox ...) into $(RELEASE): 0.2 GB"
 	$(RELEASE)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 

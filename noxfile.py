@@ -7,11 +7,14 @@ table in docs/stacks.md anew. `--quick` leaves out the trainers that CI tests el
 
 `nox -s trl_ppo` holds an update of the canary's PPO against one of the last trl that has PPO.
 `nox -s wandb` imports W&B's offline runs with wandb, which the tested set leaves out.
+`nox -s release_candidate` makes the files of a release; `make release-candidate` brings its tools.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +31,9 @@ QUICK = ("sft", "dpo", "reward", "grpo", "ppo", "trl_ppo")
 LAST_PPO = "1.12.0"
 WANDB = "wandb==0.31.0"
 RESULTS = Path("build/stacks")
+RELEASE = Path("build/release").resolve()
+SAME_TOKENIZER = "W002"
+"""check-wheel-contents: equal files. The embedded model and reward model have one tokenizer."""
 
 
 @nox.session
@@ -88,6 +94,79 @@ def wandb(session: nox.Session) -> None:
         external=True,
         env={"PYTHONPATH": folder},
     )
+
+
+@nox.session(venv_backend="none")
+def release_candidate(session: nox.Session) -> None:
+    """Wheel, sdist, SBOM and hashes of HEAD; the wheel is tried on each Python of the classifiers.
+
+    It runs with the Python that has the tools. The oldest Python on the path runs the demo.
+    """
+    files, scratch = RELEASE / "files", RELEASE / "scratch"
+    for folder in (files, scratch):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    source = scratch / "source"
+    source.mkdir()
+    session.run("git", "archive", "--output", f"{source}.tar", "HEAD")
+    session.run("tar", "-xf", f"{source}.tar", "-C", str(source))
+    version = _version_of(session, source)
+    committed = str(session.run("git", "show", "-s", "--format=%ct", "HEAD", silent=True)).strip()
+    # Not isolated: the backend is the locked one.
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", str(files), str(source))
+    session.run(*build, env={"SOURCE_DATE_EPOCH": committed})
+    (wheel,), (sdist,) = files.glob("*.whl"), files.glob("*.tar.gz")
+    session.run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
+    checker = Path(sys.executable).with_name("check-wheel-contents")
+    session.run(str(checker), "--ignore", SAME_TOKENIZER, str(wheel))
+    minors = nox.project.python_versions(nox.project.load_toml(source / "pyproject.toml"))
+    pythons = [found for minor in minors if (found := shutil.which(f"python{minor}"))]
+    oldest, *others = pythons or [sys.executable]
+    for python in others:
+        _try_wheel(session, python, str(wheel), source)
+    trained = _try_wheel(session, oldest, f"{wheel}[train,report]", source)
+    sbom = ("--sv", "1.6", "--of", "JSON", "--output-reproducible", "-o")
+    bill = files / f"rlhf_canary-{version}.cdx.json"
+    session.run(
+        *(sys.executable, "-m", "cyclonedx_py", "environment", *sbom, str(bill), str(trained))
+    )
+    hashes = [(hashlib.sha256(one.read_bytes()), one.name) for one in sorted(files.iterdir())]
+    lines = [f"{digest.hexdigest()}  {name}\n" for digest, name in hashes]
+    (files / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+
+
+def _version_of(session: nox.Session, source: Path) -> str:
+    """The version of the commit, which may be released and is the newest of the changelog."""
+    (version,) = re.findall(
+        r'(?m)^__version__ = "(.*)"$', (source / "canary" / "__init__.py").read_text()
+    )
+    session.run("bash", "scripts/release_check.sh", version)
+    _, *released = re.findall(r"(?m)^## \[(.*?)\]", (source / "CHANGELOG.md").read_text())
+    if released[:1] != [version]:
+        session.error(f"CHANGELOG.md: its newest section is not [{version}]")
+    return str(version)
+
+
+def _try_wheel(session: nox.Session, python: str, wanted: str, source: Path) -> Path:
+    """Install the wheel in a clean environment without a checkout; the demo, if it can train."""
+    place = RELEASE / "scratch" / "clean"
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "work").mkdir(parents=True)
+    session.run(python, "-m", "venv", str(place / "env"))
+    programs = place / "env" / "bin"
+    pip = (str(programs / "python"), "-m", "pip", "--disable-pip-version-check")
+    trains = wanted.endswith("]")
+    # torch first and pinned, as in `make demo`
+    for package in ("torch", wanted) if trains else (wanted,):
+        session.run(*pip, "install", "--quiet", "-c", str(source / "constraints.txt"), package)
+    session.run(*pip, "check")
+    recorded = source / "baselines" / "examples"
+    equal = (str(recorded / "sft_smoke_again.json"), str(recorded / "sft_smoke.json"))
+    path = f"{programs}:{session.env.get('PATH', '')}"
+    with session.chdir(place / "work"):
+        for words in (("compare", *equal), ("demo",))[: 1 + trains]:
+            session.run(*(str(programs / "canary"), *words), env={"PATH": path, "PYTHONPATH": None})
+    return programs / "python"
 
 
 def _pins_of(trl: str) -> list[str]:

@@ -40,4 +40,4 @@ write "What the charts of the report need beside report.lock.txt." 0 >requiremen
 locked="$(compile 3.11 pyproject.toml --extra hub)"
 write "What filling the model cache installs." 0 >requirements/prefetch.lock.txt
 locked="$(compile 3.11 --group release)"
-write "What makes and checks a release candidate: python -m tools.release_candidate." 0 >requirements/release.lock.txt
+write "What makes and checks a release candidate: make release-candidate." 0 >requirements/release.lock.txt

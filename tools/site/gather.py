@@ -9,9 +9,6 @@ import re
 import shutil
 from pathlib import Path
 
-import nbformat
-from nbconvert import MarkdownExporter
-
 ROOT = Path(__file__).parents[2]
 DOCS, NOTEBOOKS = ROOT / "docs", ROOT / "notebooks"
 REPOSITORY = "https://github.com/rlhf-canary/rlhf-canary"
@@ -68,6 +65,9 @@ def led_outside(text: str, page: Path) -> str:
 
 def as_page(notebook: Path) -> str:
     """Return a notebook as a page, with a link to it in the repository and in Colab."""
+    import nbformat  # of the extra `docs`, as the next
+    from nbconvert import MarkdownExporter
+
     text, _ = MarkdownExporter().from_notebook_node(nbformat.read(notebook, as_version=4))
     title, rest = text.split("\n", 1)
     there = f"rlhf-canary/rlhf-canary/blob/main/notebooks/{notebook.name}"
