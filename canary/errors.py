@@ -11,8 +11,9 @@ CanaryError
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 EXIT_OK = 0
@@ -21,6 +22,8 @@ EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
 EXIT_ERROR = 4
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+UNWRITABLE = (*DISK_FULL, errno.EROFS)
+"""The disk is full or read-only."""
 
 
 def printable(text: str) -> str:
@@ -103,6 +106,20 @@ class MachineError(CanaryError):
     """A problem of the machine (memory, disk, time, a device): exit code 4."""
 
     exit_code = EXIT_ERROR
+
+
+@contextlib.contextmanager
+def writing(path: Path, hint: str) -> Iterator[None]:
+    """Say which file cannot be written. `hint`: what to do, unless the disk is full.
+
+    Raises:
+        MachineError: an OSError was raised inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        hint = "free some space on its disk" if error.errno in DISK_FULL else hint
+        raise MachineError(f"cannot write {path}: {error.strerror or error}", hint) from error
 
 
 def not_written(what: str, error: OSError) -> MachineError:

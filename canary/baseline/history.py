@@ -19,7 +19,7 @@ from canary.baseline.comparability import machine_key, slug, usable
 from canary.baseline.entry import ENTRY_VERSION, Entry, entry_name
 from canary.baseline.entry import Accepted as Accepted
 from canary.baseline.entry import Context as Context
-from canary.errors import InputError, MachineError
+from canary.errors import InputError, writing
 from canary.record import jsonio
 from canary.record.types import RunRecord
 
@@ -202,13 +202,9 @@ def require_usable(record: RunRecord) -> None:
 
 def write(path: Path, text: str) -> None:
     """Replace a file; make its folder if that is missing."""
-    try:
+    with writing(path, "choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
         jsonio.replace_file(path, text)
-    except OSError as error:
-        raise MachineError(
-            f"cannot write {path}: {error.strerror or error}", "choose another place"
-        ) from error
 
 
 def prune(root: Path, keep: int) -> list[Path]:

@@ -25,9 +25,12 @@ from canary.baseline.history import (
     save_file,
 )
 from canary.baseline.origin import Surroundings, context_of_run, event_of, require_writer
-from canary.errors import InputError, UsageError, printable
+from canary.errors import InputError, UsageError, printable, writing
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
+
+STAGED = ".pulled-"
+"""Prefix of the folder that holds a history until it is complete."""
 
 
 def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:
@@ -200,21 +203,48 @@ def pull_text(remote: Remote, here: Surroundings, folder: Path, *, replace: bool
 
     Raises:
         InputError: the folder holds files that must not be replaced.
+        MachineError: the folder cannot be written; it stays as it was.
     """
-    if replace and is_history(folder) and [path.name for path in folder.iterdir()] != [VERSION]:
+    if replace and is_history(folder) and any(map(_is_others, folder.iterdir())):
         raise InputError(f"{folder} holds more than a history", "name another folder")
     if not replace and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
             f"{folder} is not empty",
             "name a new folder, or replace an existing history with --replace",
         )
-    with pulled(remote, here) as (sha, history):
-        if replace and is_history(folder):
-            shutil.rmtree(folder / VERSION)
-        shutil.copytree(history, folder, dirs_exist_ok=True)
+    with pulled(remote, here) as (sha, history), writing(folder, "choose another place"):
+        _put_in_place(history / VERSION, folder)
     if sha is None:
         return f"{remote} does not exist yet; {folder} is an empty history"
     return f"{remote} at {sha[:9]} is in {folder}"
+
+
+def _is_others(path: Path) -> bool:
+    """Return whether this is not part of a history. A killed pull may leave a staged one."""
+    return path.name != VERSION and not path.name.startswith(STAGED)
+
+
+def _put_in_place(history: Path, folder: Path) -> None:
+    """Move a copy into the folder once it is complete; the old history goes last.
+
+    Raises:
+        OSError: the copy cannot be written. The old history stays.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / VERSION
+    with tempfile.TemporaryDirectory(dir=folder, prefix=STAGED) as staged:
+        new, old = Path(staged, "new"), Path(staged, "old")
+        for path in history.rglob("*"):
+            if path.is_file():
+                made = new / path.relative_to(history)
+                made.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, made)
+        new.mkdir(exist_ok=True)
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    for left in folder.glob(f"{STAGED}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager

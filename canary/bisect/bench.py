@@ -6,8 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from canary.campaign.side import Side, undisturbed
 from canary.campaign.worktrees import add_worktree, git
 from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
-from canary.errors import CanaryError, MachineError, UsageError
+from canary.errors import MachineError, UsageError
+from canary.machine.scratch import new_scratch, remove_scratch
 
-PREFIX = "canary-bisect-"
 PYTHON = re.compile(r"python[\d.]*")
 MOST_KEPT = 4
 """Built commits besides both ends; one that is needed again later is built again."""
@@ -50,8 +49,6 @@ class CommitBench:
 
     history: History
     recipe: Recipe
-    began: Callable[[Path], None] = lambda scratch: None
-    """Gets the scratch folder before anything is in it, for a cleanup after a crash."""
     _scratch: Path | None = field(default=None, init=False)
     _made: dict[State, Side] = field(default_factory=dict, init=False)
     """Built sides, the last used one at the end."""
@@ -87,14 +84,13 @@ class CommitBench:
         """Remove the scratch folder with all worktrees, and git's notes of them."""
         if self._scratch is not None:
             with undisturbed():
-                remove_scratch(self.history.repository, self._scratch)
+                remove_scratch(self._scratch, self.history.repository)
             self._scratch = None
             self._made.clear()
 
     def _place(self, state: State) -> Path:
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self.began(self._scratch)
+            self._scratch = new_scratch("bisect", self.history.repository)
         return self._scratch / self.label(state)
 
     def _build(self, state: State) -> Side:
@@ -149,22 +145,3 @@ def _lacks(name: Path) -> Path:
 
 def _is_command(config: CanaryConfig) -> bool:
     return config.training_type in ("exec", "custom")
-
-
-def remove_scratch(repository: Path, scratch: Path) -> None:
-    """Remove a scratch folder of this or of a killed bisect, and git's notes of its worktrees."""
-    for tree in scratch.glob("*/tree"):
-        with contextlib.suppress(MachineError):
-            git(repository, "worktree", "remove", "--force", str(tree))
-    shutil.rmtree(scratch, ignore_errors=True)
-    with contextlib.suppress(CanaryError):
-        git(repository, "worktree", "prune")
-
-
-def left_scratch(name: str) -> Path | None:
-    """Return the scratch folder that a log names, if it is one and still there."""
-    scratch = Path(name)
-    ours = (
-        scratch.name.startswith(PREFIX) and scratch.parent == Path(tempfile.gettempdir()).resolve()
-    )
-    return scratch if ours and scratch.is_dir() and not scratch.is_symlink() else None

@@ -13,7 +13,7 @@ from typing import Any
 from canary import __version__
 from canary.baseline.commits import diff_between
 from canary.bisect.answer import Answered, left_behind
-from canary.bisect.bench import CommitBench, Recipe, left_scratch, remove_scratch
+from canary.bisect.bench import CommitBench, Recipe
 from canary.bisect.commits import SHORT, CommitSpace, History, history_between
 from canary.bisect.finding import Described, Engines, Found, Ground, Step, Wish, find
 from canary.bisect.gitlog import git_bisect_log
@@ -101,9 +101,7 @@ def run_bisect(
     with contextlib.ExitStack() as around:
         journal = Journal.open(recipe.folder, _asked(request, recipe, history))
         around.callback(journal.close)
-        for left in filter(None, map(left_scratch, journal.left)):
-            remove_scratch(repository, left)
-        bench = CommitBench(history, recipe, journal.note_scratch)
+        bench = CommitBench(history, recipe)
         around.callback(bench.close)
         _say_start(history, recipe, journal, say)
         judge = Judge(here, Measured(say, None, here))

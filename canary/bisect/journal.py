@@ -51,14 +51,6 @@ class Row(BaseModel):
     seconds: float = Field(ge=0, allow_inf_nan=False)
 
 
-class Scratch(BaseModel):
-    """Notes the folder of worktrees and environments of one process."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    scratch: str
-
-
 @dataclass
 class Journal:
     """The log in a folder, open for one process."""
@@ -66,8 +58,6 @@ class Journal:
     folder: Path
     to_replay: deque[Row]
     """Runs of earlier processes that were not asked for again yet."""
-    left: tuple[str, ...]
-    """Scratch folders of earlier processes."""
     rows: list[Row] = field(default_factory=list)
     """All runs, replayed ones included."""
     _file: int = -1
@@ -91,11 +81,11 @@ class Journal:
             ) from error
         try:
             _lock(number, folder)
-            rows, left = _read(path, asked, number)
+            rows = _read(path, asked, number)
         except BaseException:
             os.close(number)
             raise
-        return cls(folder, deque(rows), left, _file=number)
+        return cls(folder, deque(rows), _file=number)
 
     def close(self) -> None:
         """Close the file, which another process may use then."""
@@ -126,10 +116,6 @@ class Journal:
         _append(self._file, row.model_dump(exclude_none=True), self.folder / LOG)
         self.rows.append(row)
 
-    def note_scratch(self, scratch: Path) -> None:
-        """Append the folder that has to be removed if this process is killed."""
-        _append(self._file, {"scratch": str(scratch)}, self.folder / LOG)
-
     def forget(self) -> None:
         """Drop all runs, so that the next process begins anew with the same arguments."""
         with contextlib.suppress(OSError):
@@ -158,7 +144,7 @@ def _lock(number: int, folder: Path) -> None:
         ) from error
 
 
-def _read(path: Path, asked: Mapping[str, str], number: int) -> tuple[list[Row], tuple[str, ...]]:
+def _read(path: Path, asked: Mapping[str, str], number: int) -> list[Row]:
     """Read the log of the same bisect, or write the first line of a new one."""
     text = jsonio.content_of(path)
     # A line that was cut off by a crash has no line break; the run behind it is repeated.
@@ -167,18 +153,17 @@ def _read(path: Path, asked: Mapping[str, str], number: int) -> tuple[list[Row],
         os.ftruncate(number, len(whole))
     if not whole:
         _append(number, {"version": VERSION, "asked": dict(asked)}, path)
-        return [], ()
+        return []
     try:
         first, *lines = [jsonio.loads(line) for line in whole.splitlines()[:MOST_RUNS]]
         head = _Head.model_validate(first)
-        found = [(Scratch if "scratch" in line else Row).model_validate(line) for line in lines]
+        rows = [Row.model_validate(line) for line in lines]
     except (TypeError, ValueError, ValidationError) as error:
         raise RecordError(f"{path} is not the log of a bisect", START_ANEW) from error
     for name in sorted({*head.asked, *asked}):
         if head.asked.get(name) != asked.get(name):
             raise UsageError(f"{path.parent} holds a bisect with another {name}", START_ANEW)
-    rows = [one for one in found if isinstance(one, Row)]
-    return rows, tuple(one.scratch for one in found if isinstance(one, Scratch))
+    return rows
 
 
 class _Head(BaseModel):

@@ -116,10 +116,13 @@ class AbRequest:
 
 @warm_starts()
 def run_ab(
-    request: AbRequest, say: Callable[[str], None], panel: CampaignPanel | None = None
+    request: AbRequest,
+    say: Callable[[str], None],
+    panel: CampaignPanel | None = None,
+    decided: Callable[[], None] = lambda: None,
 ) -> tuple[Comparison, Path]:
     """Run both sides in alternation; return their comparison and the folder with all runs. `panel`
-    shows each run while it trains.
+    shows each run while it trains. `decided` is called once nothing runs any more.
 
     Raises:
         UsageError: the request, a config or an input is invalid.
@@ -170,8 +173,11 @@ def run_ab(
             with at_once(sides, [ONLY_PROBE]) as run_probe:
                 found, runs = run_pairs(plan, run_probe, judge, progress, time.monotonic)
                 found = _with_setup_hint(found, request, runs)
-                return _exact_answer(found, runs, run_probe, judge, say), folder
+                found = _exact_answer(found, runs, run_probe, judge, say)
+                decided()
+                return found, folder
         found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
+        decided()
     note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
     return _with_note(_with_setup_hint(found, request, runs), note), folder
 

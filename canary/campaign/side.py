@@ -20,7 +20,7 @@ from canary.campaign.pairs import Role, RunSide, duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
 from canary.machine.program import program
-from canary.protocol.job import EVENTS, Listener
+from canary.protocol.job import EVENTS, STARTER, Listener
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import claim
@@ -77,16 +77,20 @@ class Side:
         if on_event is None:
             return self.finish(self.start(settings))
         with events_to(on_event) as file:
-            environment = {**self.environment, EVENTS: str(file)}
-            return self.finish(start_child(self.command(settings), self.folder, environment, file))
+            return self.finish(self.start(settings, file))
 
-    def start(self, settings: Sequence[str]) -> subprocess.Popen[str]:
-        """Start one run; pass its process to `finish`.
+    def start(self, settings: Sequence[str], events: int | None = None) -> subprocess.Popen[str]:
+        """Start one run; pass its process to `finish`. It ends if this process is killed. `events`:
+        the open file that gets its events.
 
         Raises:
             MachineError: the process cannot be started.
         """
-        return start_child(self.command(settings), self.folder, self.environment)
+        environment = {**self.environment, STARTER: str(os.getpid())}
+        if events is None:
+            return start_child(self.command(settings), self.folder, environment)
+        environment[EVENTS] = str(events)
+        return start_child(self.command(settings), self.folder, environment, events)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
         """Wait for a run and return its record; raises like `run_with`."""

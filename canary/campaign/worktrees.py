@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from canary.campaign.side import undisturbed
 from canary.errors import MachineError, UsageError
 from canary.machine.git import GitMissing, run_git
+from canary.machine.scratch import new_scratch, remove_scratch
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 
@@ -85,19 +84,12 @@ def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[s
 
     No hook of the repository runs. Yields the worktree of each name.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="canary-ab-")).resolve()
-    made: list[Path] = []
+    scratch = new_scratch("ab", repository)
     try:
-        for name, commit in commits.items():
-            path = scratch / name
-            made.append(path)
-            add_worktree(repository, path, commit)
-        yield {name: scratch / name for name in commits}
+        yield {
+            name: add_worktree(repository, scratch / name, commit)
+            for name, commit in commits.items()
+        }
     finally:
         with undisturbed():
-            for path in made:
-                with contextlib.suppress(MachineError):
-                    git(repository, "worktree", "remove", "--force", str(path))
-            shutil.rmtree(scratch, ignore_errors=True)
-            with contextlib.suppress(MachineError):
-                git(repository, "worktree", "prune")
+            remove_scratch(scratch, repository)

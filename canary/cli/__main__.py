@@ -1,5 +1,9 @@
 """`python -m canary.cli`: how the canary starts itself."""
 
-from canary.cli import main
+from canary.protocol.lifeline import end_with_starter
+
+end_with_starter()
+
+from canary.cli import main  # noqa: E402 - its imports take a while
 
 main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -79,13 +80,15 @@ def ab(
     """Run two commits or configs alternately and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
     from canary.campaign.noise_model import named_noise, noise_branch
+    from canary.campaign.side import undisturbed
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
     from canary.runner.display.progress import campaign_panel
 
     check_format(form)
     stoppable()
-    with named_noise(noise, noise_branch(remote, branch)) as noise_file:
+    with contextlib.ExitStack() as around:
+        noise_file = around.enter_context(named_noise(noise, noise_branch(remote, branch)))
         found, folder = run_ab(
             AbRequest(
                 config=config,
@@ -107,12 +110,14 @@ def ab(
             ),
             sayer(quiet),
             campaign_panel(sys.stderr, quiet),
+            # A verdict is delivered, even if this process is asked to end now.
+            lambda: around.enter_context(undisturbed()),
         )
-    written(found, folder)
-    told = leave_report(compared_in(folder, Path.cwd()), folder)
-    deliver(found, form, every=verbose)
-    sayer(quiet)(told)
-    raise typer.Exit(found.exit_code(strict))
+        written(found, folder)
+        told = leave_report(compared_in(folder, Path.cwd()), folder)
+        deliver(found, form, every=verbose)
+        sayer(quiet)(told)
+        raise typer.Exit(found.exit_code(strict))
 
 
 Good = Annotated[

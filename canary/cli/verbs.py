@@ -32,7 +32,7 @@ from canary.cli.terminal import (
 )
 from canary.cli.train import exec_, run
 from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
-from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
+from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, UNWRITABLE, CanaryError, printable
 
 BEGIN = "Begin"
 TRAIN = "Train and record"
@@ -215,6 +215,10 @@ def _main(arguments: list[str]) -> None:
         print(f"canary: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the last resort
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            where = printable(error.filename or "a file")
+            print(f"canary: cannot write {where}: {error.strerror}", file=sys.stderr)
+            sys.exit(EXIT_ERROR)
         _show_usage_error(error)
         if verbose:
             _show_traceback()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from canary.config.schema import TIERS
 from canary.config.trainers import TRAINERS, TrainerRow
-from canary.errors import ConfigError, UsageError, did_you_mean, nearest
+from canary.errors import ConfigError, UsageError, did_you_mean, nearest, writing
+from canary.files import replace_file
 
 FOLDER = "configs"
 """Folder of the samples in this repository and in its docs."""
@@ -145,19 +146,13 @@ def write_sample(path: Path, training_type: str, tier: str, *, force: bool = Fal
     """Write a sample config.
 
     Raises:
-        ConfigError: the file exists and `force` is off, or cannot be written.
+        ConfigError: the file exists and `force` is off.
         UsageError: an unknown trainer or tier.
+        MachineError: the file cannot be written.
     """
     text = sample_yaml(training_type, tier)
     if path.exists() and not force:
         raise ConfigError(f"{path} exists", "choose another name, or use --force", file=path)
-    write_config(path, text)
-
-
-def write_config(path: Path, text: str) -> None:
-    """Write the text of a config. Raises ConfigError if it cannot be written."""
-    try:
+    with writing(path, "choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error
+        replace_file(path, text)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.config.load import load_config
-from canary.config.samples import nightly_yaml, write_config, write_sample
+from canary.config.samples import nightly_yaml, sample_yaml
 from canary.config.trainers import DEFAULT_TRAINER
-from canary.errors import ConfigError, UsageError
+from canary.errors import UsageError, writing
+from canary.files import replace_files
 from canary.gate.base_config import without_command
 from canary.gate.workflows import (
     Answers,
@@ -124,7 +125,7 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
 
     Raises:
         UsageError: a workflow exists and `force` is off, or an answer cannot be used.
-        ConfigError: a file cannot be written.
+        MachineError: a file cannot be written; then none is.
     """
     workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
     check_configs(root, answers.configs)
@@ -138,45 +139,42 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
             f"{', '.join(map(str, old))}: would train each pull request a second time",
             "--force removes workflows of init that nobody edited",
         )
-    for path, text in workflows.items():
-        try:
+    nightly, samples = _nightly(answers, root), _configs(answers, root)
+    texts = {root / path: text for path, text in (samples | nightly).items()} | workflows
+    with writing(folder, "init wrote nothing"):
+        for path in texts:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error
+        replace_files(texts)
     removed = tuple(path for path, text in old.items() if _holds(path, text))
     for path in removed:
         path.unlink()
     edited = tuple(path for path in old if path not in removed)
-    nightly = _nightly(answers, root)
-    return Written(workflows, tuple(_configs(answers, root)), removed, edited, nightly)
+    return Written(workflows, tuple(samples), removed, edited, next(iter(nightly), None))
 
 
 def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
 
 
-def _nightly(answers: Answers, root: Path) -> Path | None:
-    """Write a nightly config that extends an existing config, unless it is there already."""
-    first, name = Path(answers.configs[0]), answers.nightly_configs[0]
+def _nightly(answers: Answers, root: Path) -> dict[Path, str]:
+    """Return a nightly config that extends an existing config, unless it is there already."""
+    first, name = Path(answers.configs[0]), Path(answers.nightly_configs[0])
     if not answers.nightly or (root / name).exists() or not (root / first).exists():
-        return None
+        return {}
     canary = load_config(root / first, without_command(root / first)).config.name
-    write_config(root / name, nightly_yaml(first.name, canary))
-    return Path(name)
+    return {name: nightly_yaml(first.name, canary)}
 
 
-def _configs(answers: Answers, root: Path) -> list[Path]:
-    """Write sample configs for the missing ones."""
+def _configs(answers: Answers, root: Path) -> dict[Path, str]:
+    """Return sample configs for the missing ones."""
     wanted = dict.fromkeys(answers.configs, "smoke")
-    if answers.nightly:
+    if answers.nightly and not (root / answers.configs[0]).exists():
         wanted.setdefault(answers.nightly_configs[0], "nightly")
-    made = []
-    for name, tier in wanted.items():
-        if not (root / name).exists():
-            write_sample(root / name, DEFAULT_TRAINER, tier)
-            made.append(Path(name))
-    return made
+    return {
+        Path(name): sample_yaml(DEFAULT_TRAINER, tier)
+        for name, tier in wanted.items()
+        if not (root / name).exists()
+    }
 
 
 def summary(answers: Answers, written: Written) -> str:

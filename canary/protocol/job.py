@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
 """Environment variables of training processes: the job's file, the canary's process, and the number
 of this machine among several."""
+STARTER = "_RLHF_CANARY_STARTER"
+"""Environment variable of a verb that another verb starts: the other's process."""
 LEVEL = "CANARY_LADDER_LEVEL"
 """Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 EVENTS = "_RLHF_CANARY_EVENTS"

@@ -1,4 +1,4 @@
-"""Strict JSON, and files that are replaced as a whole.
+"""Strict JSON.
 
 Standard JSON has no non-finite numbers. They are written as the strings "nan", "inf" and "-inf",
 never as 0.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from canary.files import LARGEST as LARGEST
 from canary.files import content_of as content_of
 from canary.files import open_regular as open_regular
+from canary.files import replace_file as replace_file
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row
@@ -131,20 +130,6 @@ def _below(value: Any) -> Iterable[Any]:
 def _check_text(text: str) -> None:
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise ValueError("holds half of a character, which cannot be written")
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees either the old content or the new."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-        # mkstemp makes files private, but everyone who may read the folder may read a record.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:

@@ -13,7 +13,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.compare.report import Comparison
-from canary.errors import MachineError, UsageError, printable
+from canary.errors import UsageError, printable, writing
 from canary.record.jsonio import replace_file
 from canary.report.document import json_text
 from canary.report.escape import (
@@ -212,10 +212,6 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         MachineError: the file cannot be written.
     """
-    try:
+    with writing(path, "choose another place with -o"):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text)
-    except OSError as error:
-        raise MachineError(
-            f"cannot write {path}: {error.strerror or error}", "choose another place with -o"
-        ) from error

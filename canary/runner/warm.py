@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Protocol
 
+from canary.machine.scratch import new_scratch, remove_left_scratches
 from canary.runner.exec.start_command import OURS
 
 FORKING = Path(__file__).parents[1] / "training" / "forking.py"
@@ -58,14 +59,16 @@ CANARY_PREFIXES = ("CANARY_", OURS)
 
 @contextlib.contextmanager
 def warm_starts() -> Iterator[None]:
-    """Let launches inside start as forks; without effect inside another `warm_starts`."""
+    """Let launches inside start as forks; without effect inside another `warm_starts`. What killed
+    verbs left is removed first."""
+    remove_left_scratches()
     if sys.platform != "linux" or WARM_FOLDER in os.environ:
         yield
         return
     with contextlib.ExitStack() as around:
         # Without a folder or socket, launches start the plain way.
         with contextlib.suppress(OSError):
-            folder = tempfile.mkdtemp(prefix="canary-warm-")
+            folder = str(new_scratch("warm"))
             around.callback(shutil.rmtree, folder, ignore_errors=True)
             around.callback(_end_warm_pythons)
             life = around.enter_context(socket.socket(socket.AF_UNIX))
@@ -219,7 +222,8 @@ def _connected(folder: Path, environment: Mapping[str, str]) -> socket.socket | 
     channel.settimeout(LINE_S)
     try:
         if not path.exists():
-            if len(list(folder.iterdir())) > MAX_WARM:  # plus the socket `LIFE`
+            # Besides, the folder holds the socket `LIFE` and its owner's lock.
+            if len(list(folder.iterdir())) > MAX_WARM + 1:
                 raise OSError("there are enough")
             _start(path, environment)
         channel.connect(str(path))

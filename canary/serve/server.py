@@ -27,7 +27,6 @@ LOOPBACK = "127.0.0.1"
 LEAST_TOKEN = 16
 """Characters of a token that a user chooses."""
 BACKLOG = 64
-MOST_CONNECTIONS = 128
 NICENESS = 10
 """Added to the priority number: a training on this machine goes first."""
 STOPPING_S = 3
@@ -67,6 +66,7 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
     import uvicorn
 
     from canary.serve.app import application
+    from canary.serve.connections import MOST_CONNECTIONS, Connection
     from canary.serve.guard import Entrance
     from canary.serve.pages import Site
 
@@ -79,14 +79,14 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=Connection,
             log_config=None,
             access_log=False,
             proxy_headers=False,
             server_header=False,
             lifespan="off",
             ws="none",
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=MOST_CONNECTIONS + 2,  # `Connection` closes those above
             timeout_graceful_shutdown=STOPPING_S,
         )
         server = uvicorn.Server(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from canary.training.lifeline import die_with_parent
+from canary.protocol.lifeline import die_with_parent
 
 
 def main(arguments: list[str]) -> None:

@@ -27,10 +27,10 @@ from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import CanaryError, ConfigError
 from canary.protocol.failure import FULL, describe_failure, one_line
 from canary.protocol.job import EXIT_DISK_FULL, Job, Result
+from canary.protocol.lifeline import die_with_parent
 from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
-from canary.training.lifeline import die_with_parent
 
 if TYPE_CHECKING:
     from canary.training.launch import TrainingLaunch

@@ -7,13 +7,12 @@ over the two suspects "the code" and "the packages" runs those that it needs.
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from canary.bisect.answer import Answered
-from canary.bisect.bench import PREFIX, CommitBench
+from canary.bisect.bench import CommitBench
 from canary.bisect.bisect import GIT_LOG, BisectRequest, engines_of, ground_of, recipe_of
 from canary.bisect.caches import own_caches
 from canary.bisect.commits import SHORT, History, history_between
@@ -27,6 +26,7 @@ from canary.bisect.packages.request import PackagesRequest
 from canary.bisect.packages.search import PackageSearch
 from canary.campaign.side import Side, undisturbed
 from canary.campaign.worktrees import repository_of
+from canary.machine.scratch import new_scratch
 from canary.report.render import write_text
 
 CODE, PACKAGES = 0, 1
@@ -68,8 +68,6 @@ class Combined:
     varies: int | None = None
     """`CODE`: the state is that of the code, with fixed packages. None: its bits are the two axes,
     and `split` has the bad ends."""
-    began: Callable[[Path], None] = lambda scratch: None
-    """Gets the scratch folder, for a cleanup after a crash."""
     _scratch: Path | None = field(default=None, init=False)
 
     def _states(self, state: State) -> tuple[State, State]:
@@ -85,8 +83,7 @@ class Combined:
         code_state, package_state = self._states(state)
         code, packages = self.code.side(code_state), self.packages.side(package_state)
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self.began(self._scratch)
+            self._scratch = new_scratch("bisect")
         name = f"{code_state:x}-{package_state:x}"
         environment = own_caches(self._scratch / name, code.environment, command=True)
         for key in ("PATH", "VIRTUAL_ENV"):
@@ -133,7 +130,7 @@ def both_axes(request: PackagesRequest, search: PackageSearch, config: Path) -> 
         output_dir=stages.folder,
     )
     journal = stages.journal(TITLE, [history.good, history.bad, *map(str, search.changes.changed)])
-    commits = CommitBench(history, recipe_of(asked, history, stages.here), journal.note_scratch)
+    commits = CommitBench(history, recipe_of(asked, history, stages.here))
     stages.around.callback(commits.close)
     sets = Sets(search.changes)
     packages = PackageBench(
@@ -141,12 +138,10 @@ def both_axes(request: PackagesRequest, search: PackageSearch, config: Path) -> 
         [str(change) for change in sets.suspects],
         replace(search.code, output_dir=stages.place(TITLE)),
         search.installer,
-        journal.note_scratch,
         search.command,
     )
     stages.around.callback(packages.close)
     corners = _corners(history, commits, packages, stages.place(TITLE))
-    corners.began = journal.note_scratch
     stages.around.callback(corners.close)
     found: list[SetSearch] = []
     answered = stages.find(TITLE, _ground(corners), journal, _engines(search, found))
@@ -214,7 +209,7 @@ def _commit(
     stages = search.stages
     journal = stages.journal("commit", [history.good, history.bad, held])
     place = stages.place("commit")
-    bench = Combined(commits, packages, (0, held), (), place, CODE, journal.note_scratch)
+    bench = Combined(commits, packages, (0, held), (), place, CODE)
     stages.around.callback(bench.close)
     answered = stages.find("commit", ground_of(history, bench), journal)
     write_text(place / GIT_LOG, git_bisect_log(history, answered.found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -23,8 +22,8 @@ from canary.bisect.packages.pins import Versions
 from canary.campaign.environments import new_environment, packages_of
 from canary.campaign.side import Side, run_child, undisturbed
 from canary.errors import MachineError
+from canary.machine.scratch import new_scratch
 
-PREFIX = "canary-bisect-"
 MOST_KEPT = 4
 """Environments besides both ends; one that is needed again later is made again."""
 CACHES = ("PIP_CACHE_DIR", "UV_CACHE_DIR", "XDG_CACHE_HOME")
@@ -60,8 +59,6 @@ class PackageBench:
     code: Side
     """What runs, in which folder; its Python and label are replaced."""
     installer: Installer
-    began: Callable[[Path], None] = lambda scratch: None
-    """Gets the scratch folder before anything is in it, for a cleanup after a crash."""
     command: bool = False
     """The canary is a user's command."""
     _scratch: Path | None = field(default=None, init=False)
@@ -131,8 +128,7 @@ class PackageBench:
 
     def _place(self, state: State) -> Path:
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-            self.began(self._scratch)
+            self._scratch = new_scratch("bisect")
         return self._scratch / f"{state:x}"
 
     def _build(self, state: State) -> Side:

@@ -132,9 +132,7 @@ class PackageSearch:
         fixed = sorted(f"{name}=={version}" for name, version in self.changes.fixed.items())
         journal = self.stages.journal(title, [*names, *fixed])
         code = replace(self.code, output_dir=self.stages.place(title))
-        bench = PackageBench(
-            contents, names, code, self.installer, journal.note_scratch, self.command
-        )
+        bench = PackageBench(contents, names, code, self.installer, self.command)
         self.stages.around.callback(bench.close)
         return bench, journal
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from canary import __version__
 from canary.bisect.answer import Answered, left_behind
-from canary.bisect.bench import left_scratch, remove_scratch
 from canary.bisect.bisect import engines_of
 from canary.bisect.finding import Engines, Ground, Wish, find
 from canary.bisect.journal import Journal, digest
@@ -53,7 +52,7 @@ class Stages:
         return self.folder / title.replace(" ", "-")
 
     def journal(self, title: str, parts: object) -> Journal:
-        """Open the log of a stage, and remove what a killed process left. `parts`: its suspects."""
+        """Open the log of a stage. `parts`: its suspects."""
         asked = {
             **self.asked,
             "list of suspects": digest([title, parts]),
@@ -62,8 +61,6 @@ class Stages:
         }
         journal = Journal.open(self.place(title), asked)
         self.around.callback(journal.close)
-        for left in filter(None, map(left_scratch, journal.left)):
-            remove_scratch(self.here, left)
         return journal
 
     def find(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe, left_scratch, remove_scratch
+from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe
 from canary.bisect.caches import own_caches
 from canary.bisect.model import CannotRun
 from tests.unit.bisect.workshop import Repository
@@ -121,32 +119,6 @@ def test_only_a_few_commits_are_kept_and_the_ends_always(made: Repository, tmp_p
     finally:
         bench.close()
     assert len(made.git("worktree", "list").splitlines()) == 1
-
-
-def test_a_killed_bisect_is_cleaned_up_by_the_next_one(made: Repository, tmp_path: Path) -> None:
-    bench = bench_of(made, tmp_path / "out")
-    noted: list[Path] = []
-    bench.began = noted.append
-    bench.side(0)
-    (scratch,) = noted
-    assert left_scratch(str(scratch)) == scratch
-    remove_scratch(made.root, scratch)
-    assert not scratch.exists()
-    assert len(made.git("worktree", "list").splitlines()) == 1
-    assert left_scratch(str(scratch)) is None
-
-
-def test_only_our_scratch_folders_are_removed(tmp_path: Path) -> None:
-    theirs = tmp_path / "canary-bisect-theirs"
-    theirs.mkdir()
-    temporary = Path(tempfile.gettempdir()).resolve()
-    link = temporary / f"canary-bisect-link-{os.getpid()}"
-    link.symlink_to(theirs)
-    try:
-        for name in (theirs, temporary, temporary / "canary-bisect-x/../..", link, Path("/")):
-            assert left_scratch(str(name)) is None
-    finally:
-        link.unlink()
 
 
 def test_downloads_are_shared_and_builds_are_not(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         "not json\n",
         '{"version": 1, "asked": {"--good": 5}}\n',
         '{"version": 1, "asked": {}}\n{"stage": "search"}\n',
-        '{"version": 1, "asked": {}}\n{"scratch": ["/"]}\n',
+        '{"version": 1, "asked": {}}\n7\n',
         '{"version": 1, "asked": {}}\n{"stage":"last","label":"a","state":"0x1","kind":"probe",'
         '"seconds":1e999}\n',
         "\x00\xff\n",
