@@ -59,11 +59,6 @@ Part = tuple[str, ShownSides, SourceChanges | None]
 """The canary's name, a comparison with its runs, and the lines that changed."""
 
 
-def comparison_page(sides: ShownSides, source: SourceChanges | None = None) -> str:
-    """Return the page of a comparison and its runs; `source` holds the lines that changed."""
-    return comparisons_page((("", sides, source),))
-
-
 def comparisons_page(parts: Sequence[Part]) -> str:
     """Return one page of comparisons, in their order."""
     pages = [_charted(*part) for part in parts]

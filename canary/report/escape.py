@@ -92,12 +92,6 @@ def markdown_cell(text: object) -> str:
     return COMMIT.sub(r"`\g<0>`", BLOCK.sub(r"\g<0>\\", escaped))
 
 
-def plain_line(text: object) -> str:
-    """Return a text for a place without Markdown, such as a title: one line without mentions,
-    references and links."""
-    return LINKED.sub(ZERO_WIDTH, _flat(text).replace("`", "'"))
-
-
 def markdown_code(text: object) -> str:
     """Return a code span, in a table or outside; an empty string for an empty text."""
     flat = _flat(text).replace("`", "'").replace("<!--", f"<{ZERO_WIDTH}!--")

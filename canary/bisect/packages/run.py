@@ -156,10 +156,6 @@ def _config_of(request: PackagesRequest, here: Path) -> Path:
     raise UsageError(f"no config at {request.config}", "write one with: canary init-config")
 
 
-def _text_of(config: Path) -> str:
-    return config.read_text("utf-8", "replace") if config.is_file() else str(config)
-
-
 def _folder(request: PackagesRequest, changes: Changes, config: str, here: Path) -> Path:
     """Return the named output folder, or the one that the same arguments had before."""
     if request.output_dir is not None:

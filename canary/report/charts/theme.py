@@ -6,8 +6,6 @@ dark. Every pair that means something also differs in dash, shape or word.
 
 from __future__ import annotations
 
-import re
-
 LIGHT = {
     "ink": "#24292f",
     "faint": "#59636e",
@@ -58,9 +56,3 @@ def style_of_colours() -> str:
         f":root {{ {light} }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{pictures}\n"
     )
-
-
-def darkened(svg: str) -> str:
-    """Return a picture with the dark colours in place of the light ones."""
-    dark = {LIGHT[name].lower(): DARK[name] for name in LIGHT}
-    return re.sub(r"#[0-9a-fA-F]{6}", lambda one: dark.get(one[0].lower(), one[0]), svg)
