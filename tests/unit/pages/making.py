@@ -13,7 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, ShownSides
-from canary.report.comparison_page import comparison_page
+from canary.report.comparison_page import comparisons_page
 
 PHASES = ("data", "forward", "backward", "optimizer", "logging", "other")
 
@@ -69,7 +69,7 @@ def page_of(
 
 def page_of_sides(sides: ShownSides, source: SourceChanges | None = None) -> str:
     """The page of these sides."""
-    return comparison_page(sides, source)
+    return comparisons_page((("", sides, source),))
 
 
 class Read(HTMLParser):
