@@ -7,17 +7,26 @@ PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test test-all docs stacks release-candidate clean
+.PHONY: demo test lint unit trainings test-all docs stacks release-candidate clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
 
-test: $(VENV)/.dev
+test: lint
+	$(PYTEST) -m "end_to_end or not (train or slow)"
+
+# What CI runs side by side: style, types and layers; tests that train nothing; the trainings of `make test`.
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "end_to_end or not (train or slow)"
+
+unit: $(VENV)/.dev
+	$(PYTEST) -m "not (end_to_end or train or slow)"
+
+trainings: $(VENV)/.dev
+	$(PYTEST) -m end_to_end
 
 # The rest: the README's pictures, all notebooks with their times, and every other training of tests/.
 test-all: test
@@ -42,7 +51,7 @@ stacks: $(VENV)/.dev
 
 # The files of a release, made of HEAD and tried in clean environments (docs/releases.md).
 release-candidate: $(RELEASE)/.tools
-	$(RELEASE)/bin/nox -s release_candidate
+	$(RELEASE)/bin/nox -s release_candidate -- $(PYTHONS)
 
 $(RELEASE)/.tools: requirements/release.lock.txt
 	$(PYTHON) -m venv $(RELEASE)

@@ -33,8 +33,6 @@ from bench.histories import LABORATORIES, PLANTED, RUNS, STEPS, Event, History, 
 AFTER, EVERY, EARLIEST = 12, 5, 10
 NEAR, SAME, FAR = 5, 3, 15
 """Places within which: an alert finds a step; two alerts are one; an error of the place counts."""
-FIGURES = Path(__file__).parents[1] / "docs" / "figures.md"
-BEGIN, END = (f"<!-- {word}: bench/simulated_histories.py -->" for word in ("begin", "end"))
 
 
 def left_out(names: Iterable[str]) -> dict[str, str]:
@@ -296,7 +294,6 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="two seeds, to see that it runs")
     parser.add_argument("--json", type=Path, help="also write the counts here")
-    parser.add_argument("--write", action="store_true", help="write the tables to docs/figures.md")
     asked = parser.parse_args(given)
     seeds = range(asked.first, asked.first + (2 if asked.quick else asked.n))
     reasons = left_out(asked.only or DETECTORS)
@@ -304,15 +301,10 @@ def main(given: Sequence[str] | None = None) -> int:
         print(f"left out: {name} ({reason})", file=sys.stderr)
     names = [name for name in asked.only or DETECTORS if name not in reasons]
     scores = run(seeds, names, asked.workers)
-    text = tables(scores, names)
-    print(text)
+    print(tables(scores, names))
     if asked.json:
         told: dict[str, Any] = {"seeds": [seeds.start, seeds.stop], "left_out": reasons}
         asked.json.write_text(json.dumps(told | {"scores": scores}, indent=1), encoding="utf-8")
-    if asked.write:
-        before, rest = FIGURES.read_text(encoding="utf-8").split(BEGIN)
-        page = f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
-        FIGURES.write_text(page, encoding="utf-8")
     return 0
 
 

@@ -290,7 +290,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Return the figures in the form of docs/figures.md."""
+    """Return the figures of all scripts in a few lines."""
     files = sum(outcome.files for outcome in outcomes)
     new = sum(_new(outcome) for outcome in outcomes)
     other = sum(len(outcome.wrong_files) for outcome in outcomes) - new

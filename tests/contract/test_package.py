@@ -18,11 +18,6 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.contract.pages import PAGES
-from tools.release_candidate.agreement import form_problems
-from tools.release_candidate.artifacts import metadata_problems
-from tools.release_candidate.contents import wheel_files, wheel_problems
-from tools.release_candidate.source import Source
-from tools.release_candidate.trials import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "canary")
@@ -74,19 +69,24 @@ def canary(installed: Path, place: Path, *arguments: str) -> subprocess.Complete
     )
 
 
-def test_the_wheel_is_the_package_and_holds_no_test_and_no_builder(installed: Path) -> None:
-    (wheel,) = installed.parent.glob("*.whl")
-    source = Source(installed.parent / "source", commit="", committed_s=0, left_out=0)
-    assert wheel_problems(wheel_files(wheel), source) == []
-    assert metadata_problems(wheel, source) == []
-
-
-def test_a_release_candidate_tries_every_extra() -> None:
-    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys()
-
-
-def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
-    assert form_problems((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")) == []
+def test_the_wheel_is_the_package_and_nothing_else(installed: Path) -> None:
+    """No test, no builder: each file is one of `canary`, or describes the package."""
+    (info,) = installed.glob("*.dist-info")
+    source = installed.parent / "source"
+    wheel = {
+        path.relative_to(installed): path.read_bytes()
+        for path in installed.rglob("*")
+        if path.is_file() and not path.is_relative_to(info)
+    }
+    wanted = [path for path in (source / "canary").rglob("*") if path.is_file()]
+    assert wheel == {path.relative_to(source): path.read_bytes() for path in wanted}
+    assert (info / "licenses" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    for path in wheel:
+        assert not re.search(
+            r"(^|/)(tests?/|conftest\.py$|test_\w*\.py$|build_\w*\.py$)", str(path)
+        )
+        imported = re.findall(rb"(?m)^\s*(?:from|import) (bench|tests|tools)\b", wheel[path])
+        assert not (path.suffix == ".py" and imported), path
 
 
 def test_every_config_that_the_docs_name_can_be_had_from_the_package(

@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.contract.workflow_files import ROOT
-from tools.release_candidate.outcomes import Ledger, Outcome
-from tools.release_candidate.rehearsal import check_tags
-from tools.release_candidate.rehearsal import clone as candidates_clone
-from tools.release_candidate.source import export
 
 DIGEST = f"ghcr.io/rlhf-canary/rlhf-canary@sha256:{'a' * 64}"
 OTHER = f"ghcr.io/rlhf-canary/rlhf-canary@sha256:{'b' * 64}"
@@ -129,29 +125,3 @@ def test_a_tag_that_appeared_meanwhile_leaves_both_as_they_were(remote: Path) ->
     done = released(late, "1.2.3", OTHER)
     assert done.returncode != 0
     assert git(remote, "show-ref") == before
-
-
-def rehearsed(work: Path, scratch: Path) -> list[Outcome]:
-    """What a release candidate finds when it makes the tags in a copy."""
-    scratch.mkdir()
-    source = export(work, scratch / "source")
-    ledger = Ledger(lambda line: None)
-    check_tags(candidates_clone(work, source, scratch), source, ledger, scratch / "log")
-    return ledger.outcomes
-
-
-def test_a_candidate_makes_the_tags_in_a_copy_alone(remote: Path, tmp_path: Path) -> None:
-    before = git(remote, "show-ref")
-    work = clone(remote)
-    assert [one.status for one in rehearsed(work, tmp_path / "scratch")] == ["ok", "ok", "ok"]
-    assert git(remote, "show-ref") == before
-    assert git(work, "tag") == ""
-    assert git(work, "status", "--porcelain") == ""
-
-
-def test_a_candidate_of_a_released_version_is_refused(remote: Path, tmp_path: Path) -> None:
-    released(clone(remote), "1.2.3")
-    checked, made, agree = rehearsed(clone(remote), tmp_path / "scratch")
-    assert checked.status == made.status == "failed"
-    assert "v1.2.3 is released already" in checked.details
-    assert agree.status == "not run"

@@ -78,6 +78,7 @@ def test_a_notebook_is_a_page_with_its_outputs() -> None:
     assert "<svg " in page
 
 
+@pytest.mark.slow
 def test_versions_of_the_site_are_kept_apart(tmp_path: Path) -> None:
     pytest.importorskip("mike", reason="make docs installs it")
     bare, work = tmp_path / "remote.git", tmp_path / "work"
@@ -106,7 +107,7 @@ def test_versions_of_the_site_are_kept_apart(tmp_path: Path) -> None:
             check=False,
         )
 
-    for version in ("dev", "1.2.3", "1.2.4"):
+    for version in ("dev", "1.2.3"):
         done = publish(version)
         assert done.returncode == 0, done.stdout + done.stderr
     there = set(git(bare, "ls-tree", "--name-only", "gh-pages").splitlines())
