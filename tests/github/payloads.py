@@ -14,7 +14,6 @@ from tests.github.state import (
     Artifact,
     CheckRun,
     Comment,
-    Issue,
     LabelEvent,
     Pull,
     Repository,
@@ -160,32 +159,6 @@ class Payloads:
         )
         found["pull_request"].update(
             url=f"{self.api}/pulls/{pull.number}", html_url=f"{self.site}/pull/{pull.number}"
-        )
-        return found
-
-    def plain_issue(self, issue: Issue) -> dict[str, Any]:
-        """An issue that is no pull request."""
-        found = self._example("issue")
-        found = json.loads(json.dumps(found).replace("/1347", f"/{issue.number}"))
-        found.pop("pull_request", None)
-        found.update(
-            id=_id(f"issue {issue.number}"),
-            number=issue.number,
-            state=issue.state,
-            state_reason=issue.state_reason,
-            title=issue.title,
-            body=issue.body,
-            user=self.user(issue.author),
-            labels=[],
-            assignee=None,
-            assignees=[],
-            milestone=None,
-            comments=len(self._repository.comments_on(issue.number)),
-            created_at=issue.created,
-            updated_at=issue.updated,
-            closed_at=issue.closed,
-            locked=False,
-            html_url=f"{self.site}/issues/{issue.number}",
         )
         return found
 
