@@ -174,7 +174,7 @@ class Payloads:
         """A comment; a bot's is by its app."""
         found = self._example("issue-comment")
         bot = comment.author == BOT
-        place = "issues" if comment.number in self._repository.issues else "pull"
+        place = "pull"
         found.update(
             id=comment.id,
             url=f"{self.api}/issues/comments/{comment.id}",
