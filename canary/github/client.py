@@ -152,11 +152,6 @@ class Hub:
                 f"{what}: the conversation is locked, so nobody can comment",
                 "unlock it, or set `comment: false`",
             )
-        if error.status == 410 and "disabled" in self.said(error):
-            return MachineError(
-                f"{what}: the repository has no issues",
-                "enable them in its settings, or leave `trend-issue` out",
-            )
         if error.status == 410:
             return MachineError(f"{what}: it was deleted on GitHub", AGAIN)
         if error.status in REFUSALS:

@@ -14,7 +14,6 @@ from tests.github.state import (
     Artifact,
     CheckRun,
     Comment,
-    Issue,
     LabelEvent,
     Pull,
     Repository,
@@ -163,32 +162,6 @@ class Payloads:
         )
         return found
 
-    def plain_issue(self, issue: Issue) -> dict[str, Any]:
-        """An issue that is no pull request."""
-        found = self._example("issue")
-        found = json.loads(json.dumps(found).replace("/1347", f"/{issue.number}"))
-        found.pop("pull_request", None)
-        found.update(
-            id=_id(f"issue {issue.number}"),
-            number=issue.number,
-            state=issue.state,
-            state_reason=issue.state_reason,
-            title=issue.title,
-            body=issue.body,
-            user=self.user(issue.author),
-            labels=[],
-            assignee=None,
-            assignees=[],
-            milestone=None,
-            comments=len(self._repository.comments_on(issue.number)),
-            created_at=issue.created,
-            updated_at=issue.updated,
-            closed_at=issue.closed,
-            locked=False,
-            html_url=f"{self.site}/issues/{issue.number}",
-        )
-        return found
-
     def labels(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Labels by name."""
         first = self._example("label-items")[0]
@@ -201,7 +174,7 @@ class Payloads:
         """A comment; a bot's is by its app."""
         found = self._example("issue-comment")
         bot = comment.author == BOT
-        place = "issues" if comment.number in self._repository.issues else "pull"
+        place = "pull"
         found.update(
             id=comment.id,
             url=f"{self.api}/issues/comments/{comment.id}",

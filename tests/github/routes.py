@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.github.payloads import Payloads
-from tests.github.state import Artifact, CheckRun, Issue, Pull, Repository, Run
+from tests.github.state import Artifact, CheckRun, Pull, Repository, Run
 
 LONGEST_BODY = 65_536
 LONGEST_DESCRIPTION = 140
@@ -41,8 +41,6 @@ class Call:
     """Address without the query, for links to other pages."""
     blobs: str
     """Where files are downloaded from: another host."""
-    may_write_issues: bool = True
-    """Whether the token has `issues: write`: of an issue that is no pull request, it needs that."""
 
     def pull(self, name: str = "issue_number") -> Pull:
         """The pull request of the path.
@@ -51,18 +49,6 @@ class Call:
             Missing: there is none.
         """
         return _found(self.repository.pulls, self.path[name])
-
-    def discussed(self) -> Pull | Issue:
-        """The issue or pull request of the path.
-
-        Raises:
-            Missing: there is neither.
-        """
-        repository = self.repository
-        found: Pull | Issue = _found(
-            {**repository.pulls, **repository.issues}, self.path["issue_number"]
-        )
-        return found
 
     def commit(self, name: str = "ref") -> str:
         """The commit of the path.
@@ -203,71 +189,7 @@ def _commit(call: Call) -> Answer:
 
 @serves("issues/get", "issues", "pull_requests")
 def _issue(call: Call) -> Answer:
-    return Answer(200, _shown(call, call.discussed()))
-
-
-def _shown(call: Call, one: Pull | Issue) -> dict[str, Any]:
-    show = call.payloads.issue if isinstance(one, Pull) else call.payloads.plain_issue
-    return show(one)  # type: ignore[arg-type]
-
-
-ISSUES_OFF = "Issues has been disabled in this repository."
-"""With 410, GitHub's answer in a repository without issues."""
-LONGEST_TITLE = 256
-
-
-@serves("issues/list-for-repo", "issues", "pull_requests")
-def _issues(call: Call) -> Answer:
-    """Pull requests are issues too."""
-    if not call.repository.has_issues:
-        return error(410, ISSUES_OFF)
-    state, creator = call.query.get("state", "open"), call.query.get("creator")
-    every: list[Pull | Issue] = [*call.repository.pulls.values()]
-    every += call.repository.issues.values()
-    found = [one for one in every if state in ("all", one.state) and creator in (None, one.author)]
-    rising = call.query.get("direction") == "asc"
-    found.sort(key=lambda one: (one.created, one.number), reverse=not rising)
-    return call.listed(found, lambda one: _shown(call, one))
-
-
-@serves("issues/create", "issues", level="write")
-def _make_issue(call: Call) -> Answer:
-    if not call.repository.has_issues:
-        return error(410, ISSUES_OFF)
-    refused = _issue_refused(call.body)
-    if refused:
-        return refused
-    issue = call.repository.add_issue(call.body["title"], call.body.get("body", ""), call.author)
-    return Answer(201, call.payloads.plain_issue(issue))
-
-
-@serves("issues/update", "issues", level="write")
-def _edit_issue(call: Call) -> Answer:
-    issue = _found(call.repository.issues, call.path["issue_number"])
-    refused = _issue_refused({"title": issue.title, **call.body})
-    if refused:
-        return refused
-    now = call.repository.clock.stamp()
-    if call.body.get("state", issue.state) != issue.state:
-        closes = call.body["state"] == "closed"
-        issue.state, issue.closed = call.body["state"], now if closes else None
-        issue.state_reason = call.body.get("state_reason") or (
-            "completed" if closes else "reopened"
-        )
-    issue.title = call.body.get("title", issue.title)
-    issue.body = call.body.get("body", issue.body)
-    issue.updated, issue.edits = now, issue.edits + 1
-    call.repository.clock.advance(1)
-    return Answer(200, call.payloads.plain_issue(issue))
-
-
-def _issue_refused(body: Mapping[str, Any]) -> Answer | None:
-    if not str(body["title"]).strip():
-        return invalid("Issue", "title", "title cannot be blank")
-    for key, most in (("title", LONGEST_TITLE), ("body", LONGEST_BODY)):
-        if len(str(body.get(key) or "")) > most:
-            return invalid("Issue", key, f"{key} is too long (maximum is {most} characters)")
-    return None
+    return Answer(200, call.payloads.issue(call.pull()))
 
 
 @serves("issues/list-labels-on-issue", "issues", "pull_requests")
@@ -282,16 +204,14 @@ def _events(call: Call) -> Answer:
 
 @serves("issues/list-comments", "issues", "pull_requests")
 def _comments(call: Call) -> Answer:
-    found = call.repository.comments_on(call.discussed().number)
+    found = call.repository.comments_on(call.pull().number)
     since = call.query.get("since", "")
     return call.listed([one for one in found if one.updated >= since], call.payloads.comment)
 
 
 @serves("issues/create-comment", "issues", "pull_requests", level="write")
 def _make_comment(call: Call) -> Answer:
-    on, body = call.discussed(), call.body["body"]
-    if isinstance(on, Issue) and not call.may_write_issues:
-        return error(403, "Resource not accessible by integration")
+    on, body = call.pull(), call.body["body"]
     refused = _body_refused(body)
     if refused:
         return refused

@@ -220,8 +220,7 @@ class GitHub:
             return routes.error(403, "Resource not accessible by integration")
         payloads = Payloads(self.description, base, repository)
         place = (base + path, self.blobs)
-        writes = self.permissions.get("issues") == "write"
-        call = Call(repository, payloads, parameters, query, body, self.login, *place, writes)
+        call = Call(repository, payloads, parameters, query, body, self.login, *place)
         try:
             return handler(call)
         except Missing as missing:

@@ -98,23 +98,6 @@ class Pull:
 
 
 @dataclass
-class Issue:
-    """An issue that is no pull request; its comments are the repository's."""
-
-    number: int
-    author: str
-    title: str
-    body: str
-    created: str
-    updated: str
-    state: str = "open"
-    state_reason: str | None = None
-    closed: str | None = None
-    edits: int = 0
-    """How often it was changed."""
-
-
-@dataclass
 class Status:
     """A commit status."""
 
@@ -182,8 +165,6 @@ class Repository:
         self.branches: dict[str, str] = {}
         self.commits: dict[str, Commit] = {}
         self.pulls: dict[int, Pull] = {}
-        self.issues: dict[int, Issue] = {}
-        self.has_issues = True
         self.comments: dict[int, Comment] = {}
         self.statuses: list[Status] = []
         self.check_runs: dict[int, CheckRun] = {}
@@ -242,16 +223,8 @@ class Repository:
         return pull
 
     def next_number(self) -> int:
-        """The number of the next issue or pull request, which share them."""
-        return max((*self.pulls, *self.issues), default=0) + 1
-
-    def add_issue(self, title: str, body: str = "", author: str = "mona") -> Issue:
-        """Somebody opens an issue."""
-        now = self.clock.stamp()
-        issue = Issue(self.next_number(), author, title, body, now, now)
-        self.issues[issue.number] = issue
-        self.clock.advance(1)
-        return issue
+        """The number of the next pull request."""
+        return max(self.pulls, default=0) + 1
 
     def push(
         self, pull: Pull, sha: str = "", files: Mapping[str, bytes | str] | None = None

@@ -74,7 +74,7 @@ def test_an_artifact_that_reaches_out_is_an_error_on_the_commit(
     assert "leads outside of it" in house.status(pull.head_sha)[1]
 
 
-@pytest.mark.parametrize("conclusion", ["failure", "cancelled", "timed_out"])
+@pytest.mark.parametrize("conclusion", ["failure", "cancelled"])
 def test_a_first_half_that_left_nothing_is_an_error_that_names_its_end(
     house: Gatehouse, conclusion: str
 ) -> None:

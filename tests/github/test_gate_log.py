@@ -16,7 +16,7 @@ from tests.github.server import GitHub
 from tests.unit.comparing import example
 from tests.unit.hostile import planted
 
-PAYLOADS = ("x ##[add-mask]pass", "::error::x", "x\n::stop-commands::y\r##[group]z")
+PAYLOAD = "::error::x ##[add-mask]pass\n::stop-commands::y\r##[group]z"
 OWN = re.compile(r"::(notice|warning|error) title=RLHF Canary::")
 
 
@@ -39,20 +39,18 @@ def everything(house: Gatehouse, said: Any) -> tuple[str, ...]:
     return (said.log, said.summary, *said.outputs.values(), *reports)
 
 
-@pytest.mark.spread(4)
-@pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize(
     "place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes"), ("parts", 0, "name")]
 )
 def test_no_text_of_the_manifest_is_a_command(
-    house: Gatehouse, payload: str, place: tuple[str | int, ...]
+    house: Gatehouse, place: tuple[str | int, ...]
 ) -> None:
     def spoil(folder: Path) -> None:
         file = folder / "records" / "gate.json"
         manifest = at = json.loads(file.read_text())
         for step in place[:-1]:
             at = at[step]
-        at[place[-1]] = [payload] if place[-1] == "notes" else payload
+        at[place[-1]] = [PAYLOAD] if place[-1] == "notes" else PAYLOAD
         file.write_text(json.dumps(manifest))
 
     house.spoil = spoil
@@ -60,15 +58,13 @@ def test_no_text_of_the_manifest_is_a_command(
     assert_harmless(*everything(house, said))
 
 
-@pytest.mark.spread(3)
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("status", ["completed", "failed"])
-@pytest.mark.parametrize("config", ["canary.yaml", "new.yaml"])
-def test_no_text_of_a_record_is_a_command(
-    house: Gatehouse, payload: str, status: str, config: str
-) -> None:
+@pytest.mark.parametrize(
+    ("status", "config"),
+    [("completed", "canary.yaml"), ("failed", "canary.yaml"), ("completed", "new.yaml")],
+)
+def test_no_text_of_a_record_is_a_command(house: Gatehouse, status: str, config: str) -> None:
     house.baseline(3)
-    record = planted(payload)
+    record = planted(PAYLOAD)
     record.status = status  # type: ignore[assignment]
     record.run_id = "hostile"
     record.config |= {key: example().config[key] for key in ("max_steps", "probe_steps")}
@@ -76,11 +72,10 @@ def test_no_text_of_a_record_is_a_command(
     assert_harmless(*everything(house, said))
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_key_or_value_that_is_refused_is_a_command(house: Gatehouse, payload: str) -> None:
+def test_no_key_or_value_that_is_refused_is_a_command(house: Gatehouse) -> None:
     pull = house.pull()
-    for path in (("config", "max_steps"), ("exact", "batches"), ("memory", payload)):
-        said = house.judge_raw(pull, house.run(), path, payload)
+    for path in (("config", "max_steps"), ("exact", "batches"), ("memory", PAYLOAD)):
+        said = house.judge_raw(pull, house.run(), path, PAYLOAD)
         assert_harmless(*everything(house, said))
 
 

@@ -89,8 +89,6 @@ VERBS: tuple[Callable[[Path, Path, Path], tuple[object, ...]], ...] = (
     lambda run, ok, out: ("save-baseline", run, out / "history"),
     lambda run, ok, out: ("save-baseline", run, out / "file.json"),
     lambda run, ok, out: ("save-baseline", ok, run),
-    lambda run, ok, out: ("publish", run, "--dry-run"),
-    lambda run, ok, out: ("publish", run, "--dry-run", "--verbose"),
     lambda run, ok, out: ("baseline", "push", run, "--remote", out),
 )
 
@@ -171,14 +169,17 @@ def test_no_verb_prints_what_a_hostile_history_holds(terminal: Terminal, tmp_pat
         terminal.run(*verb)
 
 
-def test_no_verb_prints_what_a_hostile_comparison_holds(terminal: Terminal, tmp_path: Path) -> None:
+def test_no_verb_prints_what_a_hostile_comparison_holds(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.report.pages.comparisons_text", lambda several: "")
     run = planted(STEERING).model_copy(update={"run_id": "hostile"})
     found = compare_to_baseline(run, example(), SMOKE_THRESHOLDS)
     document = json.loads(render(found, "json"))
     for place in places({**document, STEERING: 1}):
-        if len(place) < 3:
-            path = written(tmp_path / "comparison.json", with_value(document, place, STEERING))
-            terminal.run("publish", path, "--dry-run", "-v")
+        if len(place) < 2:
+            written(tmp_path / "comparison.json", with_value(document, place, STEERING))
+            terminal.run("report", tmp_path, "-v")
 
 
 def test_wrong_usage_is_said_without_what_steers_a_terminal(
