@@ -56,9 +56,11 @@ def step_names(rows: Sequence[Entry], preset: Preset | None, source: str) -> tup
     known = {*mine, *usual}
     filled = [row.values for row in rows if any(name not in known for name in row.values)]
     if not mine:
-        for name in usual:
-            if all(name in values for values in filled):
-                return (name,)
+        whole = [name for name in usual if all(name in values for values in filled)]
+        # A step that each epoch counts anew gives way to one that goes on.
+        forward = (name for name in whole if plain(name) != "_step" and _goes_on(filled, name))
+        if whole:
+            return (next(forward, whole[0]),)
     group = mine or usual[:1]
     for name in usual:
         if name not in group and not any(_differ(values, name, group) for values in filled):
@@ -72,6 +74,15 @@ def step_names(rows: Sequence[Entry], preset: Preset | None, source: str) -> tup
             f"name one in a preset, such as `step: [{shortened(group[0])}]`, and add --preset FILE",
         )
     return tuple(group)
+
+
+def _goes_on(filled: Sequence[Mapping[str, float | None]], name: str) -> bool:
+    """Whether a name of the step never goes back."""
+    counts = (values[name] for values in filled)
+    return all(
+        was is not None and now is not None and was <= now
+        for was, now in itertools.pairwise(counts)
+    )
 
 
 def _differ(values: Mapping[str, float | None], name: str, group: Sequence[str]) -> bool:

@@ -83,10 +83,14 @@ class Awaited:
         if result.status != "completed":
             return result
         try:
-            fill(writer, read_source(self.asked, self.before))
+            imported = read_source(self.asked, self.before)
+            fill(writer, imported)
         except (ConfigError, InputError) as error:
             # Not the command's exit code, which was 0.
             return Result(status="failed", reason=error.message, hint=error.hint)
+        if imported.failed is not None:  # A pipe such as `| tee` hides the exit code.
+            words = imported.failed
+            return Result(status="failed", reason=words, failure=failure_of(words), see_log=True)
         device = {"type": "cpu"}
         if gpus := writer.record.env.get("gpus"):
             device = {"type": "cuda", "name": str(gpus[0].get("name"))}

@@ -30,6 +30,8 @@ LONGEST_MATCHED = 64 << 10
 """Characters of a line that patterns are tried on."""
 TRIED_LINES = 20_000
 """Lines that are tried to choose a preset."""
+DECIMAL_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?")
+"""A number whose comma cannot begin thousands."""
 DURATION = re.compile(r"(?:(\d+)h )?(?:(\d+)m )?(?:([\d.]+)(ms|s))?")
 
 
@@ -184,11 +186,11 @@ class _Compiled:
         values = {
             f"{self.prefix}{name}": value
             for name, text in groups.items()
-            if name not in GROUPS and text is not None and (value := _number(text)) is not None
+            if name not in GROUPS and (value := _value(text, name, file, number)) is not None
         }
         if self.pair is not None and groups.get("pairs") is not None:
             for pair in self.pair.finditer(groups["pairs"]):
-                value = _number(pair["value"])
+                value = _value(pair["value"], pair["key"], file, number)
                 if value is not None:
                     values[f"{self.prefix}{pair['key'].strip()}"] = value
         if not values:
@@ -210,6 +212,16 @@ def _of_json(text: str, telling: Telling, file: Found, number: int, part: int) -
     if not isinstance(row, Mapping):
         return None
     return entry_of(row, telling, file.name, number, part=part)
+
+
+def _value(text: str | None, name: str, file: Found, line: int) -> float | None:
+    """Return a metric's number. Raises InputError for one with a decimal comma."""
+    if text is not None and DECIMAL_COMMA.fullmatch(text.strip()):
+        raise InputError(
+            f"{file.name}:{line}: `{shortened(name)}` is {shortened(text)}, with a decimal comma",
+            "write numbers with a decimal point",
+        )
+    return _number(text)
 
 
 def _number(text: str | None) -> float | None:

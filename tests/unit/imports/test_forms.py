@@ -155,6 +155,26 @@ def test_a_number_with_a_comma_is_refused(row: str, run: Run, tmp_path: Path) ->
     read(run, tmp_path / "a.csv", content).refused("a.csv:2", "comma", "decimal point")
 
 
+def test_a_decimal_comma_in_a_log_is_refused_and_thousands_are_read(
+    run: Run, tmp_path: Path
+) -> None:
+    preset = tmp_path / "mine.yaml"
+    line = r"step (?P<step>\S+) loss (?P<loss>\S+)"
+    preset.write_text(f"framework: mine\nconsole: [{{line: '{line}'}}]\n")
+    options = ("--preset", str(preset))
+    answer = read(run, tmp_path / "a.log", "step 1 loss 2,0422\n", *options)
+    answer.refused("a.log:1: `loss` is 2,0422", "decimal point")
+    answer = read(run, tmp_path / "a.log", "step 1,000 loss 1,234.5,\n", *options)
+    assert answer.values("loss") == {1_000: 1_234.5}
+
+
+def test_a_step_that_each_epoch_counts_anew_gives_way_to_one_that_goes_on(
+    run: Run, tmp_path: Path
+) -> None:
+    rows = [{"step": s % 50, "global_step": s, "loss": v} for s, v in LOSSES.items()]
+    assert read(run, tmp_path / "a.jsonl", json_lines(rows)).values("loss") == LOSSES
+
+
 def test_semicolons_with_decimal_points_are_read(run: Run, tmp_path: Path) -> None:
     assert read(run, tmp_path / "a.csv", table("step", ";")).values("loss") == LOSSES
 

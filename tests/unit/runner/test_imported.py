@@ -84,28 +84,38 @@ def test_of_a_file_that_grew_only_the_new_part_counts() -> None:
     assert any("only what this launch wrote was read" in note for note in record.notes)
 
 
-def test_of_a_store_only_the_run_of_this_launch_counts(folder: Path) -> None:
-    (folder / "log.py").write_text(
-        "import sqlite3, sys, datetime\n"
-        "store = sqlite3.connect('left.db')\n"
-        "store.execute('CREATE TABLE IF NOT EXISTS metrics (id INTEGER PRIMARY KEY, '\n"
-        "    'run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)')\n"
-        "now = datetime.datetime.now(datetime.timezone.utc).isoformat()\n"
-        "for step in range(1, 21) if len(sys.argv) > 1 else ():\n"
-        "    row = (None, sys.argv[1], now, sys.argv[1], step, '{\"loss\": %s}' % sys.argv[2])\n"
-        "    store.execute('INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)', row)\n"
-        "store.commit()\n",
-        encoding="utf-8",
-    )
-    section = "{source: left.db, preset: none}"
-    first = ran(command="[python3, log.py, one, '2.0']", section=section)
-    assert set(first.stability.loss_values) == {2.0}
-    second = ran(command="[python3, log.py, two, '3.0']", section=section)
-    assert set(second.stability.loss_values) == {3.0}
-    stale = ran(command="[python3, log.py]", section=section)
-    assert stale.status == "failed"
-    assert stale.reason is not None
-    assert "left nothing" in stale.reason
+STORE = """
+import sqlite3, sys, time
+name, loss, began = sys.argv[1], float(sys.argv[2]), eval(sys.argv[3])
+store = sqlite3.connect("left.db")
+store.execute("CREATE TABLE IF NOT EXISTS runs (run_uuid, name, start_time, status)")
+store.execute(
+    "CREATE TABLE IF NOT EXISTS metrics (key, value, timestamp, run_uuid, step, is_nan)"
+)
+if name != "none":
+    store.execute("INSERT INTO runs VALUES (?, ?, ?, 'FINISHED')", (name, name, began))
+for step in range(1, 21):
+    row = ("loss", loss, began, name, step, 0)
+    store.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)", row)
+store.commit()
+"""
+
+
+def stored(name: str, loss: float, began: str = "time.time() * 1000") -> RunRecord:
+    """Run a command that adds a run to an MLflow store."""
+    Path("log.py").write_text(STORE, encoding="utf-8")
+    command = f"[python3, log.py, {name}, '{loss}', '{began}']"
+    return ran(command=command, section="{source: left.db, preset: none}")
+
+
+def test_of_a_store_only_the_run_of_this_launch_counts() -> None:
+    assert set(stored("one", 2.0).stability.loss_values) == {2.0}
+    assert set(stored("two", 3.0).stability.loss_values) == {3.0}
+    for stale in (stored("none", 1.0), stored("late", 4.0, "4102444800000")):
+        assert stale.status == "failed"
+        assert "no run that this launch started" in str(stale.reason)
+    stale = ran(command="['true']", section="{source: left.db, preset: none}")
+    assert "left nothing" in str(stale.reason)
 
 
 def test_a_file_too_large_to_compare_with_its_past_is_not_read(
@@ -139,6 +149,14 @@ def test_a_command_that_fails_makes_no_record_to_judge(
     assert record.reason is not None
     assert said in record.reason
     assert record.source is None
+
+
+def test_an_error_at_the_end_of_the_output_fails_a_run_whose_exit_code_is_hidden() -> None:
+    line = "{'loss': 1.0, 'grad_norm': 1.0, 'learning_rate': 1e-05}"
+    error = "RuntimeError: CUDA out of memory"
+    Path("train.log").write_text(f"{line}\n" * 9 + error, encoding="utf-8")
+    record = ran(command="[cat, train.log]", section="{source: '-', preset: transformers}")
+    assert (record.status, record.reason) == ("failed", error)
 
 
 def test_the_commands_own_output_is_read_by_a_preset() -> None:
@@ -235,7 +253,7 @@ def test_a_gate_on_a_metric_that_nobody_recorded_is_told_at_the_end(
     assert [note for note in found if "its gate" in note] == notes
 
 
-@pytest.mark.parametrize("name", ["left.db", "left.sqlite3", "left.jsonl"])
+@pytest.mark.parametrize("name", ["left.db", "left.jsonl"])
 @pytest.mark.parametrize("form", ["null", "jsonl"])
 def test_a_stale_file_does_not_pass_because_of_its_name(name: str, form: str, folder: Path) -> None:
     (folder / name).write_text('{"step": 1, "loss": 0.1}\n' * 20, encoding="utf-8")
@@ -244,22 +262,3 @@ def test_a_stale_file_does_not_pass_because_of_its_name(name: str, form: str, fo
     assert record.status == "failed"
     assert record.reason is not None
     assert "left nothing" in record.reason
-
-
-def test_a_store_whose_run_begins_in_the_future_is_stale(folder: Path) -> None:
-    (folder / "log.py").write_text(
-        "import sqlite3\n"
-        "store = sqlite3.connect('left.db')\n"
-        "store.execute('CREATE TABLE metrics (id INTEGER PRIMARY KEY, '\n"
-        "    'run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)')\n"
-        "for step in range(1, 21):\n"
-        "    row = (None, 'a', '2100-01-01T00:00:00', 'a', step, '{\"loss\": 1.0}')\n"
-        "    store.execute('INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)', row)\n"
-        "store.commit()\n",
-        encoding="utf-8",
-    )
-    section = "{source: left.db, preset: none}"
-    record = ran(command="[python3, log.py]", section=section)
-    assert "no run that this launch started" in str(record.reason)
-    again = ran(command="['true']", section=section)
-    assert "left nothing" in str(again.reason)
