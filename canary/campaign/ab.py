@@ -122,7 +122,7 @@ def run_ab(
     decided: Callable[[], None] = lambda: None,
 ) -> tuple[Comparison, Path]:
     """Run both sides in alternation; return their comparison and the folder with all runs. `panel`
-    shows each run while it trains. `decided` is called once nothing runs any more.
+    shows each run while it trains. `decided` is called once the verdict is known.
 
     Raises:
         UsageError: the request, a config or an input is invalid.
@@ -157,7 +157,9 @@ def run_ab(
             )
             return replace(found, tier=tier)
 
-        progress = PairProgress(say, plan, only_probes=request.exact)
+        progress = PairProgress(
+            say, plan, only_probes=request.exact, decided=_not_yet if request.exact else decided
+        )
 
         def launch(role: Role, *, probe: bool) -> RunRecord:
             if panel is None:
@@ -180,6 +182,10 @@ def run_ab(
         decided()
     note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
     return _with_note(_with_setup_hint(found, request, runs), note), folder
+
+
+def _not_yet() -> None:
+    """A probe may follow."""
 
 
 def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:

@@ -230,8 +230,11 @@ class PairProgress:
         *,
         only_probes: bool = False,
         names: Mapping[Role, str] = NAMES,
+        decided: Callable[[], None] = lambda: None,
     ) -> None:
+        """`decided` is called before the verdict is printed."""
         self._say = say
+        self._decided = decided
         self._plan = plan
         self._only_probes = only_probes
         self._names = names
@@ -292,6 +295,7 @@ class PairProgress:
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
         """Print the verdict of a look, or that more pairs follow."""
         if next_look is None:
+            self._decided()
             self._say(f"after {pairs_of(pairs)}: {found.verdict}")
             return
         self._next = next_look

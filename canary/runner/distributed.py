@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from canary.errors import UsageError
+from canary.machine.program import module
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
     Each launch has its rendezvous id: a machine that starts the next launch early must not join the
     previous one.
     """
-    words = [sys.executable, "-m", "canary.training.torchrun", "--nproc-per-node", str(nproc)]
+    words = [sys.executable, *module("canary.training.torchrun"), "--nproc-per-node", str(nproc)]
     if rendezvous.nnodes > 1:
         words += ["--nnodes", str(rendezvous.nnodes), "--rdzv-backend", rendezvous.backend]
         words += ["--rdzv-endpoint", str(rendezvous.endpoint)]
@@ -55,7 +56,8 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
             words += ["--node-rank", str(rendezvous.node_rank)]
     else:
         words.append("--standalone")
-    return (*words, "-m", "canary.training.worker")
+    # Torchrun's own `-m` would look into the working folder first.
+    return (*words, "--no-python", sys.executable, "-u", *module("canary.training.worker"))
 
 
 PROCESSES = re.compile(r"^--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(\d+))?$")

@@ -189,12 +189,14 @@ def warm_child(
 def _ask(
     channel: socket.socket, job_file: Path, environment: Mapping[str, str], log: IO[bytes]
 ) -> None:
-    here = str(Path.cwd())
     named = environment.get("PYTHONPATH", "")
     folders = [os.path.abspath(entry) for entry in named.split(os.pathsep)] if named else []  # noqa: PTH100 - as site.py
-    if not environment.get("PYTHONSAFEPATH"):
-        folders.insert(0, here)
-    request = {"cwd": here, "path": folders, "job": str(job_file), "environment": environment}
+    request = {
+        "cwd": str(Path.cwd()),
+        "path": folders,
+        "job": str(job_file),
+        "environment": environment,
+    }
     with tempfile.TemporaryFile("w") as stream:
         json.dump(request, stream)
         stream.flush()
@@ -264,7 +266,7 @@ def _start(path: Path, environment: Mapping[str, str]) -> None:
         life.connect(str(path.with_name(LIFE)))
         numbers = (listener.fileno(), life.fileno())
         process = subprocess.Popen(
-            [sys.executable, str(FORKING), *map(str, numbers), PADDING],
+            [sys.executable, "-P", str(FORKING), *map(str, numbers), PADDING],
             cwd=path.parent,
             stdin=subprocess.DEVNULL,
             stdout=printed,

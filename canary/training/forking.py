@@ -8,11 +8,6 @@ Its descriptors: 1 and 2, a file for the output of the imports; `LISTENER`, the 
 `LIFE`, a socket that its owner closes at its end.
 """
 
-import sys
-
-if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # this file's folder
-
 import contextlib
 import ctypes
 import gc
@@ -26,6 +21,7 @@ import select
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -150,7 +146,7 @@ class Warm:
         sys.path[:] = list(dict.fromkeys([*request["path"], *self._path]))
         importlib.invalidate_caches()
         sys.argv[:] = ["-m", request["job"]]
-        sys.orig_argv[:] = [sys.executable, "-m", WORKER, request["job"]]
+        sys.orig_argv[:] = [sys.executable, "-P", "-m", WORKER, request["job"]]
         _show_as(sys.orig_argv)
         self._populate()
         _vary_addresses()

@@ -160,6 +160,11 @@ class CommandRunner(LocalRunner):
         self._probe_over = job.kind == "probe" and (watch.complete() or _refusal(job) is not None)
         return self._probe_over
 
+    def _folders(self) -> list[Path]:
+        """Return also those of the command: the working folder, and the folder of its script."""
+        scripts = [Path(word).parent for word in self._command if word.endswith(".py")]
+        return [*super()._folders(), Path(), *scripts]
+
     def _tidy(self, child: Child) -> None:
         """End a command that still runs, with all that it started. A finished probe is killed at
         once, so that no handler saves anything. A command that ended keeps its background

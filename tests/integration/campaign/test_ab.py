@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -32,6 +35,31 @@ def git(folder: Path, *arguments: str) -> str:
 def commit(folder: Path, message: str) -> None:
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", message)
+
+
+def started(
+    *arguments: str, cwd: Path, more: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "canary.cli", *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(more or {})},
+    )
+
+
+def trains(process: psutil.Process) -> bool:
+    try:
+        return "canary.training.worker" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def wait_for(said: str, process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    assert any(line.startswith(said) for line in process.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +136,16 @@ def test_two_configs_of_one_commit(tmp_path: Path) -> None:
     write_config(tmp_path, base, "base.yaml")
     write_config(tmp_path, base | {"learning_rate": 2e-3}, "head.yaml")
     configs = ("--base-config", "base.yaml", "--head-config", "head.yaml")
-    finished = canary(
+    process = started(
         "ab", *configs, "--pairs", "1", "--format", "json", "--accept", "tuned", cwd=tmp_path
     )
-    found = json.loads(finished.out)
+    wait_for("after 1 pair: changed", process)
+    process.send_signal(signal.SIGTERM)  # Too late: the verdict is known.
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0
+    found = json.loads(out)
     assert found["verdict"] == "changed"
     assert found["accepted"] == "tuned"
-    assert finished.code == 0
     assert [change["key"] for change in found["config_differences"]] == ["learning_rate"]
 
 
@@ -185,12 +216,9 @@ def test_a_head_that_crashes_twice_is_a_regression(repository: Path) -> None:
 
 
 def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
-    command = [sys.executable, "-m", "canary.cli", "ab", "canary.yaml", "--base", "main~1"]
-    process = subprocess.Popen(command, cwd=repository, stderr=subprocess.PIPE, text=True)
+    process = started("ab", "canary.yaml", "--base", "main~1", cwd=repository)
+    wait_for("records:", process)
     assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("records:"):
-            break
     assert len(git(repository, "worktree", "list").splitlines()) == 3
     time.sleep(1)
     for _ in range(3):
@@ -200,6 +228,26 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
     assert process.wait(60) == 4
     assert said.splitlines()[-1] == "canary: interrupted"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_killed_ab_leaves_no_training_and_no_worktree_for_long(
+    repository: Path, tmp_path: Path
+) -> None:
+    more = {"TMPDIR": str(tmp_path)}
+    words = ("ab", "canary.yaml", "--base", "main~1", "--exact")
+    process = started(*words, cwd=repository, more=more)
+    wait_for("records:", process)
+    ours: list[psutil.Process] = []
+    while sum(map(trains, ours)) < 2 and process.poll() is None:
+        time.sleep(0.1)
+        ours = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "it ended before both trained"
+    _, alive = psutil.wait_procs(ours, timeout=60)
+    assert not alive
+    assert canary("ab", "canary.yaml", "--base", "nowhere", cwd=repository, more=more).code == 2
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert not list(tmp_path.glob("canary-*"))
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_fork_finds_what_a_fresh_process_finds(
     for _ in range(2):
         assert forked(tmp_path, "facts", mine).wait() == 7
         warm_facts.append(told(tmp_path))
-    command = [sys.executable, "-m", "canary.training.worker", str(tmp_path / "facts.job")]
+    command = [sys.executable, "-P", "-m", "canary.training.worker", str(tmp_path / "facts.job")]
     subprocess.run(
         command,
         env=warm.without_warm_start(mine),
@@ -162,7 +162,7 @@ def test_a_fork_ends_as_a_process_does_and_its_output_is_in_the_log(
     assert forked(tmp_path, "kill", environment).wait() == -signal.SIGKILL
     child = forked(tmp_path, "long", environment)
     assert child.poll() is None
-    shown = [sys.executable, "-m", "canary.training.worker", str(tmp_path / "long.job")]
+    shown = [sys.executable, "-P", "-m", "canary.training.worker", str(tmp_path / "long.job")]
     while [word for word in psutil.Process(child.pid).cmdline() if word] != shown:
         time.sleep(0.05)
     with pytest.raises(subprocess.TimeoutExpired):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import re
@@ -17,19 +18,21 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from canary.baseline.branch import Remote, pull
+from canary.baseline.branch import Remote, pull, push
 from canary.baseline.history import drawer, entries
+from canary.baseline.layout import files_of
 from canary.baseline.origin import Surroundings, context_of_run, remote_of, token_for
+from canary.baseline.verbs import pull_text
 from canary.campaign import bootstrap as bootstrapping
 from canary.campaign.bootstrap import Bootstrap, bootstrap
 from canary.cli import app
 from canary.config.load import load_config
 from canary.config.token import SHOWN, Token
-from canary.errors import CanaryError, InputError, RecordError, RunFailed, UsageError
+from canary.errors import CanaryError, InputError, MachineError, RecordError, RunFailed, UsageError
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Quiet
 from tests.contract.git_server import GitServer, bare_repository, git, serving
-from tests.unit.branching import REF, run_ids, sha_of, stored, write_branch
+from tests.unit.branching import REF, adding, run_ids, sha_of, stored, write_branch
 from tests.unit.comparing import committed, crashed, record, write
 
 TOKEN = "ghs_" + 3 * "0123456789ab"
@@ -118,6 +121,38 @@ def test_what_is_pulled_into_a_folder_is_compared_with(place: Place) -> None:
     (place.folder / "baselines" / "thesis.txt").write_text("x")
     kept = place.canary("pull", "baselines", "--replace")
     assert (kept.returncode, "holds more than a history" in kept.stderr) == (2, True)
+
+
+def test_a_pull_that_cannot_be_written_leaves_the_folder_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, folder = Remote(f"file://{bare_repository(tmp_path / 'plain.git')}"), tmp_path / "all"
+    push(remote, adding(1), message="m")
+    pull_text(remote, here(tmp_path), folder)
+    before = files_of(folder)
+    push(remote, adding(2, 3), message="m")
+    copies: list[int] = []
+
+    def full(source: Path, target: Path) -> None:
+        copies.append(1)
+        target.write_bytes(source.read_bytes()[:100])
+        if len(copies) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("canary.baseline.verbs.shutil.copyfile", full)
+        for into, replace in ((folder, True), (tmp_path / "new", False)):
+            copies.clear()
+            with pytest.raises(MachineError, match=r"No space left.*free some space") as caught:
+                pull_text(remote, here(tmp_path), into, replace=replace)
+            assert caught.value.exit_code == 4
+    assert files_of(folder) == before
+    assert not list((tmp_path / "new").iterdir())
+    (folder / ".pulled-killed").mkdir()
+    pull_text(remote, here(tmp_path), folder, replace=True)
+    assert stored(remote, tmp_path / "again") == run_ids(1, 2, 3)
+    assert files_of(folder) == files_of(tmp_path / "again")
+    assert [path.name for path in folder.iterdir()] == ["v1"]
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_what_torchrun_reports_of_a_dead_process_is_read(line: str) -> None:
 def test_one_machine_needs_no_meeting_place_and_several_meet_anew_for_each_launch() -> None:
     alone = torchrun_command(2, Rendezvous(), 0)
     assert "--standalone" in alone
-    assert alone[-2:] == ("-m", "canary.training.worker")
+    assert alone[-3:] == ("-P", "-m", "canary.training.worker")
     there = Rendezvous(nnodes=2, node_rank=1, endpoint="host:29400", id="pr7")
     first, second = (torchrun_command(1, there, launch) for launch in (0, 1))
     assert first[first.index("--rdzv-id") + 1] == "pr7-0"

@@ -1,0 +1,54 @@
+"""On a full disk nothing is written by halves, and the exit code is 4."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from canary.cli import main
+
+
+@pytest.fixture
+def third_is_full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The disk is full from the third file on."""
+    synced: list[int] = []
+
+    def full(handle: int) -> None:
+        synced.append(handle)
+        if len(synced) >= 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    return synced
+
+
+def test_init_writes_all_or_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    third_is_full: list[int],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["init", "--yes", "--nightly", "--branch", "main"])
+    assert ended.value.code == 4
+    assert "No space left on device (free some space" in capsys.readouterr().err
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_config_that_cannot_be_replaced_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], third_is_full: list[int]
+) -> None:
+    third_is_full += [0, 0]
+    file = tmp_path / "canary.yaml"
+    file.write_text("mine\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["init-config", str(file), "--force"])
+    assert ended.value.code == 4
+    assert f"cannot write {file}: No space left" in capsys.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("canary.yaml", "mine\n")
+    ]
