@@ -107,7 +107,13 @@ def test_alerts_of_a_failed_run_are_still_shown() -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    [{"severity": "apocalyptic"}, {"message": "x" * 5000}, {"step": "twelve"}, {"value": [1.0]}],
+    [
+        {"severity": "apocalyptic"},
+        {"message": "x" * 5000},
+        {"step": "twelve"},
+        {"type": "t" * 100},
+        {"value": [1.0]},
+    ],
 )
 def test_a_record_with_a_forged_alert_is_refused(tmp_path: Path, forged: dict[str, Any]) -> None:
     made = current(alert()).model_copy(update={"alerts": [alert(**forged)]})

@@ -92,3 +92,17 @@ def test_whatever_a_record_holds_it_is_refused_or_compared(seed: int) -> None:
     every = list(places(json.loads((ROOT / file).read_text())))
     chosen = random.sample(every, random.choice((1, 1, 2, 4)))
     survives(file, {place: random.choice(VALUES) for place in chosen})
+
+
+def test_learning_rates_out_of_all_proportion_are_compared() -> None:
+    """Their ratio is too small for a number."""
+    whole = json.loads((ROOT / FILES[0]).read_text())
+    sides = []
+    for run_id, rate in (("tiny", 1e-20), ("huge", 1e308)):
+        other = copy.deepcopy(whole) | {"run_id": run_id}
+        rates = other["exact"]["trajectory"]["learning_rates"]
+        rates[1] = rate
+        sides.append(parse_record(other, Path(FILES[0])))
+    current, baseline = sides
+    found = compare_to_baseline(current, baseline)
+    assert found.check("first_update").status == "fail"

@@ -109,7 +109,7 @@ def test_a_missing_record_says_what_to_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", ['{"step": "one", "time": "soon"}\n', "[1]\n", '{"step": 1}\nx\n']
+    "steps", ['{"step": "one", "time": "soon"}\n', "[1]\n", '{"time": 1}\n', '{"step": 1}\nx\n']
 )
 def test_steps_of_a_stranger_that_are_none_are_an_error_of_ours(tmp_path: Path, steps: str) -> None:
     """The process of a record that says `running` is gone: what its steps tell is read."""

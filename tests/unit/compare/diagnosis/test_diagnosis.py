@@ -225,3 +225,18 @@ def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, 
     assert any("model.train()" in action for action in suspect.suggested_actions)
     same = compared().diagnosis.suspects
     assert not any(words in one.description for one in same), "a model without dropout"
+
+
+def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:
+    text = (
+        "--- a/train.py\n+++ b/train.py\n@@ -7,2 +7,3 @@\n--- old = 1\n-x\u2028y = 2\n"
+        "+++ b/evil.py\n+@@ -1 +900 @@\n+beta = 3\n@@ -30,2 +31,0 @@\n-gone = 1\n-gone = 2\n"
+    )
+    (file,) = parse_diff(text).files
+    assert file.lines == ((7, "++ b/evil.py"), (8, "@@ -1 +900 @@"), (9, "beta = 3"))
+    assert file.removed == (
+        (7, "-- old = 1"),
+        (7, "x\u2028y = 2"),
+        (32, "gone = 1"),
+        (32, "gone = 2"),
+    )

@@ -124,7 +124,7 @@ def test_a_record_without_the_longest_step_is_judged_by_its_mean() -> None:
     assert compared(bare).check("step_time_mean").status == "fail"
 
 
-@pytest.mark.parametrize("others", [0.0, "nan", "inf", 1e-300])
+@pytest.mark.parametrize("others", [0.0, -1.0, "nan", "inf", 1e-300])
 def test_a_stall_that_contradicts_the_mean_excuses_nothing(others: float | str) -> None:
     whole = run(100, stalls={140: 30.0})
     forged = altered(whole, "launches", 0, "stall", "others_mean_s", to=others)

@@ -64,7 +64,7 @@ def test_the_file_of_this_process_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"{", b'{"stream": 1, "added": [[9, 1, 0, 0]]}\n', b'{"stream": "x"}\n']
+    "line", [b"{", b"[]\n", b'{"stream": 1, "added": [[9, 1, 0, 0]]}\n', b'{"stream": "x"}\n']
 )
 def test_an_unreadable_line_is_no_sequence(tmp_path: Path, child: EngineFile, line: bytes) -> None:
     (path,) = tmp_path.iterdir()
