@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe, left_scratch, remove_scratch
-from canary.bisect.caches import own_caches
 from canary.bisect.model import CannotRun
 from tests.unit.bisect.workshop import Repository
 
@@ -147,25 +145,6 @@ def test_only_our_scratch_folders_are_removed(tmp_path: Path) -> None:
             assert left_scratch(str(name)) is None
     finally:
         link.unlink()
-
-
-def test_downloads_are_shared_and_builds_are_not(tmp_path: Path) -> None:
-    shared = tmp_path / "home" / ".cache"
-    for name in ("pip/http-v2", "pip/wheels", "uv/archive-v0", "uv/wheels-v5", "uv/sdists-v9"):
-        (shared / name).mkdir(parents=True)
-    base = {"HOME": str(tmp_path / "home"), "PYTHONPYCACHEPREFIX": "/somewhere"}
-    own = own_caches(tmp_path / "own", base, command=True)
-    assert own["HF_HOME"] == str(shared / "huggingface")
-    assert own["TORCH_HOME"] == str(shared / "torch")
-    assert (Path(own["PIP_CACHE_DIR"]) / "http-v2").resolve() == shared / "pip" / "http-v2"
-    assert not (Path(own["PIP_CACHE_DIR"]) / "wheels").exists()
-    assert (Path(own["UV_CACHE_DIR"]) / "archive-v0").resolve() == shared / "uv" / "archive-v0"
-    assert not (Path(own["UV_CACHE_DIR"]) / "sdists-v9").exists()
-    assert "PYTHONPYCACHEPREFIX" not in own
-    ours = ("XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "HF_DATASETS_CACHE")
-    for name in ours:
-        assert Path(own[name]).is_relative_to(tmp_path / "own")
-        assert stat.S_ISDIR(Path(own[name]).stat().st_mode)
 
 
 def test_a_command_with_the_python_of_one_place_is_refused_beside_setup(
