@@ -83,10 +83,6 @@ NO_OPTIMIZER = (
     'optimizer.load_state_dict(state["optimizer"])',
     'optimizer.param_groups[0]["lr"] = state["optimizer"]["param_groups"][0]["lr"]',
 )
-READS_AGAIN = ("ROWS[8 * begin:]", "ROWS")
-STREAM = ("DataLoader(data, 8,", "DataLoader(Stream(), 8,")
-UNSPLIT = ("ROWS[part::parts]", "ROWS")
-MEAN = ("(losses * mask).sum() / mask.sum()", "(losses * mask).mean()")
 
 
 def asked(folder: Path, relation: str, *edits: tuple[str, str], words: tuple[str, ...] = ()) -> Any:
@@ -125,21 +121,3 @@ def test_a_loop_that_forgets_is_broken(tmp_path: Path, edit: tuple[str, str], wo
     found = asked(tmp_path, "resume", edit)
     assert found["status"] == "broken", found
     assert words in found["message"]
-
-
-@pytest.mark.parametrize(
-    ("edits", "status"),
-    [((STREAM,), "holds"), ((STREAM, UNSPLIT), "broken")],
-)
-def test_workers_of_a_loop(tmp_path: Path, edits: tuple[tuple[str, str], ...], status: str) -> None:
-    found = asked(tmp_path, "workers", *edits)
-    assert found["status"] == status, found
-
-
-@pytest.mark.parametrize(("edits", "status"), [((), "holds"), ((MEAN,), "broken")])
-def test_padding_of_the_loss_of_a_loop(
-    tmp_path: Path, edits: tuple[tuple[str, str], ...], status: str
-) -> None:
-    found = asked(tmp_path, "padding", *edits)
-    assert found["status"] == status, found
-    assert launches(tmp_path) == (5 if status == "broken" else 4), "a broken one is repeated"
