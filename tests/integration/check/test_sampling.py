@@ -1,4 +1,4 @@
-"""`canary check` on online RL: an engine in another process, and trl's trainers."""
+"""`canary check` on online RL whose engine is another process."""
 
 from __future__ import annotations
 
