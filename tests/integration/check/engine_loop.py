@@ -1,7 +1,6 @@
 """A GRPO loop whose engine is another process: `python engine_loop.py FAULT`.
 
-The faults: whole (none), stale, dtype, template, partial. A second argument `silent`: nothing is
-reported.
+The faults: whole (none), stale, dtype, template.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import canary
 
-FAULT, SILENT = sys.argv[1], "silent" in sys.argv[2:]
+FAULT = sys.argv[1]
 PROMPT, COMPLETION, GROUP, EOS = 4, 6, 4, 2
 TEMPLATE = [7, 8]
 """Tokens that the engine's template puts before each prompt."""
@@ -88,19 +87,15 @@ def main() -> None:
         weights = {name: one.detach().numpy() for name, one in policy.state_dict().items()}
         if FAULT == "stale" and update:
             weights = earlier
-        if FAULT == "partial" and update:
-            weights = {**weights, "lm_head.weight": earlier["lm_head.weight"]}
         here.send(("weights", weights))
         held = here.recv()
-        if not SILENT:
-            canary.engine_weights(held)
+        canary.engine_weights(held)
         earlier = {name: one.detach().numpy().copy() for name, one in policy.state_dict().items()}
         prompts = torch.randint(3, 40, (1, PROMPT)).tolist() * GROUP
         here.send(("prompts", prompts))
         completions, log_probs = here.recv()
         rows = [prompt + one for prompt, one in zip(prompts, completions, strict=True)]
-        if not SILENT:
-            canary.sampled([template + row for row in rows], log_probs, len(template) + PROMPT)
+        canary.sampled([template + row for row in rows], log_probs, len(template) + PROMPT)
         rewards = torch.tensor(reward(completions))
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
         ids = torch.tensor(rows)

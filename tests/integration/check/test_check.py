@@ -137,40 +137,6 @@ def test_a_planted_fault_breaks_its_relation(
     assert code == 1
 
 
-OWN_LOOP = """
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-
-torch.manual_seed(0)
-model = LlamaForCausalLM(LlamaConfig(
-    vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-    num_attention_heads=4, pad_token_id=0, eos_token_id=2))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-model.train()
-for step in range(8):
-    for micro in range(2):
-        ids = torch.randint(3, 40, (2, 12 - 4 * micro))
-        ids[:, -1] = 2
-        (model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss / 2).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_an_own_loop_is_asked_in_one_launch(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(OWN_LOOP)
-    code, found = checked(tmp_path, "-o", "here", "--", PYTHON, "train.py")
-    assert code == 1
-    assert [name for name, one in found.items() if one["status"] == "broken"] == ["accumulation"]
-    assert found["causality"]["status"] == "holds"
-    assert found["resume"]["message"].startswith("torch and safetensors saved no checkpoint")
-    assert found["workers"]["message"] == "no DataLoader gives the batches"
-    assert "a transformers Trainer" in found["ranks"]["message"]
-    assert json.loads((tmp_path / "here" / "check.json").read_text())["launches"] == 1
-
-
 OWN = """
 import torch
 from canary.relations.relation import Relation, broken, holds

@@ -1,4 +1,4 @@
-"""`canary check` on online RL: an engine in another process, and trl's trainers."""
+"""`canary check` on online RL whose engine is another process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from canary.inputs.embedded import data_file, tiny_dir
 from tests.integration.check.test_check import checked
 from tests.integration.exec.user_scripts import PYTHON
 
@@ -58,48 +57,3 @@ def _same_losses(folder: Path) -> None:
     asked = [line for line in log.read_text().splitlines() if line.startswith("loss")]
     assert len(losses) == 4
     assert asked == losses
-
-
-TRL = """
-import time
-import torch
-from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
-import trl.trainer.KIND_trainer as module
-from trl import TITLEConfig, TITLETrainer
-
-def reward(completions, **columns):
-    return [float(len(str(one)) % 7) for one in completions]
-
-BEFORE
-data = load_dataset("json", data_files=DATA, split="train").select(range(32))
-arguments = TITLEConfig(
-    "out", max_steps=12, per_device_train_batch_size=4, num_generations=4,
-    gradient_accumulation_steps=1, max_completion_length=12, learning_rate=1e-2, logging_steps=1,
-    report_to="none", bf16=False, use_cpu=True, disable_tqdm=True, save_strategy="no",
-    temperature=0.9)
-trainer = TITLETrainer(
-    model=AutoModelForCausalLM.from_pretrained(MODEL), args=arguments, reward_funcs=reward,
-    train_dataset=data, processing_class=AutoTokenizer.from_pretrained(MODEL))
-trainer.train()
-"""
-
-
-def trl_script(folder: Path, kind: str, before: str = "") -> tuple[str, ...]:
-    """Write a script with a trainer of trl; return what follows the options."""
-    text = TRL.replace("BEFORE", before)
-    text = text.replace("KIND", kind).replace("TITLE", kind.upper())
-    text = text.replace("DATA", repr(str(data_file("prompt_only"))))
-    (folder / "train.py").write_text(text.replace("MODEL", repr(str(tiny_dir()))))
-    return "--", PYTHON, "train.py"
-
-
-@pytest.mark.train
-@pytest.mark.slow
-def test_nothing_is_broken_in_healthy_online_training(tmp_path: Path) -> None:
-    code, found = checked(tmp_path, "--quick", *trl_script(tmp_path, "grpo"))
-    assert broken(found) == set(), found
-    assert code == 0
-    assert found["sampler_logprobs"]["status"] == "holds"
-    assert found["reward_function"]["status"] == "holds"
-    assert found["sampler_weights"]["status"] == "not applicable"

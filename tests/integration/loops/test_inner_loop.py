@@ -93,24 +93,6 @@ def test_a_loop_that_calls_its_model_shows_batches_and_losses_there(
     assert probe.unmeasured() == {}
 
 
-class WithoutLabels(ModelLoop):
-    """Its model computes no loss."""
-
-    def loss_of(self, batch: Any) -> torch.Tensor:
-        labels = batch.pop("labels")
-        scores = self.model(**batch).logits
-        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
-
-
-def test_losses_that_no_model_returns_stay_unmeasured(tmp_path: Path) -> None:
-    probe, exact, rows = watched(built(WithoutLabels, tmp_path))
-    assert [row["input_tokens"] for row in rows] == [3] * STEPS
-    assert [row["loss"] for row in rows] == [None] * STEPS
-    assert set(probe.unmeasured()) == {"stability.loss_values"}
-    assert "return a loss" in probe.unmeasured()["stability.loss_values"]
-    assert (exact.found["clipping"]["before"][0] or 0) > 0
-
-
 def test_gradients_are_read_before_the_loop_clips_them(tmp_path: Path) -> None:
     whole, clipped = built(ModelLoop, tmp_path), built(ModelLoop, tmp_path)
     clipped.most = 0.5
@@ -162,16 +144,3 @@ def test_model_and_backward_are_left_as_they_were(tmp_path: Path) -> None:
     assert not trainer.model._forward_pre_hooks
     assert not trainer.model._forward_hooks
     assert torch.autograd.backward is BACKWARD
-
-
-class Compiles(ModelLoop):
-    """It compiles its model, of one graph."""
-
-    def loss_of(self, batch: Any) -> torch.Tensor:
-        return torch.compile(self.model, backend="eager", fullgraph=True)(**batch).loss
-
-
-def test_a_compiled_model_stays_of_one_graph(tmp_path: Path) -> None:
-    probe, _, rows = watched(built(Compiles, tmp_path))
-    assert len(rows) == STEPS
-    assert "exact.batches" in probe.unmeasured()

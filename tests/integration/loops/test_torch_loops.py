@@ -90,17 +90,6 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
         assert signal in (None, first.signal)
 
 
-def test_labels_that_the_loop_changes_after_its_loader_are_the_batches(tmp_path: Path) -> None:
-    records = []
-    for labels in ("targets", "targets.roll(1, 1)"):
-        call = f"model(ids, {labels})"
-        write_script(tmp_path, SCRIPTS["plain"].replace("model(ids, targets)", call))
-        records.append(watched(tmp_path, PYTHON, "train.py", options=PROBED).record())
-    first = compare_to_baseline(records[1], records[0], gates=()).first_difference
-    assert first is not None
-    assert (first.stage, first.signal) == ("batches", "fed_sha256")
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
 def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path: Path) -> None:
     """Inductor checks the CPU with programs of its own, once per cache."""
@@ -112,17 +101,6 @@ def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path:
     assert whole.code == 0, whole.err
     record = whole.record()
     assert set(record.exact) >= WHOLE - {"work"}, (record.notes, record.unmeasured)
-
-
-def test_a_probe_that_is_ended_inside_a_loop_names_the_program(tmp_path: Path) -> None:
-    call = "subprocess.run([sys.executable, '-I', '-c', ''])"
-    loop = SCRIPTS["plain"].replace(
-        "    loss.backward()", f"    import subprocess; {call}\n    loss.backward()"
-    )
-    write_script(tmp_path, loop)
-    record = watched(tmp_path, PYTHON, "train.py", options=PROBED).record()
-    assert not record.exact
-    assert any("about to start python" in note for note in record.notes), record.notes
 
 
 def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path) -> None:

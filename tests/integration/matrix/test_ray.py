@@ -7,11 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ray.job_submission import JobSubmissionClient
-
 from canary.matrix.attempt import TIMED_OUT
 from canary.matrix.commands import CLUSTER
-from canary.matrix.launchers.ray import name_of
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,
@@ -22,7 +19,6 @@ from tests.integration.matrix.clusters import (
     wait_for,
 )
 from tests.integration.matrix.ray_cluster import RayCluster, launcher
-from tests.integration.matrix.stand_ins import matrix_of
 
 
 def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> None:
@@ -33,29 +29,6 @@ def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> N
     assert {until(queue).phase for _ in attempts} == {"ended"}
     assert [one.ended() for one in attempts] == [0, 1, TIMED_OUT]
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["0\n", "1\n", ""]
-
-
-def test_a_job_that_never_starts_is_told_and_cannot_run_later(
-    ray: RayCluster, tmp_path: Path
-) -> None:
-    """Ray ends a job that waits only when it gets its place. Its script then leaves."""
-    blocks = tried(tmp_path, "sleep", "7", cell="blocks", cores=2)
-    other = launcher(tmp_path, ray.address)
-    assert other.start(blocks)
-    quiet(other, 0.1)
-    wait_for(lambda: holds_its_lock(blocks))
-    queue = launcher(tmp_path, ray.address, in_queue=1.2)
-    attempt = counted(tmp_path, 0, cell="c0")
-    [entry] = matrix_of(tmp_path, queue, lambda cell, number: attempt).run()
-    assert blocks.is_running()
-    assert entry.outcome is not None
-    words = "it waited 0.02 minutes in the queue of Ray: PENDING"
-    assert entry.outcome.words.startswith(words), entry.outcome.words
-    client, name = JobSubmissionClient(ray.address), name_of(attempt)
-    assert name is not None
-    assert until(other).phase == "ended"
-    wait_for(lambda: client.get_job_status(name).is_terminal())
-    assert seen_of(tmp_path, "c0") == []
 
 
 def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(

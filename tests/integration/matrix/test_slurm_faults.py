@@ -42,28 +42,6 @@ def test_a_node_goes_down(slurm: SlurmCluster, tmp_path: Path) -> None:
     assert news.reason.startswith("Slurm: NODE_FAIL"), news.reason
 
 
-def test_what_runs_on_a_node_without_slurmd_is_waited_for(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
-    """Nobody can stop it, so nothing may run beside it: neither the job that was queued again, nor
-    another try."""
-    queue = launcher(tmp_path, requeue=True)
-    attempt = counted(tmp_path, 6)
-    assert queue.start(attempt)
-    quiet(queue, 0.1)
-    wait_for(lambda: holds_its_lock(attempt))
-    [job] = jobs_of(queue, attempt)
-    node = node_of(slurm, job)
-    slurm.kill_node(node)
-    slurm.told("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    wait_for(lambda: slurm.jobs("PENDING"))
-    slurm.begin_now()
-    news = until(queue)
-    assert news.phase == "ended", news.reason
-    assert seen_of(tmp_path) == ["begins", "ends"]
-    assert attempt.starts() == 1
-
-
 def waits_in(queue: QueueLauncher, cell: str) -> bool:
     quiet(queue, 0.5)
     return "PENDING" in queue.queued().get(cell, "")

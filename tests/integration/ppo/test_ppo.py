@@ -141,22 +141,6 @@ def test_caches_change_no_completion(tmp_path: Path, speed: dict[str, Any]) -> N
     assert runs[0].losses == pytest.approx(runs[1].losses, rel=1e-5, abs=1e-7)
 
 
-def test_fixed_lengths_reach_the_forward(tmp_path: Path) -> None:
-    """Every forward is over the longest sequence that there can be, or the baseline is none."""
-    widths: list[int] = []
-
-    def count(trainer: Any) -> None:
-        trainer.model.policy.model.register_forward_pre_hook(
-            lambda _, __, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
-        )
-
-    trainer, heard = trained(tmp_path, count, speed={"lengths": "fixed"}, max_new_tokens=12)
-    longest = trainer.switches.prompt_width
-    assert longest is not None
-    assert widths[-1] == longest + 12
-    assert heard.rollouts[0]["prompt_mask"].sum(dim=1).max() <= longest
-
-
 @pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
 def test_only_what_is_to_train_changes(tmp_path: Path, use_peft: bool) -> None:
     trainer = ppo_trainer(tmp_path, max_steps=2, use_peft=use_peft, ppo={"ppo_epochs": 2})

@@ -21,7 +21,11 @@ from tools.embedded.tasks import MAKERS, Task, view_records
 pytestmark = pytest.mark.train
 
 CODE = """
+import random
+
 from canary.training.trainers.rewards import task_reward
+
+chance = random.Random(3)
 
 def half(completions, **columns):
     return [0.5] * len(completions)
@@ -29,6 +33,10 @@ def half(completions, **columns):
 def right(completions, answer, **columns):
     return task_reward(completions, answer)
 
+def another_ones(completions, answer, **columns):
+    scores = task_reward(completions, answer)
+    chance.shuffle(scores)
+    return scores
 """
 
 
@@ -148,3 +156,8 @@ def test_ppo_learns_to_answer_right(tmp_path: Path, seed: int) -> None:
 @pytest.mark.slow
 def test_ppo_learns_what_the_reward_model_wants(tmp_path: Path) -> None:
     assert rise(tmp_path, 60, ppo={"reward_model": EMBEDDED_REWARD}) > RISE_OF_LOGITS
+
+
+@pytest.mark.slow
+def test_the_scores_of_other_completions_teach_nothing(tmp_path: Path) -> None:
+    assert rise(tmp_path, 100, reward_functions=["own_rewards:another_ones"]) < RISE / 2

@@ -15,12 +15,9 @@ from torch.profiler import ProfilerActivity, profile
 from canary import Recorder
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
-from canary.record.profile import Window, read_profile
+from canary.record.profile import read_profile
 from canary.record.types import RunRecord
-from canary.training.collectors.profiler import StepProfiler
-from canary.training.loops.trainer import TrainerCollector
 from tests.integration.conftest import Finished, canary, run_config, settings
-from tests.integration.loops.test_own_loop import own_trainer
 
 pytestmark = pytest.mark.train
 
@@ -163,22 +160,3 @@ def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> 
     assert record.status == "completed"
     assert record.unmeasured["profiler"] == "another profiler was already running in the training"
     assert not flagged(list(read_rows(run / "steps.jsonl")))
-
-
-def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) -> None:
-    trainer = own_trainer(tmp_path)
-    rows: list[Any] = []
-    window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
-    profiler = StepProfiler(window, torch.device("cpu"))
-    probe = TrainerCollector(trainer, rows.append, 0, profiler=profiler)
-    probe.run(trainer.train)
-    probe.detach()
-    assert flagged(rows) == [2, 3]
-    document = read_profile(tmp_path)
-    assert document is not None
-    assert document["summary"]["steps"] == [2]
-    found = {row["name"]: row for row in document["operators"]}
-    updates = found["Optimizer.step#AdamW.step"]
-    assert (updates["kind"], updates["count"]) == ("annotation", 2)
-    assert found["aten::mm"]["count"] > 0
-    assert (tmp_path / "trace.json").exists()

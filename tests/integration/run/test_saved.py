@@ -16,7 +16,6 @@ from transformers import (
 
 from canary.config.load import load_values
 from canary.errors import ConfigError, InputError
-from canary.inputs.embedded import tiny_dir
 from canary.protocol.saved_model import MARK, leave_model, require_place, require_savable
 from canary.training.trainers import WorkloadSpec, build_trainer
 from tests.integration.conftest import run_config, settings
@@ -69,20 +68,6 @@ def test_what_was_trained_is_what_is_loaded(
     assert about["steps"] == STEPS
     assert about.get("not_saved") == ("value head" if training_type == "ppo" else None)
     assert model.config.use_cache is True, "as its source has it, whatever the trainer set"
-
-
-def test_dropout_that_a_policy_trains_without_stays_in_what_is_left(tmp_path: Path) -> None:
-    """Whoever trains the model further has it as the model's source has."""
-    own = AutoModelForCausalLM.from_pretrained(str(tiny_dir()))
-    own.config.attention_dropout = 0.25
-    own.save_pretrained(str(tmp_path / "own"))
-    AutoTokenizer.from_pretrained(str(tiny_dir())).save_pretrained(str(tmp_path / "own"))
-    spec = spec_of(tmp_path, "ppo", model_name=str(tmp_path / "own"))
-    trainer = build_trainer(spec)
-    assert trainer.model.policy.config.attention_dropout == 0
-    leave_model(trainer, spec, tmp_path / "left")
-    left = json.loads((tmp_path / "left" / "config.json").read_text())
-    assert left["attention_dropout"] == 0.25
 
 
 def test_a_model_left_before_is_replaced_whole(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import psutil
 import pytest
 
 from canary.runner import warm
-from canary.runner.child_environment import child_environment
 from canary.runner.warm import WARM_FOLDER, WarmChild, warm_child, warm_starts
 from tests.integration.conftest import run_config, settings
 
@@ -259,16 +258,6 @@ def test_nothing_is_left_when_the_owner_ends_or_is_killed(
         silent.close()
     assert not list(temporary.iterdir())
     temporary.rmdir()
-
-
-def test_all_that_a_launch_sets_is_in_the_key_or_given_to_the_fork() -> None:
-    from canary.config.load import load_config
-
-    config = load_config(None, ["device=cpu", "threads=1"]).config
-    probe, measured = (
-        child_environment(config, Path("/cache"), kind, None, {}) for kind in ("probe", "measured")
-    )
-    assert warm._key(probe) == warm._key(measured), "both launches of a run share one Python"
 
 
 def test_a_warm_run_is_the_cold_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from canary.errors import InputError, RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
 from canary.record.exact import DrawnStep, Exact
 from canary.training.trainers import WorkloadSpec, build_trainer
@@ -53,18 +51,6 @@ def test_a_replay_trains_on_what_was_recorded_however_it_asks(
     assert logged(pieces, "reward") == pytest.approx(rewards)
     assert logged(pieces, "completions/mean_length") == lengths
     assert logged(free, "reward") != pytest.approx(rewards)
-
-
-def test_a_prompt_that_was_not_recorded_is_a_plain_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "completions.json"
-    monkeypatch.setenv(REPLAY, str(file))
-    with pytest.raises(InputError, match="holds no completions"):
-        train(tmp_path / "absent", "grpo")
-    file.write_text(json.dumps({"probe": [[[1, 2], [[3]]]]}))
-    with pytest.raises(RunFailed, match=r"completions\.json holds no completion for a prompt of"):
-        train(tmp_path / "unknown", "grpo")
 
 
 @pytest.mark.parametrize("training_type", ["ppo"])

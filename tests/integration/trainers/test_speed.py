@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch.optim import adam
 
-from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
 from canary.errors import ConfigError
 from canary.training.models.model import load_model, load_tokenizer
-from canary.training.trainers import build_trainer, speed
+from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
@@ -143,16 +142,6 @@ def test_equal_products_of_micro_batches_are_equal_updates(
 # Loading
 
 
-def test_loading_processes_keep_batches_ready_in_the_same_order(tmp_path: Path) -> None:
-    twice = {"dataset_size": 9, "max_steps": 5, "allow_repeat": True}
-    plain = trained(tmp_path / "plain", "sft", **twice)
-    trainer = built(tmp_path / "ready", "sft", num_workers=1, speed={"prefetch": 3}, **twice)
-    loader = trainer.get_train_dataloader()
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 3, True)
-    trainer.train()
-    assert figures(trainer) == plain
-
-
 # Generation
 
 
@@ -246,12 +235,3 @@ def test_an_attention_kernel_that_cannot_be_had_says_what_to_install(
 
 
 # Nothing asked for
-
-
-@pytest.mark.parametrize("training_type", TRAINING_TYPES)
-def test_a_switch_that_is_null_changes_no_argument(training_type: TrainingType) -> None:
-    config = CanaryConfig(training_type=training_type, max_length=96, max_new_tokens=8)
-    for cuda in (False, True):
-        assert speed.arguments(config, cuda) == {}
-        assert speed.compilation(config, cuda) == {}
-    assert speed.generation(config) == {}

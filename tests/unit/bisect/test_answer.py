@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -63,19 +62,3 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     assert document["launches"] == sum(row["run"] is not None for row in document["runs"])
     assert {row["stage"] for row in document["runs"]} == {"ends", "search", "last"}
     assert document["comparison"]["verdict"] == "regression"
-
-
-def test_undecided_names_the_most_probable(tmp_path: Path) -> None:
-    made = answered(bench_of(tmp_path, worse_since("c7")), "first_loss")
-    found = made.found
-    posterior = [0.0] * 16
-    posterior[6], posterior[3], posterior[9] = 0.6, 0.395, 0.005
-    answer = dataclasses.replace(
-        found.answer, probability=0.6, decided=False, reason="More launches are needed."
-    )
-    found = dataclasses.replace(found, confirmed=False, posterior=tuple(posterior), answer=answer)
-    text = answer_text(dataclasses.replace(made, found=found), "text")
-    assert text.startswith("Not decided: More launches are needed.")
-    assert "60%  c7" in text
-    assert "39.5%  c4" in text
-    assert "c10" not in text

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from canary.bisect.commits import History
-from canary.bisect.model import Seen
 from canary.errors import UsageError
 from tests.unit.bisect.workshop import Repository, diamond
 
@@ -50,29 +49,6 @@ def test_states_are_those_of_git_in_a_random_history(tmp_path: Path) -> None:
         known = made.git("rev-list", "^good", commit.sha).split()
         held = {c.sha for place, c in enumerate(history.commits) if mask >> place & 1}
         assert held == set(known)
-
-
-def test_only_a_branch_from_before_the_good_end_has_a_base(tmp_path: Path) -> None:
-    made = diamond(tmp_path)
-    history = made.between("good", "main")
-    base = history.base_of(state(history, "e1"))
-    assert base is not None
-    assert history.sha(base) == made.git("rev-parse", "good~1")
-    assert base & history.bad_state == 0
-    rest = [mask for mask in history.masks if mask != state(history, "e1")]
-    assert {history.base_of(mask) for mask in (0, *rest)} == {None}
-
-
-def test_the_last_step_prefers_a_parent_that_was_good(tmp_path: Path) -> None:
-    history = diamond(tmp_path).between("good", "main")
-    merge = next(i for i, c in enumerate(history.commits) if c.subject == "merge side")
-    unknown = history.step(merge, [])
-    assert unknown.without == state(history, "b")
-    assert "it was compared with" in unknown.note
-    one = history.step(merge, [Seen(state(history, "s2"), "good")])
-    assert one.without == state(history, "s2")
-    both = history.step(merge, [Seen(state(history, name), "good") for name in ("s2", "b")])
-    assert "the merge itself made it worse" in both.note
 
 
 def test_a_subject_may_hold_anything(tmp_path: Path) -> None:

@@ -49,18 +49,6 @@ def test_an_exact_change_is_found_with_one_probe_per_halving(tmp_path: Path, cul
     assert {kind for _, kind in bench.asked} == {"probe"}
 
 
-def test_without_a_check_probes_that_show_nothing_are_followed_by_pairs(tmp_path: Path) -> None:
-    def run(commit: str, number: int, kind: str) -> RunRecord:
-        after = commit != "good" and LINE.index(commit) >= 5
-        return probed(number, median_s=0.2 if after else 0.1)
-
-    bench = bench_of(tmp_path, run)
-    found = bisected(bench)
-    assert found.signal == "noisy"
-    probes = [("good", "probe"), ("c16", "probe")]
-    assert bench.asked[:4] == [*probes, ("good", "both"), ("c16", "both")]
-
-
 def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Path) -> None:
     def slower(commit: str, number: int, kind: str) -> RunRecord:
         after = commit != "good" and LINE.index(commit) >= 5
@@ -75,20 +63,6 @@ def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Pa
         assert again.answer == whole.answer
         assert again.decided
         assert len(bench.asked) == asked, "nothing ran again"
-
-
-def test_a_culprit_that_the_last_step_does_not_show_again_is_not_decided(tmp_path: Path) -> None:
-    calls: dict[str, int] = {}
-
-    def run(commit: str, number: int, kind: str) -> RunRecord:
-        calls[commit] = calls.get(commit, 0) + 1
-        once = commit == "c7" and calls[commit] > 1
-        after = commit != "good" and LINE.index(commit) >= 7 and not once
-        return probed(number, 3.0 if after else 2.0)
-
-    found = bisected(bench_of(tmp_path, run), "first_loss")
-    assert not found.decided
-    assert "does not show it again" in found.answer.reason
 
 
 def test_commits_that_do_not_build_are_skipped_with_their_reason(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from canary.bisect.commits import Commit
-from canary.bisect.prior import Named, files_touched, prior_of, weight_of
+from canary.bisect.prior import Named, prior_of, weight_of
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison, KeyChange
-from tests.unit.bisect.workshop import Repository, diamond
+from tests.unit.bisect.workshop import Repository
 
 COMMIT = Commit("a" * 40, ("b" * 40,), "2026-01-01", "subject")
 DATA = Named(RegressionCategory.DATA, 0.9)
@@ -45,21 +45,6 @@ def test_a_cause_weighs_the_files_that_it_is_about(
 )
 def test_documentation_tests_and_empty_commits_weigh_less_but_never_zero(files: list[str]) -> None:
     assert 0 < weight_of(COMMIT, files, DATA) < 0.2
-
-
-def test_files_of_a_merge_are_those_that_differ_from_all_parents(tmp_path: Path) -> None:
-    made = diamond(tmp_path)
-    made.git("checkout", "-q", "-b", "one")
-    made.commit("one", {"both.py": "one\n"})
-    made.git("checkout", "-q", "-b", "two", "main")
-    made.commit("two", {"both.py": "two\n", "ü b.py": "x"})
-    made.git("merge", "-q", "--no-ff", "-s", "ours", "--no-commit", "one")
-    made.commit("resolved", {"both.py": "neither\n"})
-    history = made.between("good", "HEAD")
-    found = {c.subject: files_touched(history)[c.sha] for c in history.commits}
-    assert found["merge side"] == ()
-    assert found["two"] == ("both.py", "ü b.py")
-    assert found["resolved"] == ("both.py",)
 
 
 def test_the_prior_adds_up_and_follows_the_diagnosis(tmp_path: Path) -> None:

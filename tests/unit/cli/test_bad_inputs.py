@@ -240,15 +240,12 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
 
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "one run": (("{now}",), "no baseline named"),
-    "one pattern": (("{now}*",), "no baseline named"),
     "no run": ((), "Missing argument"),
     "no match": (("gone*/metrics.json", "{before}"), "nothing matches gone*/metrics.json"),
     "tier": (("{now}", "{before}", "--threshold-tier", "smok"), "no threshold tier 'smok'"),
     "format": (("{now}", "{before}", "--format", "xml"), "unknown format 'xml'"),
     "option": (("{now}", "{before}", "--frobnicate"), "No such option"),
-    "threshold file": (("{now}", "{before}", "--threshold-file", "gone.yaml"), "gone.yaml"),
     "noise": (("{now}", "{before}", "--noise", "gone.json"), "cannot read gone.json"),
-    "no noise model": (("{now}", "{before}", "--noise", "{now}"), "is not a noise model"),
 }
 
 

@@ -136,18 +136,3 @@ def test_a_small_file_cannot_ask_for_much_work(tmp_path: Path, case: str) -> Non
 def test_a_value_has_a_sensible_length(tmp_path: Path, long: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="has a key with its value of 10001 characters"):
         cells(tmp_path, cells=[{"config": "a.yaml", **long}])
-
-
-def test_fewer_cells_may_be_allowed(tmp_path: Path) -> None:
-    """The limit counts what excludes leave."""
-    matrix: dict[str, Any] = {"config": ["a.yaml"], "a": TEN, "b": TEN}
-    file = tmp_path / "matrix.yaml"
-    file.write_text(yaml.safe_dump({"matrix": matrix}))
-    with pytest.raises(ConfigError, match="has 100 cells, more than 80"):
-        cells_of(*read_matrix(file), file, most=80)
-    excluded = {"exclude": [{"a": 1}, {"a": 2}]}
-    file.write_text(yaml.safe_dump({"matrix": matrix | excluded}))
-    assert len(cells_of(*read_matrix(file), file, most=80)) == 80
-    file.write_text(yaml.safe_dump({"matrix": matrix | {"exclude": [{"a": 1}]}}))
-    with pytest.raises(ConfigError, match="has 90 cells, more than 80"):
-        cells_of(*read_matrix(file), file, most=80)

@@ -101,20 +101,6 @@ def test_a_folder_that_was_copied_in_part_has_failed(
     assert PARTS[missing] in entry.outcome.words
 
 
-def test_what_a_cell_leaves_on_its_machine_can_be_collected(matrix: Path, tmp_path: Path) -> None:
-    """Its command fails at once, but it leaves all files of a try."""
-    values = yaml.safe_load(matrix.read_text())
-    values["matrix"]["arguments"] = ["--nonsense"]
-    matrix.write_text(yaml.safe_dump(values))
-    said = runner.invoke(app, ["matrix", "matrix.yaml", "-o", "out", "--only", "nonsense-a-1"])
-    assert said.exit_code == 2
-    request = MatrixRequest(matrix, tmp_path / "out", ("nonsense-a-1",), collect=True)
-    (entry,) = run(load(request), lambda going: None)
-    assert entry.outcome is not None
-    assert entry.outcome.verdict == "invalid"
-    assert "nonsense" in entry.outcome.words
-
-
 def test_wrong_calls_are_one_line(matrix: Path) -> None:
     with pytest.raises(UsageError, match="has no cell a-3"):
         load(MatrixRequest(matrix, None, ("a-3",)))

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from canary.check.answer import left_behind
-from canary.check.run import Checked
 from canary.compare.report import Comparison
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
@@ -18,7 +16,6 @@ from canary.matrix.running import Entry
 from canary.matrix.summary import document, exit_code, markdown, text
 from canary.record import jsonio
 from canary.record.types import RunRecord
-from canary.relations.relation import outcome
 from canary.report.document import json_text
 from tests.unit.comparing import example
 
@@ -71,15 +68,6 @@ def test_an_ab_has_the_exit_code_of_its_comparison(
     (place / "comparison.json").write_text(json_text(made))
     answer = told(tmp_path, "ab", code)
     assert (answer.verdict, answer.exit_code) == (found, code), answer
-
-
-def test_a_check_has_its_own_exit_code(tmp_path: Path) -> None:
-    for number, (status, code) in enumerate((("holds", 0), ("broken", 1), ("undecided", 3))):
-        folder = tmp_path / str(number)
-        (folder / "check").mkdir(parents=True)
-        one = outcome("order", status, "x")  # type: ignore[arg-type]
-        left_behind(Checked("mine", (one,), folder / "check", 1, 2.0))
-        assert told(folder, "check", code).exit_code == code
 
 
 @pytest.mark.parametrize(

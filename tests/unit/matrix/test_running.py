@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,18 +13,20 @@ from typer.testing import CliRunner
 
 from canary.cli import app
 
-MATRIX = {
+MATRIX: dict[str, Any] = {
     "verb": "exec",
     "stacks": {"broken": {"setup": "echo no such package; exit 7"}},
     "cells": [
         {"name": "runs", "command": "sh -c 'exit 3'"},
         {"name": "no-ref", "command": "true", "ref": "nobody"},
-        {"name": "no-stack", "command": "true", "stack": "broken"},
-        {"name": "no-place", "command": "true", "ranks": 64},
-        {"name": "no-gpu", "command": "true", "device": "h100"},
     ],
     "launcher": {"devices": "cpu"},
 }
+WITHOUT_A_PLACE = [
+    {"name": "no-stack", "command": "true", "stack": "broken"},
+    {"name": "no-place", "command": "true", "ranks": 64},
+    {"name": "no-gpu", "command": "true", "device": "h100"},
+]
 
 
 @pytest.fixture
@@ -41,7 +44,10 @@ def ran(folder: Path, *words: str) -> dict[str, tuple[str, str, int]]:
     return {one["cell"]: (one["verdict"], one["message"], one["tries"]) for one in told["cells"]}
 
 
-def test_a_cell_without_a_place_holds_up_no_other(folder: Path) -> None:
+def test_a_cell_without_a_place_holds_up_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MATRIX, "cells", [*MATRIX["cells"], *WITHOUT_A_PLACE])
     found = ran(folder)
     assert found["runs"][::2] == ("error", 1)
     for cell, said in (
@@ -66,7 +72,7 @@ def test_a_folder_answers_only_for_the_cell_that_ran_in_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran(folder)
-    changed = [{**MATRIX["cells"][0], "command": "sh -c 'exit 4'"}]  # type: ignore[index, dict-item]
+    changed = [{**MATRIX["cells"][0], "command": "sh -c 'exit 4'"}]
     monkeypatch.setitem(MATRIX, "cells", changed)
     verdict, message, _ = ran(folder)["runs"]
     assert verdict == "invalid"

@@ -145,15 +145,6 @@ def test_each_verdict_passes_warns_or_fails_as_everywhere(
     assert f'<property name="canary_run" value="{team.path}/canary_output/20260202-0' in junit
 
 
-def test_strict_is_an_option_and_what_a_test_says_overrides_it(team: Team) -> None:
-    team.pytester.makepyfile(
-        'def test_noisy(canary): canary.assert_no_regression("noisy.yaml")\n'
-        'def test_noisy_not(canary): canary.assert_no_regression("noisy.yaml", strict=False)\n'
-        'def test_first(canary): canary.assert_no_regression("first.yaml")\n'
-    )
-    team.run("--canary-strict").assert_outcomes(passed=2, failed=1, warnings=2)
-
-
 REFUSED = {
     'tier="strong"': "canary: no threshold tier 'strong' (one of default, *)",
     'baseline="none.json"': "canary: no baseline at */none.json (name a run's *)",

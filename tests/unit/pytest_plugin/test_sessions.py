@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.unit.comparing import crashed, record
+from tests.unit.comparing import record
 from tests.unit.pytest_plugin.conftest import OTHERS, Team, without
 from tests.unit.pytest_plugin.stand_in import SECONDS
 
@@ -38,24 +38,6 @@ def test_workers_share_trainings_and_never_train_at_once(
     team.pytester.makepyfile(SHARED.format(configs=["healthy", "again", "again", "healthy"]))
     team.run("-n2").assert_outcomes(passed=4)
     assert [one["what"] for one in team.trainings()] == ["begins", "ends"] * 2
-
-
-AS_WORKER = """
-def pytest_configure(config):
-    session = config.option.basetemp.rpartition("/")[2]
-    config.workerinput = {"workerid": "gw0", "testrunuid": session}
-"""
-
-
-def test_a_worker_takes_no_answer_of_an_earlier_session(team: Team) -> None:
-    """On another machine (`--tx socket=...`), all sessions' workers share one folder."""
-    team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("healthy.yaml")')
-    team.pytester.makepyfile(as_worker=AS_WORKER)
-    for session, outcome in (("one", "passed"), ("two", "failed")):
-        shared = team.path / "pytest-of-somebody" / session
-        shared.parent.mkdir(exist_ok=True)
-        team.run("-p", "as_worker", f"--basetemp={shared}").assert_outcomes(**{outcome: 1})
-        team.config("healthy", crashed(record(100)))
 
 
 def test_another_value_or_variable_is_another_training(team: Team) -> None:

@@ -81,13 +81,6 @@ def test_a_crash_before_the_first_step_says_so() -> None:
     assert "before its first step" in compare_to_baseline(nothing, BASELINE).first_line
 
 
-def test_the_advice_on_a_crash_is_to_read_its_log_and_not_to_measure_noise() -> None:
-    shown = render(twice(), "text")
-    assert "noisy machine" not in shown
-    assert "canary profile" not in shown
-    assert "do: read the end of log.txt in the folder of run run-00101" in shown
-
-
 def test_the_place_of_a_failure_is_told_without_the_folders_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

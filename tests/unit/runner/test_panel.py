@@ -138,13 +138,6 @@ def test_a_probe_is_not_timed_and_what_is_not_measured_is_not_told() -> None:
     assert "300 MB" in shown
 
 
-def test_profiled_steps_are_in_no_rate() -> None:
-    found = pace()
-    found.add(ppo_row(21) | {"wall_s": 90.0, "profiled": True})
-    assert "1000 ms/step" in text_of(found, 100)
-    assert "19 s left" in text_of(found, 100)
-
-
 def test_it_is_drawn_in_place_and_the_last_state_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from canary.protocol.job import Job, Kind
-from canary.runner.exec import command, file_notes, free_paths, left_files, put_back
+from canary.runner.exec import command, file_notes, left_files, put_back
 from canary.runner.exec.command import attached_environment, marks_of
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.relaunch import UserFiles, forget_files
@@ -355,13 +355,6 @@ def test_of_a_shell_script_only_the_training_is_done_twice(tmp_path: Path) -> No
     assert place.notes == []
 
 
-def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SEEN + "UNNOTICED('index.pt')")
-    place = Place(tmp_path)
-    place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv index.pt final.pt")
-    assert refused(place).startswith(f"{tmp_path}/index.pt changed during the training")
-
-
 def test_rows_that_another_program_appends_meanwhile_are_kept(tmp_path: Path) -> None:
     """Two jobs of a sweep write to one table."""
     table = tmp_path / "results.csv"
@@ -524,45 +517,6 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
         assert refused(place) == "sleep, started by the command, still runs"
     finally:
         os.kill(number, 9)
-
-
-@pytest.mark.parametrize(
-    ("path", "made", "is_so"),
-    [
-        ("/dev/shm/out/model", (), False),
-        ("/dev/null", (), True),
-        ("{home}/hub/blob", (), True),
-        ("{home}/out/models--x/model", ("snapshots",), False),
-        ("{home}/out/models--x/model", ("snapshots", "refs"), True),
-        ("{home}/job/cache/triton/kernel", (), True),
-        ("{home}/job/cache/my-project/count", (), False),
-        ("{home}/.cache/torch/hub/model.pt", (), True),
-        ("{home}/.cache/my-project/count", (), False),
-    ],
-)
-def test_only_a_cache_is_left_to_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], is_so: bool
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "job" / "cache"))
-    for name in made:
-        (tmp_path / "out" / "models--x" / name).mkdir(parents=True)
-    folders = free_paths.free_folders(
-        str(tmp_path / "run"), str(tmp_path / "job" / "cache" / "here")
-    )
-    assert free_paths.is_free(path.format(home=tmp_path), folders) == is_so
-
-
-def test_all_of_a_copied_working_folder_is_free_and_nothing_beside_it(tmp_path: Path) -> None:
-    here, notes = tmp_path / "copy", tmp_path / "run" / "set-aside" / "launch1"
-    notes.mkdir(parents=True)
-    (notes / free_paths.STARTED_IN).write_text(str(here))
-    assert not free_paths.is_free(str(here / "last.pt"), free_paths.free_of(str(notes)))
-    (notes / free_paths.IS_COPY).touch()
-    free = free_paths.free_of(str(notes))
-    assert free_paths.is_free(str(here / "ckpt" / "last.pt"), free)
-    assert not free_paths.is_free(str(tmp_path / "copy-of-mine" / "last.pt"), free)
 
 
 def test_a_second_launch_that_changes_what_the_first_did_not_is_undone(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from canary.runner.distributed import (
     fewer_than_asked,
     torchrun_command,
 )
-from canary.runner.processes import EXIT_CODE, RankProcesses
+from canary.runner.processes import RankProcesses
 
 SLEEPER = "import time\ntime.sleep(60)"
 # What a rank does at its start, and then nothing any more.
@@ -190,24 +190,12 @@ def test_the_stack_of_the_main_thread_is_read_and_the_users_own_line_is_named() 
         Frame("/env/site-packages/torch/distributed/distributed_c10d.py", 2810, "all_reduce"),
         Frame("/env/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward"),
         Frame("/env/site-packages/torch/nn/parallel/distributed.py", 2, "_pre_forward"),
-        Frame("/env/torch/nn/parallel/distributed.py", 2, "_distributed_broadcast_coalesced"),
     ],
 )
 def test_a_rank_inside_a_collective_waits_for_the_others(frame: Frame) -> None:
     outer = [Frame("/home/me/train.py", n, "f") for n in range(9)]
     assert waits_for_others([frame, *outer])
     assert not waits_for_others([*outer, frame])
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "E1121 api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 77) of binary: python",
-        "  exitcode  : -9 (pid: 77)",
-    ],
-)
-def test_what_torchrun_reports_of_a_dead_process_is_read(line: str) -> None:
-    assert EXIT_CODE.findall(line) == [("-9", "77")]
 
 
 def test_one_machine_needs_no_meeting_place_and_several_meet_anew_for_each_launch() -> None:
@@ -239,9 +227,7 @@ def test_machines_that_could_not_meet_are_refused(rendezvous: Rendezvous, word: 
     ("command", "asked"),
     [
         ("torchrun --nproc-per-node 2 train.py", 2),
-        ("torchrun --nproc_per_node=4 train.py", 4),
         ("accelerate launch --num_processes 2 --cpu train.py", 2),
-        ("torchrun --nproc-per-node gpu train.py", None),
         ("python train.py", None),
     ],
 )

@@ -26,11 +26,11 @@ from canary.bisect.packages.request import PackagesRequest
 from canary.bisect.packages.run import run_packages
 from canary.campaign.environments import packages_of
 from canary.campaign.side import Side, run_child
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError
 from canary.record.types import RunRecord
 from tests.unit.bisect.packages.wheelhouse import add_wheel
 from tests.unit.bisect.workshop import Repository, failed, probed
-from tests.unit.comparing import altered, example, write
+from tests.unit.comparing import altered, write
 
 CONFIG = "name: theirs\ncommand: [python, train.py]\n"
 LOSS = """
@@ -187,21 +187,6 @@ def test_it_goes_on_after_an_interruption(unpacked: Path, monkeypatch: pytest.Mo
     assert first == 5
 
 
-def test_no_environment_is_left(
-    unpacked: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    bisected(
-        unpacked,
-        "3.0 if have['tiny-b'] >= 1 else 2.0",
-        "tiny-b==1.0 tiny-a==1.0 tiny-c==1.0",
-        "tiny-b==1.1 tiny-a==1.0 tiny-c==1.0",
-    )
-    assert [*scratch.iterdir()] == []
-
-
 def both(unpacked: Path, root: Path, expressions: Sequence[str]) -> PackagesAnswered:
     """Bisect commits, each with its own expression, and packages."""
     made = Repository(root)
@@ -265,13 +250,3 @@ def test_code_and_packages_at_once(
     assert "Still possible" not in packages_text(found, "text")
     document = json.loads((tmp_path / "out" / "bisect.json").read_text())
     assert bool(document["commit"]) == ("c2" in answer)
-
-
-def test_commits_of_the_records_are_taken(tmp_path: Path) -> None:
-    made = altered(example(), "env", "installed", to={"tiny-a": "1.0"})
-    for name, version in (("one", "1.0"), ("two", "1.7")):
-        record = altered(made, "env", "installed", to={"tiny-a": version})
-        write(tmp_path / name / "metrics.json", altered(record, "git", to={"sha": None}))
-    request = PackagesRequest(None, tmp_path / "one", tmp_path / "two", Wish(), commits=True)
-    with pytest.raises(UsageError, match="names no commit"):
-        run_packages(request, print)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
-import statistics
 import time
 from collections.abc import Callable
 
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 
 from bench.simulated_launches import PLACES, Machine
 from canary.bisect.model import Answer, Seen, State
-from canary.bisect.searching import NoisySearch, expected_runs, noisy_search
+from canary.bisect.searching import NoisySearch, noisy_search
 from canary.compare.timing.estimate import Spread
 from tests.unit.bisect.searching.histories import History, asked, graphs, line
 
@@ -96,15 +94,6 @@ def test_told_the_same_again_it_asks_the_same(data: st.DataObject) -> None:
     assert again.ask() is None
 
 
-def test_both_ends_run_between_the_candidates() -> None:
-    search = search_in(line(64))
-    log = asked(search, launches(30, noise=0.05, change=0.1))
-    ends = [i for i, seen in enumerate(log) if seen.state in (0, 2**64 - 1)]
-    assert max(b - a for a, b in itertools.pairwise(ends)) <= 4
-    of_both = [sum(log[i].state == end for i in ends) for end in (0, 2**64 - 1)]
-    assert min(of_both) >= 2
-
-
 @pytest.mark.parametrize("change", [0.0, -0.2])
 def test_ends_that_do_not_differ_end_the_search(change: float) -> None:
     undecided = 0
@@ -182,19 +171,6 @@ def test_an_end_that_cannot_run_ends_the_search(end: State, name: str) -> None:
 def test_a_launch_without_a_value_is_refused(seen: Seen) -> None:
     with pytest.raises(ValueError, match="needs the logarithm of a metric"):
         search_in(line(8)).tell(seen)
-
-
-@pytest.mark.parametrize(("noise", "change"), [(0.02, 0.1), (0.05, 0.1)])
-def test_the_expected_runs_are_about_those_that_it_takes(noise: float, change: float) -> None:
-    spread = Spread(noise, 9, "measured")
-    expected = expected_runs(64, spread=spread, effect=math.log1p(change))
-    lengths = []
-    for seed in range(10):
-        log = asked(
-            search_in(line(64), sd=noise), launches(6 * seed, seed=seed, noise=noise, change=change)
-        )
-        lengths.append(len(log))
-    assert 0.6 < statistics.fmean(lengths) / expected < 1.6
 
 
 def test_a_thousand_commits_are_chosen_from_in_less_than_a_second() -> None:
