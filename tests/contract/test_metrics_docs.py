@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from pathlib import Path
 
 import yaml
 
-from canary.compare.thresholds import load_metric_gates
 from canary.config.load import load_config
 from canary.config.metric_gates import OF_SINGLE_STEPS
 from tests.contract.pages import DOCS, examples, read
@@ -18,23 +15,12 @@ PAGE = DOCS / "metrics.md"
 
 
 def test_the_gates_of_the_page_load_in_a_config(tmp_path: Path) -> None:
-    first, of_nemo = examples(PAGE, "yaml")
+    (first,) = examples(PAGE, "yaml")
     path = tmp_path / "canary.yaml"
     path.write_text("training_type: grpo\n" + first)
     assert [gate.name for gate in load_config(path).config.metrics] == [
         entry["name"] for entry in yaml.safe_load(first)["metrics"]
     ]
-    path.write_text(of_nemo)
-    assert load_metric_gates(path)
-
-
-def test_the_reading_of_nemos_checks_gives_what_the_page_shows() -> None:
-    (program,) = examples(PAGE, "python")
-    shown = examples(PAGE, "yaml")[1]
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        exec(compile(program, "metrics.md", "exec"), {})
-    assert said.getvalue().strip() == shown.strip()
 
 
 def test_the_table_of_spikes_has_the_statistics_of_single_steps() -> None:
