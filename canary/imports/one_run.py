@@ -36,7 +36,7 @@ class _Run:
         if not self.first_row:
             return f"{shortened(self.name)} ({len(self.steps)} steps)"
         last = self.first_row + len(self.entries) - 1
-        steps = f"steps {min(self.steps, default=0):g} to {max(self.steps, default=0):g}"
+        steps = f"steps {min(self.steps, default=0):.0f} to {max(self.steps, default=0):.0f}"
         start = self.entries[0].line
         place = f"rows {self.first_row} to {last}" if start is None else f"from line {start}"
         return f"{self.name} ({steps}, {place})"
