@@ -55,21 +55,6 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
     assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
 
 
-def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
-    finished, _ = calibrated
-    for words in (
-        "step time, median",
-        "CPU time per step",
-        "peak memory",
-        "start-up",
-        "8 pairs",
-        "1 run to 20",
-    ):
-        assert words in finished.out
-    assert "every exact signal was equal in all 4 runs" in finished.out
-    assert finished.err.count("ms per step") == 4
-
-
 def test_calibrate_leaves_its_page_beside_its_file_and_none_in_the_history(
     calibrated: tuple[Finished, Path],
 ) -> None:
