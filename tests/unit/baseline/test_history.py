@@ -270,6 +270,12 @@ def test_an_imported_run_without_step_times_has_no_time_in_the_history(tmp_path:
     assert show_text(tmp_path).splitlines()[-1].split()[3:6] == ["-", "-", "600"]
 
 
+def test_a_canary_that_a_history_lacks_is_named_with_those_it_has(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    with pytest.raises(InputError, match=r"no canary 'gone' in .* \(it has: sft_smoke\)"):
+        show_text(tmp_path, "gone")
+
+
 def test_a_folder_without_a_history_is_refused(tmp_path: Path) -> None:
     for verb in (list_text, show_text, lambda folder: prune_text(folder, 3)):
         with pytest.raises(InputError, match="holds no baseline history"):
