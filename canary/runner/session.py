@@ -11,6 +11,7 @@ from pathlib import Path
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.files import replace_file
 from canary.imports.record import warmup_of
 from canary.protocol.heartbeat import Readings
 from canary.protocol.job import Kind, Listener, Result
@@ -73,7 +74,7 @@ class Session(RecordWriter):
         self.last_step: int | None = None
         """First and last finished step of the launch, as the training counts them."""
         self._written = 0.0
-        folder.config.write_text(resolved_yaml(loaded), encoding="utf-8")
+        replace_file(folder.config, resolved_yaml(loaded))
 
     def training_time(self) -> tuple[float, float] | None:
         """Return start and end (epoch seconds) of the newest launch's timed steps, or None."""

@@ -10,6 +10,7 @@ Its descriptors: 1 and 2, a file for the output of the imports; `LISTENER`, the 
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -332,7 +333,13 @@ def main() -> None:
     """Run `forking.py LISTENER LIFE`: serve until the owner is gone, or exit at once if unfit."""
     listener, life = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
     with contextlib.suppress(Unfit, OSError):
-        Launches(Warm(), listener, life).serve()
+        # The imports take seconds: until they end, SIGIO ends this process with its owner.
+        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(life, fcntl.F_GETFL)
+        fcntl.fcntl(life, fcntl.F_SETFL, flags | fcntl.FASYNC)
+        warm = Warm()
+        fcntl.fcntl(life, fcntl.F_SETFL, flags)
+        Launches(warm, listener, life).serve()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from canary.machine.program import module
 from canary.protocol.job import Job, Kind, Result
 from canary.record.folder import RunFolder, close_launches
 from canary.record.jsonio import read_rows
@@ -70,7 +71,7 @@ class UserFiles:
         marks = str(marks_of(job))
         words = [str(self._root), str(job.launch + self._before), marks]
         with subprocess.Popen(
-            [sys.executable, "-P", "-m", "canary.runner.exec.set_aside", *words],
+            [sys.executable, *module("canary.runner.exec.set_aside"), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

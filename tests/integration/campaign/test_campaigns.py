@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
-import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,21 +48,6 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
     assert found.inexact == {}
     shown = found.detectable_pct["step_time_median"]
     assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
-
-
-def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
-    finished, _ = calibrated
-    for words in (
-        "step time, median",
-        "CPU time per step",
-        "peak memory",
-        "start-up",
-        "8 pairs",
-        "1 run to 20",
-    ):
-        assert words in finished.out
-    assert "every exact signal was equal in all 4 runs" in finished.out
-    assert finished.err.count("ms per step") == 4
 
 
 def test_calibrate_leaves_its_page_beside_its_file_and_none_in_the_history(
@@ -121,22 +101,3 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the loss"))
     assert gate.endswith("and passes.")
     assert "== What next" in finished.out
-
-
-def test_a_campaign_on_a_terminal_shows_each_run_and_the_time_left(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "canary.cli", "calibrate", "-n", "4"]
-    command += ["--set", "max_steps=8", "--set", "metrics_warmup_steps=2", "--set", "probe_steps=2"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.environ["TERM"] = "xterm"
-        os.execv(command[0], command)
-    seen = b""
-    with contextlib.suppress(OSError):  # Linux ends a terminal with an error.
-        while part := os.read(terminal, 65536):
-            seen += part
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, seen[-2000:]
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    assert "run 1 of 4 probe" in text
-    assert re.search(r"run 4 of 4 \(\d+ (s|min) left\) measured", text)
-    assert text.count("run 4/4 ") == 1

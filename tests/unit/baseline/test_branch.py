@@ -19,7 +19,6 @@ from tests.unit.branching import (
     adding,
     parents_and_count,
     run_ids,
-    sha_of,
     stored,
     write_branch,
 )
@@ -188,16 +187,6 @@ def test_noise_models_travel_with_the_runs(local: tuple[Remote, Path], tmp_path:
     push(remote, change, message="m", keep=1)
     pull(remote, tmp_path / "all")
     assert select(tmp_path / "all", record(9)).noise_file is not None
-
-
-def test_what_is_pulled_is_compared_with(local: tuple[Remote, Path], tmp_path: Path) -> None:
-    remote, _ = local
-    push(remote, adding(1, 2), message="m")
-    push(remote, adding(3, verdict="regression"), message="m")
-    pull(remote, tmp_path / "all")
-    found = select(tmp_path / "all", record(9))
-    assert [run.run_id for run in found.records] == run_ids(1, 2)
-    assert found.records[0].git["sha"] == sha_of(1)
 
 
 def test_a_folder_that_holds_something_is_not_written_into(

@@ -21,7 +21,6 @@ from canary.baseline.history import (
     save,
     select,
 )
-from canary.baseline.verbs import show_text
 from canary.errors import InputError
 from tests.unit.branching import run_ids, sha_of
 from tests.unit.comparing import committed, record
@@ -209,17 +208,3 @@ def test_red_runs_are_bounded_too_and_push_no_other_out(tmp_path: Path) -> None:
         keep(tmp_path, number)
     prune(tmp_path, 4)
     assert [e.run_id for e in entries(drawer(tmp_path, NOW))] == run_ids(1, 2, 3, 31, 32, 33, 34)
-
-
-def test_a_history_shows_verdicts_and_levels(tmp_path: Path) -> None:
-    keep(tmp_path, 1)
-    keep(tmp_path, 2, verdict="changed")
-    keep(tmp_path, 3, verdict="changed", accepted="new data")
-    lines = [row.split() for row in show_text(tmp_path).splitlines()[2:]]
-    assert [row[:3] for row in lines] == [
-        ["run-00001", sha_of(1)[:9], "pass"],
-        ["run-00002", sha_of(2)[:9], "changed"],
-        ["run-00003", sha_of(3)[:9], "changed"],
-    ]
-    assert [row[7] for row in lines] == ["1", "-", "2"]
-    assert lines[2][8:] == ["accepted:", "new", "data"]

@@ -70,7 +70,7 @@ def test_a_saved_run_reads_back_whole(tmp_path: Path) -> None:
     assert not entry.accepted
 
 
-@pytest.mark.parametrize("status", ["failed", "oom", "timeout", "interrupted", "running"])
+@pytest.mark.parametrize("status", ["failed", "running"])
 def test_only_completed_runs_are_stored(tmp_path: Path, status: str) -> None:
     with pytest.raises(InputError, match=r"it cannot become a baseline") as caught:
         save(tmp_path, crashed(record(3), status))
@@ -126,12 +126,6 @@ def test_an_accepted_run_starts_a_new_level(tmp_path: Path) -> None:
     assert [entry.run_id for entry in entries(folder) if entry.accepted] == [stored[8]]
     assert entries(folder)[8].document()["accepted"] == "meant so"
     assert len(entries(folder)) == 12
-
-
-def test_the_newest_acceptance_counts(tmp_path: Path) -> None:
-    filled(tmp_path, 6, accepted=2)
-    later = filled(tmp_path, 5, 100, accepted=1)
-    assert ids(selected(tmp_path).records) == later[1:]
 
 
 def test_the_first_runs_of_a_level_are_its_anchor(tmp_path: Path) -> None:
@@ -212,7 +206,9 @@ def test_a_noise_model_beside_the_runs_is_used(tmp_path: Path) -> None:
     assert found.check("step_time_median").noise == "noise model of 31 runs"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"entry_version": 2}', "NaN"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"entry_version": 2}', "NaN", '{"entry_version": 1, "record": {}}']
+)
 def test_an_entry_that_cannot_be_read_is_never_an_empty_history(
     tmp_path: Path, content: str
 ) -> None:
@@ -226,14 +222,6 @@ def test_an_entry_that_cannot_be_read_is_never_an_empty_history(
     assert found.verdict == "error"
     assert str(broken) in found.first_line
     assert found.exit_code() == 4
-
-
-def test_an_entry_whose_record_is_broken_is_an_error(tmp_path: Path) -> None:
-    filled(tmp_path, 4)
-    broken = entries(drawer(tmp_path, NOW))[0].path
-    broken.write_text('{"entry_version": 1, "record": {"schema_version": 1}}')
-    with pytest.raises(RecordError, match="run_id: Field required"):
-        selected(tmp_path)
 
 
 @pytest.mark.parametrize("accepted", [None, 3])
@@ -276,32 +264,16 @@ def test_pruning_keeps_noise_models_and_other_drawers(tmp_path: Path) -> None:
     assert prune_text(tmp_path, 2).startswith("removed 0 runs")
 
 
-def test_lists_say_how_many_runs_and_since_when(tmp_path: Path) -> None:
-    filled(tmp_path, 5, accepted=3)
-    save(tmp_path, record(50, kind="dpo"))
-    dpo, sft = list_text(tmp_path).splitlines()
-    assert dpo.startswith("dpo_smoke ")
-    assert sft.split()[:2] == ["sft_smoke", machine_key(NOW)]
-    assert "5 runs, 2 in this period, 20260101T000000 to 20260101T000004" in sft
-
-
-def test_a_history_shows_each_run_with_its_acceptance(tmp_path: Path) -> None:
-    save(tmp_path, committed(record(1), "abcdef0123456789"))
-    save(tmp_path, record(2), accepted="new data")
-    head, names, first, second = show_text(tmp_path).splitlines()
-    assert head == f"sft_smoke on {machine_key(NOW)}"
-    assert names.split() == ["run", "commit", "verdict", "step", "time", "memory", "period"]
-    assert first.split() == ["run-00001", "abcdef012", "-", "100.0", "ms", "600", "MB", "1"]
-    assert "no commit" in second
-    assert second.endswith("2  accepted: new data")
-    with pytest.raises(InputError, match=r"no canary 'gone' in .* \(it has: sft_smoke\)"):
-        show_text(tmp_path, "gone")
-
-
 def test_an_imported_run_without_step_times_has_no_time_in_the_history(tmp_path: Path) -> None:
     save(tmp_path, imported(record(1), timed=False))
     assert "nan" not in show_text(tmp_path)
     assert show_text(tmp_path).splitlines()[-1].split()[3:6] == ["-", "-", "600"]
+
+
+def test_a_canary_that_a_history_lacks_is_named_with_those_it_has(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    with pytest.raises(InputError, match=r"no canary 'gone' in .* \(it has: sft_smoke\)"):
+        show_text(tmp_path, "gone")
 
 
 def test_a_folder_without_a_history_is_refused(tmp_path: Path) -> None:

@@ -27,8 +27,3 @@ def test_what_prune_keeps(arguments: list[str], kept: int, monkeypatch: pytest.M
     )
     said = CliRunner().invoke(app, ["baseline", "prune", *arguments]).output
     assert said == f"kept the newest {kept}; the first three of the current period stay too\n"
-
-
-def test_the_help_names_both_numbers() -> None:
-    shown = CliRunner().invoke(app, ["baseline", "prune", "--help"], env={"COLUMNS": "200"}).output
-    assert "50 on the branch, 100 in a folder" in " ".join(shown.split())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from canary.campaign.demo import Demo, demo_text
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
@@ -31,17 +29,3 @@ def test_the_demo_and_its_report_show_the_same_loss() -> None:
     text = demo_text(demo, report, "canary")
     assert f"A gate on the loss ({LABEL}) sees 0.5000 -> 0.4500 (-10.0%) and passes." in text
     assert f"  final loss  0.4500 ({LABEL}), 0 NaN, 0 Inf" in outcome_text(head).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("losses", "shown"),
-    [
-        ((0.5,), "0.5000 (last step)"),
-        ((0.5, float("nan")), "NaN (last step)"),
-        ((0.5, 0.3), f"0.4000 ({LABEL})"),
-    ],
-)
-def test_a_loss_without_a_last_tenth_is_labelled_as_what_it_is(
-    losses: tuple[float, ...], shown: str
-) -> None:
-    assert f"  final loss  {shown}, " in outcome_text(with_losses(*losses))

@@ -145,6 +145,11 @@ def test_repeats_are_refused_in_ab_and_exact_is_named() -> None:
     assert refused(settings=(" repeats = 3",)).message == "--set repeats=3 has no effect in ab"
 
 
+def test_pairs_and_budget_are_numbers_above_zero() -> None:
+    assert "whole number above 0, got 'few'" in refused(pairs="few").message
+    assert "--budget must be more than 0 minutes" in refused(budget_minutes=0).message
+
+
 def test_exact_runs_one_probe_per_side_and_takes_no_pairs() -> None:
     request = AbRequest(config=None, exact=True, settings=("max_steps=10",))
     assert request.plan().pairs == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from canary.campaign.ab import AbRequest, run_ab
-from canary.campaign.pairs import Plan, Role, bar, duration, run_pairs
+from canary.campaign.pairs import Plan, Role, run_pairs
 from canary.campaign.side import Side
 from canary.compare.report import Check, CheckStatus, Comparison, Verdict
 from canary.record.folder import load_record
@@ -220,20 +220,6 @@ def test_a_fixed_number_of_pairs_runs_whatever_the_first_one_says() -> None:
     run_pairs(Plan(3), machine.launch, Exact(), ear, machine.clock)
     assert len(machine.order) == 6
     assert ear.told == ["Regression: another loss."]
-
-
-def test_an_interval_is_drawn_with_zero_and_tolerance() -> None:
-    drawn = bar(-10.0, 2.0, 12.0, 20.0)
-    assert len(drawn) == 43
-    assert drawn[1 + 20] == "|"
-    assert drawn.index("!") - 1 == 30
-    assert drawn.count("o") == 1
-    assert bar(-500.0, 300.0, 500.0, None)[-2] == "o"
-
-
-def test_durations_are_in_seconds_then_minutes() -> None:
-    assert duration(31.4) == "31 s"
-    assert duration(600) == "10 min"
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,6 @@ def test_the_device_in_use_is_the_one_torch_would_take() -> None:
         gpu.device_in_use("cuda", [], None)
 
 
-def test_throttle_bits_become_names_and_idle_is_none() -> None:
-    assert gpu.throttle_names(0x1) == []
-    assert gpu.throttle_names(0x4 | 0x40) == ["SwPowerCap", "HwThermalSlowdown"]
-
-
 def test_no_driver_is_a_reason_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from canary.errors import InputError
 from canary.record import jsonio
 from canary.record.step_row import Row, RowAlert
 from canary.record.types import Launch
@@ -82,14 +80,6 @@ def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
     assert len(seen.shown().rows) == 3
 
 
-def test_the_record_of_the_charts_comes_from_the_rows(tmp_path: Path) -> None:
-    folder = running(tmp_path)
-    add_rows(folder, rows_between(1, 6))
-    shown = Following(folder.path).look()[0].shown()
-    assert shown.record.stability.loss_values == [row["loss"] for row in rows_between(1, 6)]
-    assert shown.record.perf.step_time.count == 6
-
-
 def test_the_probe_is_followed_too(tmp_path: Path) -> None:
     folder = running(tmp_path, kind="probe")
     folder.probe_steps.write_text("".join(f"{jsonio.dumps(r)}\n" for r in rows_between(1, 5)))
@@ -121,14 +111,6 @@ def test_the_newest_samples_of_the_machine_are_shown(tmp_path: Path) -> None:
     assert "GPU" not in live.words(Following(folder.path))[live.NUMBERS]
 
 
-def test_the_end_of_a_run_is_seen(tmp_path: Path) -> None:
-    folder = running(tmp_path)
-    following = Following(folder.path)
-    assert ENDED not in live.news(following)
-    rewrite(folder, status="completed")
-    assert live.news(following) == {ENDED: ""}
-
-
 def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path) -> None:
     folder = running(tmp_path)
     add_rows(folder, rows_between(1, 4))
@@ -138,15 +120,6 @@ def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path
     assert live.news(following) == {ENDED: ""}
     assert following.look()[0].record.status == "interrupted"
     assert files_of(tmp_path) == before
-
-
-def test_a_removed_folder_ends_the_page(tmp_path: Path) -> None:
-    folder = running(tmp_path)
-    following = Following(folder.path)
-    shutil.rmtree(folder.path)
-    assert live.news(following) == {ENDED: ""}
-    with pytest.raises(InputError):
-        following.look()
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,6 @@ def test_nothing_but_reading_is_allowed(tmp_path: Path, method: str, path: str) 
     assert asking(tmp_path).request(method, path).status_code == 405
 
 
-def test_head_is_answered_without_a_body(tmp_path: Path) -> None:
-    answer = asking(tmp_path).head("/")
-    assert (answer.status_code, answer.content) == (200, b"")
-
-
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 @pytest.mark.parametrize("path", ["/", "/events/runs", "/live.js", "/compare"])
 def test_another_sites_page_can_load_nothing(tmp_path: Path, site: str, path: str) -> None:

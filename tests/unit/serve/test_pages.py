@@ -27,7 +27,6 @@ from tests.unit.serve.running import (
     add_rows,
     files_of,
     finished,
-    of_the_dead,
     rewrite,
     rows_between,
     running,
@@ -250,20 +249,6 @@ def test_a_campaign_shows_its_own_comparison(tmp_path: Path) -> None:
     assert page.status_code == 200
     assert 'id="numbers-loss"' in page.text
     assert client.get("/campaign/other").status_code == 404
-
-
-def test_a_dead_runs_record_is_shown_as_interrupted_and_not_written(tmp_path: Path) -> None:
-    folder = running(tmp_path)
-    add_rows(folder, rows_between(1, 4))
-    rewrite(folder, owner=of_the_dead())
-    other = finished(tmp_path, 1)
-    before = files_of(tmp_path)
-    client = asking(tmp_path)
-    assert "■" in client.get("/").text
-    assert "Interrupted" in client.get(f"/run/{folder.path.name}").text
-    query = f"?current={folder.path.name}&baseline={other.path.name}"
-    assert client.get(f"/compare{query}").status_code == 200
-    assert files_of(tmp_path) == before
 
 
 def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
