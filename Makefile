@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test lint unit trainings test-all docs stacks release-candidate clean
+.PHONY: demo test lint unit trainings test-all docs corpora stacks release-candidate clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -32,7 +32,7 @@ trainings: $(VENV)/.dev
 test-all: test
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
 	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
-	$(PYTEST) -m "(train or slow) and not end_to_end" --ignore tests/notebooks --durations=100 --durations-min=5
+	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --ignore tests/notebooks --durations=100 --durations-min=5
 
 # The documentation site, in build/site, and its tests. It needs no torch.
 docs: $(VENV)/.docs
@@ -41,6 +41,9 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html; its search needs a server: $(BIN)/python -m http.server -d build/site"
 
+# The planted commits and packages that judge `canary bisect`: an hour of small trainings.
+corpora: $(VENV)/.dev
+	$(PYTEST) -m long
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
 # beside that of the last trl that has it; and offline runs of W&B, which the tested set leaves out.

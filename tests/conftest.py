@@ -36,7 +36,7 @@ NO_TIME = f"{DEADLINE} has passed"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a rare test that would start too late, before its fixtures train."""
+    """Skips a rare or a long test that would start too late, before its fixtures train."""
     rare = item.get_closest_marker("train") or item.get_closest_marker("slow")
     if rare and not item.get_closest_marker("end_to_end"):
         deadline = os.environ.get(DEADLINE)

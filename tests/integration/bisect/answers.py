@@ -1,0 +1,143 @@
+"""What `canary bisect --format json` says and leaves behind; all names of keys are here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
+from canary.record.folder import load_record
+from tests.integration.bisect.commands import ENVIRONMENT, here
+from tests.integration.bisect.repository import Repository, git
+from tests.integration.conftest import Finished
+
+FOUND = EXIT_OK
+"""A commit or package is named."""
+NOT_FOUND = EXIT_INCONCLUSIVE
+"""Several are left."""
+WRONG_QUESTION = EXIT_USAGE
+"""The ends do not differ."""
+LONGEST_S = 1500
+ONLY_SKIPPED_LEFT = 2
+"""Exit code of `git bisect` that has nothing more to test."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One ended bisect."""
+
+    finished: Finished
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON on standard output."""
+        assert self.finished.out.strip(), self.finished.err
+        return json.loads(self.finished.out)
+
+    @property
+    def code(self) -> int:
+        """Exit code."""
+        return self.finished.code
+
+    @property
+    def culprit(self) -> dict[str, Any] | None:
+        """The one suspect that is left."""
+        return self.document["culprit"]
+
+    @property
+    def commit(self) -> str | None:
+        """The culprit's hash."""
+        return self.culprit["sha"] if self.culprit else None
+
+    @property
+    def suspects(self) -> list[dict[str, Any]]:
+        """All that may be the culprit; one if it is found."""
+        return self.document["candidates"]
+
+    @property
+    def commits(self) -> set[str]:
+        """The suspects' hashes."""
+        return {suspect["sha"] for suspect in self.suspects}
+
+    @property
+    def package(self) -> tuple[str, str]:
+        """Name and first bad version."""
+        assert self.culprit, self.finished.err
+        return self.culprit["package"], self.culprit["first_bad"]
+
+    @property
+    def packages(self) -> set[str]:
+        """The names of all suspected packages."""
+        return {suspect["package"] for suspect in self.suspects}
+
+    @property
+    def probes(self) -> int:
+        """Candidates that were run or tried, without both ends."""
+        return sum(len(stage["search"]) for stage in self._stages)
+
+    @property
+    def runs(self) -> int:
+        """All runs: ends, candidates and the last pairs."""
+        return sum(len(stage["runs"]) for stage in self._stages)
+
+    @property
+    def _stages(self) -> list[dict[str, Any]]:
+        """A search of packages has several."""
+        return self.document.get("stages", [self.document])
+
+    @property
+    def text(self) -> str:
+        """All that it said, in small letters."""
+        return f"{self.finished.out} {self.finished.err}".lower()
+
+
+def bisect(folder: Path, *arguments: str) -> Answer:
+    """`canary bisect` in a folder."""
+    return Answer(here("bisect", *arguments, "--format", "json", cwd=folder, timeout=LONGEST_S))
+
+
+def ends(repository: Repository) -> tuple[str, ...]:
+    """The options that name both ends."""
+    return ("--good", repository.first, "--bad", repository.last)
+
+
+def start_bisect(repository: Repository, *arguments: str) -> subprocess.Popen[str]:
+    """Starts the command and does not wait for it."""
+    words = [sys.executable, "-m", "canary.cli", "bisect", *arguments, *ends(repository)]
+    return subprocess.Popen(
+        [*words, "--format", "json"],
+        cwd=repository.root,
+        env=os.environ | {"PYTHONPATH": str(repository.root)} | ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def runs_left(repository: Repository) -> dict[Path, str]:
+    """The folder of each completed run of a bisect, with its commit."""
+    found = {}
+    for path in (repository.root / "canary_output").rglob("metrics.json"):
+        record = load_record(path.parent)
+        if record.status == "completed":
+            found[path.parent] = str(record.git["sha"])
+    return found
+
+
+def bisect_logs(repository: Repository) -> list[Path]:
+    """The files that git can replay."""
+    files = (path for path in (repository.root / "canary_output").rglob("*") if path.is_file())
+    return [path for path in files if b"\ngit bisect start" in b"\n" + path.read_bytes()]
+
+
+def replayed(repository: Repository, scratch: Path) -> str:
+    """What git itself concludes from the log that a bisect left."""
+    (log,) = bisect_logs(repository)
+    git(scratch.parent, "clone", "-q", str(repository.root), str(scratch))
+    git(scratch, "bisect", "replay", str(log), codes=(0, ONLY_SKIPPED_LEFT))
+    return git(scratch, "bisect", "log")

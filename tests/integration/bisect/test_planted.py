@@ -1,0 +1,170 @@
+"""`canary bisect` on a real repository of 40 commits, with faults at known places."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.bisect.answers import (
+    FOUND,
+    LONGEST_S,
+    NOT_FOUND,
+    Answer,
+    bisect,
+    ends,
+    replayed,
+    runs_left,
+)
+from tests.integration.bisect.repository import (
+    COMMITS,
+    MISSING_FILE,
+    SYNTAX_ERROR,
+    Fault,
+    Repository,
+    build_repository,
+    git,
+    parents_of,
+)
+
+pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(LONGEST_S)]
+
+MOST_PROBES = math.floor(math.log2(COMMITS - 1) + 2)
+SIDE, BEFORE_BROKEN, MERGE, RENAME = 17, 11, 20, 24
+"""Inside a side branch, just before two commits that do not run, in a merge, beside a rename."""
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """A repository and what a bisect said of it."""
+
+    repository: Repository
+    answer: Answer
+
+    def is_at(self, position: int) -> bool:
+        """Whether it names this commit and no other."""
+        commit = self.repository.commits[position]
+        return self.answer.commit == commit and self.answer.commits == {commit}
+
+
+def bisected(
+    root: Path, faults: dict[Fault, int], *options: str, config: str = "canary.yaml"
+) -> Bisected:
+    repository = build_repository(root, faults)
+    return Bisected(repository, bisect(root, config, *ends(repository), *options))
+
+
+@dataclass(frozen=True)
+class Before:
+    """A user's checkout before a bisect."""
+
+    status: str
+    references: str
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bisected, Before]:
+    """Masked end labels from a side branch, in a checkout with changes of its own."""
+    root = tmp_path_factory.mktemp("masked") / "theirs"
+    repository = build_repository(root, {"eos": SIDE})
+    (root / "trainlab" / "data" / "batching.py").write_text("changed, and not committed\n")
+    (root / "new.txt").write_text("untracked\n")
+    before = Before(git(root, "status", "--porcelain"), git(root, "for-each-ref"))
+    found = bisect(root, "canary.yaml", *ends(repository))
+    return Bisected(repository, found), before
+
+
+def test_the_commit_in_a_side_branch_is_found(masked: tuple[Bisected, Before]) -> None:
+    found, _ = masked
+    assert found.answer.code == FOUND, found.answer.finished.err
+    assert found.is_at(SIDE)
+
+
+def test_it_takes_few_probes(masked: tuple[Bisected, Before]) -> None:
+    found, _ = masked
+    assert 1 <= found.answer.probes <= MOST_PROBES
+    probed = set(runs_left(found.repository).values())
+    probed -= {found.repository.first, found.repository.last}
+    assert 1 <= len(probed) <= MOST_PROBES, "the runs themselves say so too"
+
+
+def test_the_last_step_is_pairs_of_the_culprit_and_its_parent(
+    masked: tuple[Bisected, Before],
+) -> None:
+    found, _ = masked
+    ran = list(runs_left(found.repository).values())
+    commits = found.repository.commits
+    for position in (SIDE, *parents_of(SIDE)):
+        assert ran.count(commits[position]) >= 2, "probed once, and again in a pair"
+    assert found.answer.runs >= found.answer.probes + 2 + 2
+
+
+def test_the_answer_has_evidence_and_the_line(masked: tuple[Bisected, Before]) -> None:
+    found, _ = masked
+    assert "end-of-sequence labels are masked" in found.answer.finished.out
+    assert "trainlab/data/collate.py" in found.answer.finished.out
+    assert "Use one constant for ignored labels" in found.answer.finished.out
+
+
+def test_git_replays_the_log(masked: tuple[Bisected, Before], tmp_path: Path) -> None:
+    found, _ = masked
+    concluded = replayed(found.repository, tmp_path / "clone")
+    assert f"# first bad commit: [{found.repository.commits[SIDE]}]" in concluded
+
+
+def test_the_checkout_is_untouched_and_no_worktree_is_left(
+    masked: tuple[Bisected, Before],
+) -> None:
+    found, before = masked
+    root = found.repository.root
+    assert Before(git(root, "status", "--porcelain"), git(root, "for-each-ref")) == before
+    assert git(root, "rev-parse", "--abbrev-ref", "HEAD") == "main"
+    assert (root / "trainlab/data/batching.py").read_text() == "changed, and not committed\n"
+    assert len(git(root, "worktree", "list").splitlines()) == 1
+    assert not (root / ".git" / "BISECT_START").exists()
+
+
+@pytest.mark.long
+def test_a_slow_collator_is_found(tmp_path: Path) -> None:
+    position = 25
+    found = bisected(tmp_path / "theirs", {"slow": position})
+    assert found.answer.code == FOUND, found.answer.finished.err
+    assert found.is_at(position)
+    assert found.answer.document["probability"] >= 0.9
+    low, high = found.answer.document["last_step"]["check"]["interval"]
+    assert 0 < low < high
+
+
+@pytest.mark.long
+def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Path) -> None:
+    found = bisected(tmp_path / "theirs", {"eos": MISSING_FILE})
+    commits = found.repository.commits
+    assert found.answer.code in (FOUND, NOT_FOUND), found.answer.finished.err
+    assert found.answer.culprit is None, "the commit itself was never run"
+    hidden = {commits[place] for place in (SYNTAX_ERROR, MISSING_FILE, MISSING_FILE + 1)}
+    assert found.answer.commits == hidden
+    assert found.answer.probes <= MOST_PROBES
+    concluded = replayed(found.repository, tmp_path / "clone")
+    for commit in hidden:
+        assert f"# possible first bad commit: [{commit}]" in concluded
+
+
+@pytest.mark.long
+def test_a_crash_is_not_confused_with_commits_that_do_not_run(tmp_path: Path) -> None:
+    """Some commits before it fail too, for other reasons."""
+    position = 30
+    found = bisected(tmp_path / "theirs", {"crash": position})
+    assert found.answer.code == FOUND, found.answer.finished.err
+    assert found.is_at(position)
+    assert "IndexError" in found.answer.finished.out
+
+
+@pytest.mark.long
+def test_a_check_by_name_looks_at_nothing_else(tmp_path: Path) -> None:
+    """The first commit that differs is not the one that is asked for."""
+    faults: dict[Fault, int] = {"rate": 8, "eos": 33}
+    found = bisected(tmp_path / "theirs", faults, "--check", "labels_contain_eos")
+    assert found.answer.code == FOUND, found.answer.finished.err
+    assert found.is_at(33)
