@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +15,18 @@ from tests.integration.bisect.answers import (
     FOUND,
     LONGEST_S,
     NOT_FOUND,
+    WRONG_QUESTION,
     Answer,
     bisect,
     ends,
     replayed,
     runs_left,
+    start_bisect,
 )
 from tests.integration.bisect.repository import (
     COMMITS,
     MISSING_FILE,
+    NO_SETUP,
     SYNTAX_ERROR,
     Fault,
     Repository,
@@ -126,6 +132,20 @@ def test_the_checkout_is_untouched_and_no_worktree_is_left(
     assert not (root / ".git" / "BISECT_START").exists()
 
 
+@pytest.mark.parametrize(
+    ("fault", "position", "config"),
+    [("rate", BEFORE_BROKEN, "script.yaml"), ("eos", MERGE, "canary.yaml")],
+)
+@pytest.mark.long
+def test_an_exact_fault_is_found_with_few_probes(
+    tmp_path: Path, fault: Fault, position: int, config: str
+) -> None:
+    found = bisected(tmp_path / "theirs", {fault: position}, config=config)
+    assert found.answer.code == FOUND, found.answer.finished.err
+    assert found.is_at(position)
+    assert found.answer.probes <= MOST_PROBES
+
+
 @pytest.mark.long
 def test_a_slow_collator_is_found(tmp_path: Path) -> None:
     position = 25
@@ -152,6 +172,15 @@ def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Pat
 
 
 @pytest.mark.long
+def test_a_setup_that_fails_is_a_commit_that_does_not_run(tmp_path: Path) -> None:
+    fault = NO_SETUP + 1
+    found = bisected(tmp_path / "theirs", {"rate": fault}, "--setup", "sh setup.sh")
+    commits = found.repository.commits
+    assert found.answer.commits == {commits[NO_SETUP], commits[fault]}
+    assert found.answer.probes <= MOST_PROBES
+
+
+@pytest.mark.long
 def test_a_crash_is_not_confused_with_commits_that_do_not_run(tmp_path: Path) -> None:
     """Some commits before it fail too, for other reasons."""
     position = 30
@@ -168,3 +197,39 @@ def test_a_check_by_name_looks_at_nothing_else(tmp_path: Path) -> None:
     found = bisected(tmp_path / "theirs", faults, "--check", "labels_contain_eos")
     assert found.answer.code == FOUND, found.answer.finished.err
     assert found.is_at(33)
+
+
+@pytest.mark.long
+def test_a_clean_range_says_that_the_ends_do_not_differ(tmp_path: Path) -> None:
+    repository = build_repository(tmp_path / "theirs")
+    found = bisect(repository.root, "canary.yaml", *ends(repository))
+    assert found.code == WRONG_QUESTION
+    assert "nothing is worse between the ends" in found.text
+    assert "Traceback" not in found.finished.err
+    assert set(runs_left(repository).values()) == {repository.first, repository.last}
+    assert len(git(repository.root, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.long
+def test_a_killed_bisect_goes_on_where_it_was(tmp_path: Path) -> None:
+    repository = build_repository(tmp_path / "theirs", {"rate": RENAME})
+    child = start_bisect(repository, "canary.yaml")
+    until = time.monotonic() + LONGEST_S / 2
+    while len(runs_left(repository)) < 4 and child.poll() is None and time.monotonic() < until:
+        time.sleep(0.2)
+    assert child.poll() is None, "it ended before it could be killed"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    before = runs_left(repository)
+    assert len(before) >= 4
+
+    answer = bisect(repository.root, "canary.yaml", *ends(repository))
+    assert answer.code == FOUND, answer.finished.err
+    assert answer.commit == repository.commits[RENAME]
+    after = runs_left(repository)
+    assert set(before) <= set(after)
+    counted = {row["run"].rpartition("/")[2] for row in answer.document["runs"]}
+    lost = {folder.name for folder in after} - counted
+    assert len(lost) <= 1, "only the run during which it was killed"
+    assert lost <= {folder.name for folder in before}
+    assert len(git(repository.root, "worktree", "list").splitlines()) == 1
