@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test lint unit trainings test-all docs corpora stacks release-candidate clean
+.PHONY: demo test lint unit trainings test-all rare docs corpora stacks release-candidate clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -28,11 +28,13 @@ unit: $(VENV)/.dev
 trainings: $(VENV)/.dev
 	$(PYTEST) -m end_to_end
 
-# The rest: the README's pictures, all notebooks with their times, and every other training of tests/.
-test-all: test
+# Everything before a release. `rare`: the README's pictures, every other training, the notebooks with their times.
+test-all: test rare
+
+rare: $(VENV)/.dev
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
+	$(PYTEST) -m "(train or slow) and not end_to_end and not long" tests/faults tests/integration tests --ignore tests/notebooks --durations=100 --durations-min=5
 	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
-	$(PYTEST) -m "(train or slow) and not end_to_end and not long" --ignore tests/notebooks --durations=100 --durations-min=5
 
 # The documentation site, in build/site, and its tests. It needs no torch.
 docs: $(VENV)/.docs
