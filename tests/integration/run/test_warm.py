@@ -186,7 +186,8 @@ def test_a_file_that_goes_before_an_installed_package_needs_a_process_of_its_own
     (tmp_path / name).write_text(
         "[torch.backends]\nmine = mine:autoload\n" if "mine" in name else ""
     )
-    assert start(tmp_path, "facts", environment) is None
+    first = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"}
+    assert start(tmp_path, "facts", environment | first) is None
 
 
 def test_a_launch_ends_with_whoever_asked_for_it(
