@@ -47,7 +47,7 @@ def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> Non
     assert [said.code for said in (first, second, third)] == [0, 0, 0]
     assert len(house.entries()) == 3
     assert git(house.bare, "rev-list", "--count", "canary-baselines") == "1"
-    head = git(house.work, "rev-parse", "main")
+    head = house.heads["main"]
     assert house.status(head) == (
         "success",
         "No baseline yet: 2 of 3 runs are stored. Store 1 more of the default branch.",
@@ -307,7 +307,7 @@ def test_strict_makes_an_inconclusive_answer_block(house: Gatehouse) -> None:
 
 def test_a_merge_queue_is_answered_on_its_own_commit(house: Gatehouse) -> None:
     house.baseline()
-    base = git(house.work, "rev-parse", "main")
+    base = house.heads["main"]
     sha = house.commit("gh-readonly-queue/main/pr-1")
     group = {
         "head_sha": sha,

@@ -560,7 +560,7 @@ def test_a_template_is_rendered_once_so_that_chance_costs_no_answer(
         return "own words"
 
     monkeypatch.setattr("canary.github.section.confined", once)
-    pull.base_sha = git(house.work, "rev-parse", "main")
+    pull.base_sha = house.heads["main"]
     assert house.judge(pull, house.run(), comment_template="own.jinja").code == 0
     assert len(drawn) == 1
     assert "own words" in house.comments(pull)[0].body

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.github.gatehouse import Gatehouse, git
+from tests.github.gatehouse import Gatehouse
 from tests.github.server import GitHub
 
 SLOW = 0.2
@@ -55,5 +55,5 @@ def test_a_push_that_brings_several_commits_names_it_in_the_summary(house: Gateh
     for _ in range(4):
         house.commit()
     said = house.push_main(house.run(SLOW))
-    head = git(house.work, "rev-parse", "main")
+    head = house.heads["main"]
     assert f"--bad {head[:9]}`" in said.summary

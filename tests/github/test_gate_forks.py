@@ -8,7 +8,7 @@ import pytest
 
 from canary.gate.report_job import pending
 from canary.record.types import RunRecord
-from tests.github.gatehouse import NAME, Gatehouse, artifact, git, workflow_run_event
+from tests.github.gatehouse import NAME, Gatehouse, artifact, workflow_run_event
 from tests.github.server import GitHub
 from tests.github.state import Pull
 from tests.unit.comparing import altered
@@ -190,7 +190,6 @@ def test_acceptance_is_found_again_after_a_squash_merge(house: Gatehouse) -> Non
     pull, run = changed(house)
     house.judge(pull, run)
     house.hub_repository.label(pull, LABEL, "ada")
-    git(house.work, "checkout", "-q", "main")
     sha = house.commit()
     pull.state, pull.merge_commit_sha = "closed", sha
     pull.merged = house.github.clock.stamp()
@@ -212,7 +211,7 @@ def test_a_merge_without_acceptance_stays_red(house: Gatehouse) -> None:
 def test_the_accept_workflow_begins_a_level_whatever_the_verdict(house: Gatehouse) -> None:
     said = house.push_main(house.run(0.2), accept_reason="a larger model")
     assert said.code == 0
-    state, description = house.status(git(house.work, "rev-parse", "main"))
+    state, description = house.status(house.heads["main"])
     assert state == "success"
     assert description.startswith("Accepted (a larger model, by ada): Regression: median step")
     assert [name for name in house.entries() if name.endswith("+accepted.json")]
