@@ -50,15 +50,6 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
     assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
 
 
-def test_calibrate_leaves_its_page_beside_its_file_and_none_in_the_history(
-    calibrated: tuple[Finished, Path],
-) -> None:
-    finished, folder = calibrated
-    assert 'id="detectable"' in (folder / "report.html").read_text()
-    assert f"report with charts: {folder / 'report.html'}" in finished.err
-    assert not list((folder / "history").rglob("*.html"))
-
-
 def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, Path]) -> None:
     _, folder = calibrated
     found = records(folder)
