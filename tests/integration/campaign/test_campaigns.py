@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import drawer, select
-from canary.compare.paths import Request, compare_paths
+from canary.compare.paths import Request, compared_paths
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -59,7 +59,7 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
     for path in stored[:3]:
         assert canary("save-baseline", str(path), str(folder / "history")).code == 0
     assert select(folder / "history", found[3]).noise_file == place / "noise.json"
-    compared = compare_paths(Request((stored[3],), (folder / "history",)))
+    compared = compared_paths(Request((stored[3],), (folder / "history",))).found
     sources = ("noise model of 4 runs", "measured in these runs")
     assert compared.check("step_time_median").noise in sources
 
