@@ -22,7 +22,7 @@ from canary.config.load import LoadedConfig
 from canary.errors import InputError, MachineError, UsageError
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
-from canary.report.render import write_text
+from canary.report.inline import Inline
 from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
@@ -55,9 +55,14 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from canary.campaign.calibration_page import inline_calibration
-
-        return inline_calibration(self)._repr_html_()
+        shown = Inline(
+            title_of(self),
+            " ".join(map(str.strip, exact_lines(self))),
+            headings=HEADINGS,
+            rows=tuple((*row, *("-",) * (len(HEADINGS) - len(row))) for row in table_rows(self)),
+            more=LEGEND,
+        )
+        return shown._repr_html_()
 
 
 @warm_starts()
@@ -207,6 +212,10 @@ def keep(made: Calibration, file: Path | None, history: Path | None, record: Run
     return places[-1]
 
 
+LEGEND = (
+    "Spread: relative standard deviation of one run. The columns after it: the smallest change "
+    "that 4 of 5 comparisons find."
+)
 HEADINGS = (
     "metric",
     "typical",
@@ -232,17 +241,6 @@ def table_rows(made: Calibration) -> Iterator[tuple[str, ...]]:
         shown = made.model.detectable_pct.get(name, {})
         found = [shown[key] for key in (*map(str, PAIR_COUNTS), "history") if shown]
         yield words, typical, f"{100 * made.model.metrics[name].run_sd:.2f}%", *map(_percent, found)
-
-
-def write_calibration(made: Calibration, path: Path) -> None:
-    """Write the HTML page of a calibration.
-
-    Raises:
-        MachineError: the file cannot be written.
-    """
-    from canary.campaign.calibration_page import calibration_page
-
-    write_text(path, calibration_page(made))
 
 
 def calibration_text(made: Calibration) -> str:

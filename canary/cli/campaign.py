@@ -240,9 +240,7 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """Repeat one canary and measure how much equal runs vary."""
-    from functools import partial
-
-    from canary.campaign.calibrate import calibrate, calibration_text, keep, write_calibration
+    from canary.campaign.calibrate import calibrate, calibration_text, keep
     from canary.campaign.noise_model import (
         noise_branch,
         noise_file_of,
@@ -250,7 +248,6 @@ def calibrate(
         require_writable,
     )
     from canary.config.load import load_config
-    from canary.report.pages import leave_page
     from canary.runner.display.progress import Quiet, campaign_panel
 
     stoppable()
@@ -265,9 +262,6 @@ def calibrate(
     written_to = keep(made, output, save_to, records[-1])
     typer.echo(calibration_text(made))
     typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
-    # Not beside a noise model in a history, which holds only its own files.
-    beside = output.parent if output else Path(runs_dir or loaded.config.output_dir)
-    sayer(quiet)(leave_page(beside, partial(write_calibration, made)))
     if place is not None:
         typer.echo(push_noise(*place, made.model, records[-1]))
 

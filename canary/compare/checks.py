@@ -208,12 +208,3 @@ def accepted_with(check: Check) -> tuple[Change, ...]:
     if is_metric_gate(check.name):
         return CHECKS[METRICS].accepted_with if check.group == "stability" else ()
     return CHECKS[check.name].accepted_with if check.name in CHECKS else ()
-
-
-def markdown_table() -> str:
-    """Render all checks as a Markdown table."""
-    lines = ["| measures | check | group | lane | limits |", "|---|---|---|---|---|"]
-    for name, row in CHECKS.items():
-        limits = ", ".join(f"`{key}`" for key in row.limits)
-        lines.append(f"| {row.title} | `{name}` | {row.group} | {row.lane} | {limits} |")
-    return "\n".join(lines) + "\n"

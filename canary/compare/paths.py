@@ -153,11 +153,6 @@ def _canary_of(baseline: Sequence[Path]) -> str:
     return ""
 
 
-def compare_paths(request: Request) -> Comparison:
-    """Return only the comparison of `compared_paths`."""
-    return compared_paths(request).found
-
-
 def compared_paths(request: Request) -> Compared:
     """Load both sides and compare them; an unreadable record gives the verdict `error`.
 

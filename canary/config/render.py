@@ -1,10 +1,9 @@
-"""Write a config as YAML, and the schema as JSON and as Markdown tables."""
+"""Write a config as YAML, and the schema as JSON."""
 
 from __future__ import annotations
 
 import json
-import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -13,7 +12,7 @@ from canary.config.load import LoadedConfig
 from canary.config.metric_gates import MetricGate
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
-from canary.config.trainers import EXEC_KEYS, TRAINERS, users_of
+from canary.config.trainers import EXEC_KEYS
 
 
 def show_text(loaded: LoadedConfig) -> str:
@@ -38,11 +37,11 @@ def _lines(loaded: LoadedConfig) -> str:
             value = hidden(value)
         inner = dict(value) if isinstance(value, BaseModel | dict) else {}
         if not inner:
-            rows.append((f"{key}: {_scalar(value)}", loaded.origins[key]))
+            rows.append((f"{key}: {scalar(value)}", loaded.origins[key]))
             continue
         rows.append((f"{key}:", ""))
         rows += [
-            (f"  {_scalar(name)}: {_scalar(item)}", _origin(loaded, f"{key}.{name}"))
+            (f"  {scalar(name)}: {scalar(item)}", _origin(loaded, f"{key}.{name}"))
             for name, item in inner.items()
         ]
     width = min(60, max(len(text) for text, _ in rows))
@@ -58,7 +57,8 @@ def _origin(loaded: LoadedConfig, key: str) -> str:
     return ", ".join(sorted(inside)) or loaded.origins[key]
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
+    """Return a value as YAML on one line."""
     if isinstance(value, tuple):
         value = [item.written() if isinstance(item, MetricGate) else item for item in value]
     broken = isinstance(value, str) and not value.isprintable()
@@ -82,74 +82,3 @@ def json_schema() -> str:
         "description": "Another config, relative to this file; values here override it.",
     }
     return json.dumps(schema, indent=2) + "\n"
-
-
-def markdown_table() -> str:
-    """Return a Markdown table of every key with type, default, trainers and meaning."""
-    rows = ["| key | type | default | trainers | meaning |", "|---|---|---|---|---|"]
-    rows += _table_rows(CanaryConfig, "")
-    return "\n".join(rows) + "\n"
-
-
-def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
-    rows: list[str] = []
-    for key, field in model.model_fields.items():
-        inner = field.annotation
-        section = next((part for part in (inner, *get_args(inner)) if _is_section(part)), None)
-        if section is not None and get_origin(inner) is not tuple:
-            rows += _table_rows(section, f"{key}.")
-            continue
-        default = "required"
-        if not field.is_required():
-            default = f"`{_scalar(field.get_default(call_default_factory=True))}`"
-        users = users_of(f"{prefix}{key}") or users_of(prefix.removesuffix("."))
-        if key.startswith("lora_"):
-            users = ("with use_peft",)
-        meaning = (field.description or "").replace("|", "\\|")
-        rows.append(
-            f"| `{prefix}{key}` | {type_name(inner)} | {default} | "
-            f"{', '.join(users) or 'all'} | {meaning} |"
-        )
-    return rows
-
-
-def gates_table() -> str:
-    """Return a Markdown table of the keys of a gate in `metrics`."""
-    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for key, field in MetricGate.model_fields.items():
-        default = "required" if field.is_required() else f"`{_scalar(field.default)}`"
-        kind = "number or text" if key == "limit" else type_name(field.annotation)
-        rows.append(f"| `{key}` | {kind} | {default} | {field.description} |")
-    return "\n".join(rows) + "\n"
-
-
-def trainers_table() -> str:
-    """Return a Markdown table of every trainer with its data and what is recorded."""
-    rows: dict[str, list[str]] = {}
-    for name, row in TRAINERS.items():
-        rows.setdefault(f"{row.takes_rows} | {row.recorded}", []).append(f"`{name}`")
-    lines = ["| `training_type` | rows | recorded beside losses and gradients |", "|---|---|---|"]
-    lines += [f"| {', '.join(names)} | {cells} |" for cells, names in rows.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def type_name(annotation: Any) -> str:
-    """Return a field's type as the tables of the docs name it."""
-    origin = get_origin(annotation)
-    if origin is Literal:
-        return ", ".join(str(choice) for choice in get_args(annotation))
-    if origin in (types.UnionType, Union):
-        return " or ".join(
-            type_name(part) for part in get_args(annotation) if part is not type(None)
-        )
-    if origin is tuple:
-        return "list"
-    if origin is dict:
-        return "mapping"
-    if hasattr(annotation, "__metadata__"):
-        return type_name(get_args(annotation)[0])
-    return {bool: "bool", int: "int", float: "float", str: "str"}.get(annotation, str(annotation))

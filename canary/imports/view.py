@@ -46,16 +46,6 @@ def preset_lines() -> list[str]:
     ]
 
 
-def preset_table() -> str:
-    """Return a Markdown table of the shipped presets."""
-    rows = ["| preset | read in | version | formats |", "|---|---|---|---|"]
-    for name in shipped_names():
-        one = shipped(name)
-        formats = ", ".join(dict.fromkeys(leaf.format for leaf in one.leaves))
-        rows.append(f"| `{name}` | {one.repository} | {one.version} | {formats} |")
-    return "\n".join(rows) + "\n"
-
-
 def preset_text(name: str) -> str:
     """Return a preset's YAML. Raises InputError if there is none."""
     return preset_file(name).read_text(encoding="utf-8").rstrip("\n")

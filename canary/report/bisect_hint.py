@@ -1,11 +1,9 @@
-"""The command that would find the culprit, and how long it would take."""
+"""The command that would find the culprit."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +11,8 @@ from typing import Literal
 
 from canary.baseline.commits import commits_between
 from canary.baseline.history import drawer, entries, is_history
-from canary.compare.bisect_cost import Effect, expected_launches, whole_launch_seconds
 from canary.compare.paths import Compared
-from canary.compare.report import Check, Comparison
-from canary.compare.timing.lane import OF_LAUNCH, Metric
-from canary.compare.timing.lane import launch_seconds as step_seconds
-from canary.compare.verdict import leading_failure
+from canary.compare.report import Comparison
 from canary.record.types import RunRecord
 
 Axis = Literal["commit", "package"]
@@ -28,12 +22,7 @@ PLAIN = re.compile(r"[\w./@%+=:, ()~-]{1,300}")
 """Paths that stay what they are in a shell's quotes, in Markdown and in a terminal."""
 UNKNOWN_CONFIG = "CONFIG"
 """Stands for a config whose path is unknown, or that no command may hold."""
-TYPICAL_NOISE = 0.05
-"""Relative standard deviation of a launch where fewer than three are recorded."""
-LEAST_LAUNCHES = 3
 PACKAGES = "packages."
-HOPELESS = 10_000
-"""A search of so many launches has no estimate: the change is far below the noise."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +31,6 @@ class Hint:
 
     axis: Axis
     command: str
-    minutes: float | None = None
-    """Estimated; None if no record tells how long a launch takes, or the suspects are unknown."""
 
     @property
     def label(self) -> str:
@@ -51,22 +38,9 @@ class Hint:
         return f"Find the {self.axis}"
 
     @property
-    def about(self) -> str:
-        """The estimate in words; empty without one."""
-        return "" if self.minutes is None else f"about {minutes_words(self.minutes)}"
-
-    @property
     def sentence(self) -> str:
-        """Label, command and estimate on one line."""
-        return f"{self.label}: {self.command}{f' ({self.about})' if self.about else ''}"
-
-
-def minutes_words(minutes: float) -> str:
-    """Return `4 min`, `1.5 h` or `2 days`, as people plan them."""
-    if minutes < 90:
-        return f"{max(1, math.ceil(minutes))} min"
-    hours = minutes / 60
-    return f"{hours:.1f} h" if hours < 36 else f"{math.ceil(hours / 24)} days"
+        """Label and command on one line."""
+        return f"{self.label}: {self.command}"
 
 
 def shell_word(text: str, instead: str) -> str:
@@ -148,52 +122,15 @@ def hint_of(
     if not (red and current and baseline and found.failed_checks):
         return None
     good, bad = baseline[-1], current[-1]
-    lead = leading_failure(found.checks)
     changed = [
         change.key
         for change in found.environment_changes
         if change.key.startswith(PACKAGES) and not change.cosmetic
     ]
     if changed and known.paths is not None:
-        command = packages_command(known.config, *known.paths)
-        return Hint("package", command, _minutes(lead, current, baseline, len(changed)))
+        return Hint("package", packages_command(known.config, *known.paths))
     if known.commits == 1 or bad.git.get("dirty"):
         return None  # That commit is the culprit, or what nobody committed may be.
     before, after = (str(run.git.get("sha") or "") for run in (good, bad))
     command = commits_command(known.config, before, known.commit or after)
-    if not command:
-        return None
-    return Hint("commit", command, _minutes(lead, current, baseline, known.commits))
-
-
-def _minutes(
-    lead: Check,
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    suspects: int | None,
-) -> float | None:
-    noisy = lead.lane in ("timing", "trend") and lead.delta_pct is not None
-    effect = None
-    if noisy and lead.delta_pct is not None:
-        effect = Effect(lead.delta_pct / 100, launch_noise(baseline, lead.name))
-    seconds = whole_launch_seconds((*baseline, *current), probe=effect is None)
-    return bisect_minutes(seconds, suspects, effect)
-
-
-def bisect_minutes(
-    seconds: float | None, suspects: int | None, effect: Effect | None
-) -> float | None:
-    """Return the estimated minutes of a bisect among so many suspects, given the seconds of one
-    launch; None if unknown."""
-    if seconds is None or suspects is None or suspects < 1:
-        return None
-    launches = expected_launches(suspects, effect)
-    return launches * seconds / 60 if launches < HOPELESS else None
-
-
-def launch_noise(records: Sequence[RunRecord], metric: str) -> float:
-    """Return the relative standard deviation of a launch of equal runs."""
-    name: Metric = next((known for known in OF_LAUNCH if known == metric), "step_time_median")
-    seconds = [s for record in records for s in step_seconds(record, name)]
-    logs = [math.log(s) for s in seconds if 0 < s < math.inf]
-    return statistics.stdev(logs) if len(logs) >= LEAST_LAUNCHES else TYPICAL_NOISE
+    return Hint("commit", command) if command else None

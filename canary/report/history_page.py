@@ -18,8 +18,6 @@ from canary.trends.model import HistoryTrends, newest_worse
 
 MOST_DRAWERS = 6
 """Canaries and machines on one page; those with the newest runs."""
-PICTURED = "step_time_median"
-"""The metric whose picture a comment shows."""
 
 
 def history_page(root: Path, shown: str, canary: str | None = None) -> str:

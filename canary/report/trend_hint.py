@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable
 
-from canary.compare.bisect_cost import Effect
 from canary.compare.checks import CHECKS
-from canary.report.bisect_hint import TYPICAL_NOISE, Hint, bisect_minutes, commits_command
-from canary.report.trend_words import DERIVED, LEAST_LEVEL
+from canary.report.bisect_hint import Hint, commits_command
+from canary.report.trend_words import DERIVED
 from canary.trends.model import ChangePoint, HistoryTrends, Series
 
-LOWEST = -0.999
-"""Relative change; a metric that vanished has no smaller one."""
 Count = Callable[[str, str], int | None]
 """Returns how many commits lie between two; None if unknown."""
 
@@ -29,19 +24,7 @@ def change_hint(
         return None
     good = series.points[first - 1].commit
     bad = series.points[min(last, len(series.points) - 1)].commit
-    effect = Effect(max(change.percent / 100, LOWEST), noise_before(series, change.place))
     # A bisect follows the metric's check, if it has one, also within its limit.
     followed = series.metric if series.metric in CHECKS else ""
     command = commits_command(found.config_file, good, bad, followed)
-    commits = count(good, bad) if command else None
-    if not command or commits == 1:
-        return None
-    return Hint("commit", command, bisect_minutes(found.launch_seconds, commits, effect))
-
-
-def noise_before(series: Series, place: int) -> float:
-    """Return the scatter of the runs before a place, as far as they are of one level."""
-    first = max((change.place for change in series.changes if change.place < place), default=0)
-    values = [p.value for p in series.points[first:place] if p.period is not None]
-    logs = [math.log(value) for value in values if value is not None and 0 < value < math.inf]
-    return statistics.stdev(logs) if len(logs) >= LEAST_LEVEL else TYPICAL_NOISE
+    return Hint("commit", command) if command and count(good, bad) != 1 else None

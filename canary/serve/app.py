@@ -73,10 +73,6 @@ class Shown:
         """The comparisons of a campaign."""
         return await self._page(partial(self.site.campaign, request.path_params["name"]))
 
-    async def ladder(self, request: Request) -> Response:
-        """The levels of a ladder."""
-        return await self._page(partial(self.site.ladder, request.path_params["name"]))
-
     async def runs_events(self, request: Request) -> Response:
         """What is new in the list of runs."""
         return self._stream("", [Look(self.site.runs_texts, RUNS_EVERY_S)])
@@ -89,17 +85,9 @@ class Shown:
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 404)
         words = Look(partial(live.news, following), WORDS_EVERY_S)
-        return self._stream(name, [words, self._charts(partial(live.charts, following))])
-
-    async def ladder_events(self, request: Request) -> Response:
-        """What is new in a ladder."""
-        name = request.path_params["name"]
-        try:
-            await to_thread.run_sync(self.site.of_ladder, name)
-        except InputError as error:
-            return PlainTextResponse(f"{error}\n", 404)
-        table = Look(partial(self.site.levels, name), RUNS_EVERY_S)
-        return self._stream(name, [table, self._charts(partial(self.site.level_charts, name))])
+        charts = partial(live.charts, following)
+        drawn = Look(charts, CHARTS_EVERY_S, CHARTS_SHARE, self._drawing)
+        return self._stream(name, [words, drawn])
 
     async def asset(self, request: Request) -> Response:
         """A style sheet or a script."""
@@ -142,9 +130,6 @@ class Shown:
                     del self._feeds[name]
                 self._forget(name)
 
-    def _charts(self, draw: Callable[[], dict[str, str]]) -> Look:
-        return Look(draw, CHARTS_EVERY_S, CHARTS_SHARE, self._drawing)
-
     def _run(self, name: str) -> str:
         place = self.site.place(name)
         if seen_record(place.path).status == "running":
@@ -177,10 +162,8 @@ def application(site: Site, entrance: Entrance, is_ending: Callable[[], bool]) -
         Route("/compare", shown.compare),
         Route("/history", shown.history),
         Route("/campaign/{name}", shown.campaign),
-        Route("/ladder/{name}", shown.ladder),
         Route("/events/runs", shown.runs_events),
         Route("/events/run/{name:path}", shown.run_events),
-        Route("/events/ladder/{name}", shown.ladder_events),
         *(Route(address, shown.asset) for address in ASSETS),
     ]
     return Starlette(

@@ -14,14 +14,12 @@ from canary.baseline.history import VERSION, drawers, is_history
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_paths
 from canary.errors import InputError, RecordError
-from canary.ladder.results import RESULTS
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.record.strangers import MOST_BYTES, seen_record, stamp
 from canary.report.html import environment
 from canary.report.pages import COMPARISON, comparison_text, comparisons_in, comparisons_text
-from canary.serve import ladders, live
-from canary.serve.feeds import ENDED
+from canary.serve import live
 from canary.serve.filling import filled, regions_of
 from canary.serve.following import Following
 from canary.serve.listing import Listing, Place, RunLine
@@ -102,9 +100,7 @@ class Site:
         )
         groups = [_group("Runs", "", [line for line in lines if not line.campaign], now)]
         for name in campaigns:
-            kind = "ladder" if ladders.is_ladder(name) else "campaign"
-            there = kind == "ladder" or comparison_files(self.root / name)
-            address = f"/{kind}/{quote(name)}" if there else ""
+            address = f"/campaign/{quote(name)}" if comparison_files(self.root / name) else ""
             groups.append(
                 _group(name, address, [line for line in lines if line.campaign == name], now)
             )
@@ -189,48 +185,6 @@ class Site:
         found = comparisons_in(self.root / name, self.repository, seen_record)
         stamps = [stamp(file) for file in files]
         return self._kept_text((name,), stamps, lambda: comparisons_text(found))
-
-    def ladder(self, name: str) -> str:
-        """Return the page of a ladder.
-
-        Raises:
-            NoSuchPage: there is none.
-            RecordError: its result cannot be read.
-        """
-        self.of_ladder(name)
-        folder = self.root / name
-        files = [stamp(folder / file) for file in RESULTS]
-        if any(files):
-            return self._kept_text((name,), files, lambda: ladders.result_of(folder) or "")
-        return filled(
-            "ladder_going.html.jinja",
-            title=name,
-            events=f"/events/ladder/{quote(name)}",
-            regions=regions_of(self.levels(name) | self.level_charts(name)),
-        )
-
-    def levels(self, name: str) -> dict[str, str]:
-        """Return the table of a ladder's launches so far."""
-        if any(stamp(self.root / name / file) for file in RESULTS):
-            return {ENDED: ""}
-        lines = [line for line in self.listing.lines() if line.campaign == name]
-        return ladders.levels_text(lines)
-
-    def level_charts(self, name: str) -> dict[str, str]:
-        """Draw the levels of a ladder so far."""
-        places = [place for place in self.listing.places().values() if place.campaign == name]
-        return ladders.level_charts_text(places)
-
-    def of_ladder(self, name: str) -> list[Place]:
-        """Return the launches of a ladder.
-
-        Raises:
-            NoSuchPage: there is none.
-        """
-        found = [place for place in self.listing.places().values() if place.campaign == name]
-        if not ladders.is_ladder(name) or not found:
-            raise NoSuchPage(f"no ladder {name!r}", "it may have been removed")
-        return found
 
     def _kept_text(self, key: tuple[str, ...], stamps: object, made: Callable[[], str]) -> str:
         """Return a page again while its files did not change."""

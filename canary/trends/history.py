@@ -10,7 +10,6 @@ from pathlib import Path
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawers, entries
-from canary.compare.bisect_cost import whole_launch_seconds
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
 from canary.errors import ConfigError, InputError, MachineError
@@ -21,8 +20,6 @@ from canary.trends.machine import changes_of
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
 
-NEWEST = 10
-"""Runs whose launches tell how long one takes."""
 MOST_SERIES = 100
 """Metrics of a drawer that are followed."""
 NOISE_OF = {"tokens_per_sec": "step_time_median"}
@@ -121,7 +118,6 @@ def _trends(
         tuple(notes),
         tuple(machines.items()),
         next((path for run in reversed(facts) if (path := run.record.config_file)), ""),
-        whole_launch_seconds([run.record for run in facts[-NEWEST:]], probe=False),
     )
 
 

@@ -127,8 +127,6 @@ class HistoryTrends:
     """(place, what changed on the machine before that run), in order; equal for all series."""
     config_file: str = ""
     """Path of the newest run's config, as it was given; empty if unknown."""
-    launch_seconds: float | None = None
-    """Of a typical measured launch, start included; None if unknown."""
 
 
 def newest_worse(found: Sequence[HistoryTrends]) -> list[tuple[HistoryTrends, Series, ChangePoint]]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("browser")
 
 SCREENS = [("light", 375), ("dark", 1280)]
-LADDER = "ladder-20260101-000000"
 GOING = "20260301-080000-dpo_smoke-00aa"
 BEFORE, NOW = (f"20260101-00000{n}-sft_smoke-000{n}" for n in (1, 2))
 PAGES = {
@@ -27,7 +26,6 @@ PAGES = {
     "running": f"run/{GOING}",
     "ended": f"run/{NOW}",
     "comparison": f"compare?current={NOW}&baseline={BEFORE}",
-    "ladder": f"ladder/{LADDER}",
 }
 ALERT: RowAlert = {
     "severity": "high",
@@ -40,12 +38,10 @@ ALERT: RowAlert = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs, a ladder that goes on, and a run that goes on."""
+    """Two runs that have ended, and one that goes on."""
     made = tmp_path_factory.mktemp("served")
     finished(made, 1)
     finished(made, 2, median_s=0.15)
-    for number, level in enumerate(("baseline", "basic")):
-        finished(made / LADDER, number, name=f"20260101-00000{number}-j.round1-{level}-00a{number}")
     add_rows(running(made, GOING), [{**row, "alerts": [ALERT]} for row in rows_between(1, 30)])
     return made
 
@@ -96,7 +92,7 @@ def test_every_page_is_silent_and_fits_the_window(
     opened.close()
 
 
-@pytest.mark.parametrize("kind", ["list", "running", "ladder"])
+@pytest.mark.parametrize("kind", ["list", "running"])
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_axe_finds_nothing_serious(
     browser: Browser, address: str, kind: str, scheme: str, width: int

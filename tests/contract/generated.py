@@ -18,8 +18,6 @@ from canary.check.answer import check_text
 from canary.check.run import Checked
 from canary.cli import app
 from canary.compare.stats import compare_to_baseline, load_metrics
-from canary.config.render import gates_table, markdown_table, trainers_table
-from canary.imports.view import preset_table
 from canary.relations import RELATIONS
 from canary.relations.relation import Outcome, outcome
 from canary.report.render import render
@@ -28,6 +26,7 @@ from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
+from tests.contract.tables import gates_table, keys_table, preset_table, trainers_table
 
 CONFIG_SECTIONS = {
     "the canary": "name",
@@ -48,8 +47,8 @@ CONFIG_SECTIONS = {
 
 
 def config_table(section: str) -> str:
-    """The keys of one section, as `canary.config.render` describes them."""
-    head, rule, *rows = markdown_table().splitlines()
+    """The keys of one section, with type, default, trainers and meaning."""
+    head, rule, *rows = keys_table().splitlines()
     firsts = {f"`{key}`": name for name, key in CONFIG_SECTIONS.items()}
     chosen: list[str] = []
     current = ""

@@ -35,14 +35,6 @@ SIDE_DASHES = alt.Scale(domain=[BEFORE, NOW], range=[[4, 3], [1, 0]])
 SIDE_SHAPES = alt.Scale(domain=[BEFORE, NOW], range=["circle", "diamond"])
 
 
-def close_scale(values: Sequence[float]) -> alt.Scale:
-    """Return a scale around the values; equal ones lie in its middle."""
-    if values and min(values) == max(values):
-        reach = abs(values[0]) / 10 or 1.0
-        return alt.Scale(domain=[values[0] - reach, values[0] + reach])
-    return alt.Scale(zero=False)
-
-
 @dataclass(frozen=True)
 class Layer:
     """One kind of marks of a picture, and their points."""

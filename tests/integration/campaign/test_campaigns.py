@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import drawer, select
-from canary.compare.paths import Request, compare_paths
+from canary.compare.paths import Request, compared_paths
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -50,15 +50,6 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
     assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
 
 
-def test_calibrate_leaves_its_page_beside_its_file_and_none_in_the_history(
-    calibrated: tuple[Finished, Path],
-) -> None:
-    finished, folder = calibrated
-    assert 'id="detectable"' in (folder / "report.html").read_text()
-    assert f"report with charts: {folder / 'report.html'}" in finished.err
-    assert not list((folder / "history").rglob("*.html"))
-
-
 def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, Path]) -> None:
     _, folder = calibrated
     found = records(folder)
@@ -68,7 +59,7 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
     for path in stored[:3]:
         assert canary("save-baseline", str(path), str(folder / "history")).code == 0
     assert select(folder / "history", found[3]).noise_file == place / "noise.json"
-    compared = compare_paths(Request((stored[3],), (folder / "history",)))
+    compared = compared_paths(Request((stored[3],), (folder / "history",))).found
     sources = ("noise model of 4 runs", "measured in these runs")
     assert compared.check("step_time_median").noise in sources
 

@@ -21,7 +21,7 @@ from canary.baseline.history import (
     select,
 )
 from canary.baseline.verbs import list_text, prune_text, save_baseline, show_text
-from canary.compare.paths import Request, compare_paths
+from canary.compare.paths import Request, compared_paths
 from canary.compare.timing.noise import save_noise
 from canary.errors import InputError, MachineError, RecordError
 from canary.record.folder import load_record
@@ -202,7 +202,7 @@ def test_a_noise_model_beside_the_runs_is_used(tmp_path: Path) -> None:
     assert selected(tmp_path).noise_file == file
     assert selected(tmp_path).stored == 4
     now = write(tmp_path / "now.json", NOW)
-    found = compare_paths(Request((now,), (tmp_path,)))
+    found = compared_paths(Request((now,), (tmp_path,))).found
     assert found.check("step_time_median").noise == "noise model of 31 runs"
 
 
@@ -218,7 +218,7 @@ def test_an_entry_that_cannot_be_read_is_never_an_empty_history(
     with pytest.raises(RecordError) as caught:
         selected(tmp_path)
     assert str(broken) in str(caught.value)
-    found = compare_paths(Request((write(tmp_path / "now.json", NOW),), (tmp_path,)))
+    found = compared_paths(Request((write(tmp_path / "now.json", NOW),), (tmp_path,))).found
     assert found.verdict == "error"
     assert str(broken) in found.first_line
     assert found.exit_code() == 4

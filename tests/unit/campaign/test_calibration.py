@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from html import escape
+
 import pytest
 
-from canary.campaign.calibrate import calibration, calibration_text
+from canary.campaign.calibrate import calibration, calibration_text, table_rows
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, on_gpu, record, scatter
@@ -27,10 +30,20 @@ def test_the_noise_of_cpu_time_is_measured_beside_that_of_the_clock() -> None:
     shown = made.model.detectable_pct
     assert shown["cpu_time"]["3"] < 20 < shown["step_time_median"]["3"]
     assert "on_core_step_time" not in shown, "it is no gate"
-    assert "CPU time per step" in made._repr_html_()
     text = calibration_text(made)
     assert "CPU time per step         50.0 ms    3.00%" in text
     assert "step time, free core" in text
+    shown_inline = made._repr_html_()
+    assert all(escape(cell) in shown_inline for row in table_rows(made) for cell in row)
+
+
+def test_signals_that_differ_between_equal_runs_are_named() -> None:
+    made = calibration(equal_runs())
+    noisy = made.model.model_copy(update={"inexact": {"batches.<script>": 1.0}})
+    shown = replace(made, model=noisy, probed=True)
+    assert "batches.<script>" in calibration_text(shown)
+    assert "batches.&lt;script&gt;" in shown._repr_html_()
+    assert "batches.<script>" not in shown._repr_html_()
 
 
 def test_one_run_beside_one_is_decided_by_the_model_on_a_busy_machine() -> None:

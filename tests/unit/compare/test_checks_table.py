@@ -14,13 +14,13 @@ from canary.compare.checks import (
     SPEED,
     check_of,
     is_metric_gate,
-    markdown_table,
 )
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS
 from canary.record.alerts import with_alerts
+from tests.contract.tables import checks_table
 from tests.unit.compare.exact.test_exact_repeats import run
 from tests.unit.compare.test_threshold_fields import CASES
 from tests.unit.comparing import (
@@ -110,10 +110,10 @@ def test_the_gates_of_the_timing_lane_are_rows_of_it() -> None:
 def test_the_table_of_the_docs_is_that_of_the_code() -> None:
     """`UPDATE_GOLDEN=1` writes it."""
     page = DOCS / "verdict.md"
-    before, rest = page.read_text(encoding="utf-8").split("checks.markdown_table -->\n")
+    before, rest = page.read_text(encoding="utf-8").split("tests.contract.tables -->\n")
     table, after = rest.split("<!-- end", 1)
     if os.environ.get("UPDATE_GOLDEN"):
-        text = f"{before}checks.markdown_table -->\n{markdown_table()}<!-- end{after}"
+        text = f"{before}tests.contract.tables -->\n{checks_table()}<!-- end{after}"
         page.write_text(text, encoding="utf-8")
     else:
-        assert table == markdown_table()
+        assert table == checks_table()

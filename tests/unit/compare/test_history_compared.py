@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import drawer, save
-from canary.compare.paths import Request, compare_paths
+from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.record import jsonio
 from tests.unit.comparing import START, altered, crashed, record, scatter, write
@@ -22,7 +22,7 @@ def filled(root: Path, count: int) -> Path:
 
 def compared(folder: Path, median_s: float = 0.1, number: int = 9000) -> Comparison:
     now = write(folder.parent / "now.json", record(number, median_s))
-    return compare_paths(Request((now,), (folder,)))
+    return compared_paths(Request((now,), (folder,))).found
 
 
 def test_a_history_gates_from_its_third_run_on(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_folder_of_runs_is_a_history_too(tmp_path: Path) -> None:
 def test_a_run_is_left_out_of_its_own_folder_of_runs(tmp_path: Path) -> None:
     root = run_folders(tmp_path / "out", 5)
     newest = root / "20260101-000004-sft_smoke-abcd"
-    found = compare_paths(Request((newest,), (root,)))
+    found = compared_paths(Request((newest,), (root,))).found
     assert len(found.baseline.run_ids) == 4
 
 
@@ -110,10 +110,10 @@ def test_thresholds_are_the_baselines_and_a_candidate_cannot_loosen_them(tmp_pat
     loose = altered(record(9000, 0.13), "config", "thresholds", to={"base_tier": "default"})
     loose.config["thresholds"]["max_step_time_increase_pct"] = 90.0
     now = write(tmp_path / "now.json", loose)
-    found = compare_paths(Request((now,), (root,)))
+    found = compared_paths(Request((now,), (root,))).found
     assert found.check("step_time_median").threshold == pytest.approx(15.0)
     assert found.verdict == "regression"
-    asked = compare_paths(Request((now,), (root,), tier="nightly"))
+    asked = compared_paths(Request((now,), (root,), tier="nightly")).found
     assert asked.check("step_time_median").threshold == pytest.approx(5.0)
     assert asked.tier == "nightly"
 
@@ -139,7 +139,7 @@ def test_a_thousand_stored_runs_cost_less_than_a_second(tmp_path: Path) -> None:
     took = []
     for _ in range(3):
         began = time.process_time()
-        found = compare_paths(request)
+        found = compared_paths(request).found
         took.append(time.process_time() - began)
     assert found.baseline.run_ids == tuple(f"run-{place:05d}" for place in range(980, 1000))
     assert min(took) < 1.0, took

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from canary.cli import app
-from canary.compare.paths import Request, compare_paths
+from canary.compare.paths import Request, compared_paths
 from canary.errors import InputError, RecordError, UsageError
 from canary.matrix.attempt import LOG
 from canary.matrix.cells import Cell
@@ -87,7 +87,7 @@ def test_each_cell_has_a_line_and_the_worst_is_first(page: str) -> None:
 def test_a_run_leaves_its_comparison_and_the_page_shows_it(folder: Path, page: str) -> None:
     place = folder / "cells" / "slower" / "1"
     (run,) = (place / "runs").iterdir()
-    found = compare_paths(Request((run,), (folder.parent / "history",)))
+    found = compared_paths(Request((run,), (folder.parent / "history",))).found
     left = load_comparison(place)
     assert left.first_line == found.first_line
     assert left.checks == found.checks

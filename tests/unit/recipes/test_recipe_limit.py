@@ -19,6 +19,7 @@ import pytest
 import canary
 from canary.compare.thresholds import Thresholds
 from canary.record.metric_names import Quantity
+from tests.contract.pages import ROOT
 from tests.unit.comparing import altered, record, write
 
 PACKAGE = Path(canary.__file__).parent
@@ -29,9 +30,8 @@ LIMIT = (
 HELD = f'    Quantity("gold", ("judge/gold",), worse="lower", limit="{KEY}"),\n'
 END_OF_TABLE = ")\nQUANTITIES = "
 TABLES = """
-from canary.compare.checks import markdown_table as checks
-from canary.config.render import markdown_table as config
-print(config(), checks())
+from tests.contract.tables import checks_table, keys_table
+print(keys_table(), checks_table())
 """
 
 
@@ -62,7 +62,8 @@ def told(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=house,
-        env=os.environ | {"PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": ""},
+        env=os.environ
+        | {"PYTHONPATH": f"{house}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": ""},
         timeout=60,
         check=False,
     )

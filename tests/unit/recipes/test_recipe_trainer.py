@@ -19,6 +19,7 @@ from canary.config.trainers import TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.phases import PHASES
+from tests.contract.pages import ROOT
 from tests.integration.conftest import PATIENT, canary, settings, write_config
 
 ROW = """
@@ -70,9 +71,9 @@ def build(spec):
 """
 
 TABLES = """
-from canary.config.render import markdown_table, trainers_table
 from canary.ladder.levels import SWITCHES
-print(trainers_table() + markdown_table())
+from tests.contract.tables import keys_table, trainers_table
+print(trainers_table() + keys_table())
 print(*(switch.name for switch in SWITCHES if switch.used_by("echo")), sep=", ")
 """
 
@@ -98,7 +99,7 @@ def test_a_trainers_row_shows_in_help_schema_docs_and_samples(place: Path) -> No
         cwd=place,
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(place)},
+        env=os.environ | {"PYTHONPATH": f"{place}{os.pathsep}{ROOT}"},
     ).stdout
     assert "| `echo` | prompt and completion | loudness of the echo |\n" in tables
     assert "| `max_length` | int | `null` | sft, dpo, reward, kto, orpo, cpo, echo |" in tables

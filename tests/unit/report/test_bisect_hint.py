@@ -14,7 +14,7 @@ from canary.bisect.packages.pins import read_pins
 from canary.cli import main
 from canary.compare.stats import compare_to_baseline
 from canary.record import jsonio
-from canary.record.types import Launch, RunRecord
+from canary.record.types import RunRecord
 from canary.report.bisect_hint import (
     Hint,
     Known,
@@ -25,16 +25,15 @@ from canary.report.bisect_hint import (
 )
 from canary.report.escape import markdown_code
 from canary.report.story import story_of, story_text
-from tests.unit.comparing import altered, history, record
+from tests.unit.comparing import history, record
 
 GOOD, BAD = "1a2b3c4d5" + "0" * 31, "5d6e7f8aa" + "0" * 31
 
 
-def at(run: RunRecord, sha: str, seconds: float = 30.0) -> RunRecord:
-    """The run at a commit, with a launch of so many seconds from start to end."""
-    launches = [launch.model_copy(update={"wall_seconds": seconds}) for launch in run.launches]
+def at(run: RunRecord, sha: str) -> RunRecord:
+    """The run at a commit."""
     git = {"sha": sha, "branch": "main", "dirty": False}
-    return run.model_copy(update={"git": git, "launches": launches})
+    return run.model_copy(update={"git": git})
 
 
 def red(known: Known, *, sha: str = BAD, dirty: bool = False, torch: str = "") -> Hint | None:
@@ -49,24 +48,11 @@ def red(known: Known, *, sha: str = BAD, dirty: bool = False, torch: str = "") -
     return hint_of(found, [after], before, known)
 
 
-def test_a_red_history_names_the_command_with_its_minutes() -> None:
+def test_a_red_history_names_the_command() -> None:
     hint = red(Known("canary.yaml", 20))
     assert hint is not None
     assert hint.command == "canary bisect canary.yaml --good 1a2b3c4d5 --bad 5d6e7f8aa"
-    assert hint.minutes is not None
-    assert 5 < hint.minutes < 60
-    assert hint.sentence == f"Find the commit: {hint.command} ({hint.about})"
-
-
-def test_an_exact_signal_takes_a_probe_for_each_halving() -> None:
-    before = [at(run, GOOD) for run in history(count=5)]
-    for run in before:
-        run.launches.append(Launch(index=9, kind="probe", status="completed", wall_seconds=6.0))
-    after = altered(at(record(100), BAD), "exact", "first_update", "delta_norm", to=0.9)
-    found = compare_to_baseline(after, before, history=True)
-    hint = hint_of(found, [after], before, Known("canary.yaml", 39))
-    assert hint is not None
-    assert hint.minutes == pytest.approx((6 + 9) * 6.0 / 60)
+    assert hint.sentence == f"Find the commit: {hint.command}"
 
 
 def test_of_a_single_commit_nothing_is_searched() -> None:
@@ -80,13 +66,6 @@ def test_where_nobody_committed_the_change_nothing_is_searched() -> None:
 @pytest.mark.parametrize("sha", [GOOD, "", "HEAD; rm -rf ~", "5d6e7f8aa"])
 def test_without_two_commits_nothing_is_searched(sha: str) -> None:
     assert red(Known("canary.yaml", 5), sha=sha) is None
-
-
-def test_without_the_number_of_commits_no_minutes_are_guessed() -> None:
-    hint = red(Known("canary.yaml"))
-    assert hint is not None
-    assert hint.minutes is None
-    assert "(" not in hint.sentence
 
 
 def test_a_run_that_is_not_red_has_no_command() -> None:
@@ -148,9 +127,7 @@ def test_the_command_stays_on_one_line_of_a_narrow_terminal() -> None:
     assert story.hint is not None
     assert f"\n  {story.hint.command}\n" in story_text(story, "text", found, width=40)
     assert f"`{story.hint.command}`" in story_text(story, "markdown", found)
-    data = json.loads(story_text(story, "json", found))["bisect"]
-    assert data["command"] == story.hint.command
-    assert data["minutes"] == pytest.approx(story.hint.minutes)
+    assert json.loads(story_text(story, "json", found))["bisect"]["command"] == story.hint.command
 
 
 def test_explain_names_the_users_config_and_counts_the_commits(
@@ -180,7 +157,7 @@ def test_explain_names_the_users_config_and_counts_the_commits(
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert f"canary bisect 'my canary.yaml' --good {shas[0][:9]} --bad {shas[-1][:9]}\n" in said
-    assert "Find the commit, about " in said
+    assert "Find the commit\n" in said
 
 
 def test_explain_names_the_records_between_which_packages_differ(

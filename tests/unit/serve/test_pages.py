@@ -12,7 +12,6 @@ import pytest
 from canary.baseline.history import save
 from canary.cli import main
 from canary.compare.stats import compare_to_baseline
-from canary.ladder.view import ladder_text
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.step_row import RowAlert
@@ -20,7 +19,6 @@ from canary.report.render import written
 from canary.serve.pages import with_way_back
 from tests.unit.comparing import record
 from tests.unit.hostile import PAYLOADS, planted
-from tests.unit.ladder.test_ladder_view import ladder
 from tests.unit.pages.making import Read, numbers
 from tests.unit.serve.asking import asking
 from tests.unit.serve.running import (
@@ -56,10 +54,7 @@ def test_runs_of_a_campaign_stand_under_its_name(tmp_path: Path) -> None:
     finished(tmp_path / "ladder-20260101-000000", 2)
     page = asking(tmp_path).get("/").text
     headings = re.findall(r"<h2>(.*?)</h2>", page)
-    assert headings == [
-        '<a href="/ladder/ladder-20260101-000000">ladder-20260101-000000</a>',
-        "ab-20260101-000000",
-    ]
+    assert headings == ["ladder-20260101-000000", "ab-20260101-000000"]
     name = re.search(r'href="(/run/ab-20260101-000000/head/[^"]+)"', page)
     assert name
     assert asking(tmp_path).get(name[1]).status_code == 200
@@ -123,23 +118,6 @@ def test_a_pipe_in_a_history_is_not_opened(tmp_path: Path) -> None:
     answer = asking(tmp_path).get("/history")
     assert answer.status_code == 400
     assert "not a regular file" in answer.text
-
-
-def test_a_ladder_shows_its_levels_and_then_its_report(tmp_path: Path) -> None:
-    root = tmp_path / "ladder-20260101-000000"
-    for number, level in enumerate(("baseline", "basic")):
-        name = f"20260101-00000{number}-job.round1-{level}-00a{number}"
-        finished(root, number, name=name, median_s=0.2 / (1 + number))
-    client = asking(tmp_path)
-    page = client.get(f"/ladder/{root.name}").text
-    assert [row[0] for row in numbers(page, "times")["rows"]] == ["baseline", "basic"]
-    assert [row[2] for row in numbers(page, "times")["rows"]] == pytest.approx([200.0, 100.0])
-    assert numbers(page, "loss")["columns"] == ["step", "baseline", "basic"]
-    (root / "ladder.json").write_text(ladder_text(ladder(), "json"))
-    assert numbers(client.get(f"/ladder/{root.name}").text, "speedups")["rows"][1][0] == "basic"
-    (root / "ladder.json").write_text('{"levels": 3}')
-    assert client.get(f"/ladder/{root.name}").status_code == 400
-    assert client.get("/ladder/none").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -211,17 +189,14 @@ def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Pat
     large = finished(tmp_path, 3)
     with large.metrics.open("ab") as file:
         file.truncate(20 << 20)
-    ladder = tmp_path / "ladder-20260101-000000"
-    finished(ladder, 4)
     entry = tmp_path / "hist" / "v1" / "sft" / "cpu" / "20260101-000000-x.json"
     entry.parent.mkdir(parents=True)
-    for place in (ladder / "ladder.json", entry):
-        with place.open("wb") as sparse:
-            sparse.truncate(3 << 30)
+    with entry.open("wb") as sparse:
+        sparse.truncate(3 << 30)
     client = asking(tmp_path)
     page = client.get("/").text
     assert len(re.findall(r'<tr class="unreadable">', page)) == 2
-    for address in (f"/run/{wide.path.name}", f"/ladder/{ladder.name}", "/history?name=hist"):
+    for address in (f"/run/{wide.path.name}", "/history?name=hist"):
         assert client.get(address).status_code == 400
     assert client.get(f"/run/{good.path.name}").status_code == 200
 
@@ -265,7 +240,6 @@ def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
         f"/run/{going.path.name}",
         f"/compare?current={first.path.name}&baseline={second.path.name}",
         "/history",
-        "/ladder/ladder-20260101-000000",
     ):
         assert client.get(address).status_code == 200, address
     assert files_of(tmp_path) == before
