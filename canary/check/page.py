@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from canary.check.answer import Row, view_of_check
 from canary.check.run import Checked
-from canary.report.links import short_link
 from canary.report.page import Page, Table, TableRow, page_text
+
+ISSUE = re.compile(r"https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)/?")
+FILE = re.compile(r"https://github\.com/[\w.-]+/([\w.-]+)/(?:blob|tree|releases)(?:/.*)?")
+PAPER = re.compile(r"https://arxiv\.org/abs/(\d{4}\.\d{4,5})")
+PAGE = re.compile(r"https?://([\w.-]+)(?:/.*)?")
 
 MARKS = {"broken": "❌", "holds": "✅", "undecided": "⚪"}
 COLUMNS = {
@@ -85,3 +90,15 @@ def _source(row: Row) -> str:
 
 def _cell(row: Row, name: str) -> str:
     return str(getattr(row, {"relation": "name", "message": "found"}.get(name, name)))
+
+
+def short_link(link: str) -> str:
+    """Return an address as people name it, such as `trl#3526`; other texts come back as they
+    are."""
+    if found := ISSUE.fullmatch(link):
+        return f"{found[1]}#{found[2]}"
+    if found := PAPER.fullmatch(link):
+        return f"arXiv:{found[1]}"
+    if found := (FILE.fullmatch(link) or PAGE.fullmatch(link)):
+        return found[1]
+    return link

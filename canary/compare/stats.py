@@ -16,8 +16,7 @@ from canary.baseline.comparability import (
     same_runs,
     why_not_timed,
 )
-from canary.compare.alerts import alert_checks, alerts_of
-from canary.compare.bottlenecks import new_bottlenecks
+from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.changes import config_changes

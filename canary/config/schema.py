@@ -25,8 +25,6 @@ else:
     TrainingType = Literal[training_types()]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES = tuple(TRAINERS)
-GROUP_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.in_groups)
-"""Trainers that compare the completions of one prompt with each other."""
 ONLINE_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.online)
 """Trainers that generate their training data."""
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from canary.report.bisect_hint import Hint
+from canary.compare.checks import CHECKS
+from canary.report.bisect_hint import Hint, commits_command
 from canary.report.escape import on_lines
 from canary.report.history_document import history_json
 from canary.report.lines import Cells, aligned, cut, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
-from canary.report.sparkline import sparkline, thinned
-from canary.report.trend_hint import Count, change_hint
 from canary.report.trend_words import (
+    DERIVED,
     LARGEST_PERCENT,
     change_words,
     drift_words,
@@ -23,7 +23,11 @@ from canary.report.trend_words import (
     point_words,
     sentence,
 )
+from canary.report.trends import sparkline, thinned
 from canary.trends.model import ChangePoint, HistoryTrends, Series
+
+Count = Callable[[str, str], int | None]
+"""Returns how many commits lie between two; None if unknown."""
 
 BLOCKS = 12
 """Blocks of a sparkline; more runs are thinned."""
@@ -243,3 +247,20 @@ def _runs(first: int, last: int) -> str:
 
 
 MOST_LEVELS = 4
+
+
+def change_hint(
+    found: HistoryTrends, series: Series, change: ChangePoint, count: Count
+) -> Hint | None:
+    """Return how to find the commit of a confirmed change for the worse; None for another change,
+    for a metric that follows from another one, or if nothing is to search."""
+    first, last = change.within
+    follows = DERIVED.get(series.metric) in {one.metric for one in found.series}
+    if follows or not (change.worse and change.standing == "confirmed" and first >= 1):
+        return None
+    good = series.points[first - 1].commit
+    bad = series.points[min(last, len(series.points) - 1)].commit
+    # A bisect follows the metric's check, if it has one, also within its limit.
+    followed = series.metric if series.metric in CHECKS else ""
+    command = commits_command(found.config_file, good, bad, followed)
+    return Hint("commit", command) if command and count(good, bad) != 1 else None

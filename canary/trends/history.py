@@ -8,17 +8,19 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawers, entries
+from canary.compare.timing.lane import FAMILY_BUDGET, NO_MODEL_SHARE
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
 from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
-from canary.trends.budget import budget_of
 from canary.trends.followed import Number
 from canary.trends.machine import changes_of
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
+
+FIRST = "step_time_median"
+FIRST_SHARE = 0.5
 
 MOST_SERIES = 100
 """Metrics of a drawer that are followed."""
@@ -64,36 +66,23 @@ def trends_of(drawer_folder: Path) -> HistoryTrends:
         except InputError as error:
             notes.append(f"the noise is estimated from the runs: {error.message}")
     newest_first = stored_runs(drawer_folder, newest_first=True)
-    return _trends(newest_first, noise, drawer_folder.parent.name, drawer_folder.name, notes)
+    return trends_of_stored(
+        newest_first, noise, drawer_folder.parent.name, drawer_folder.name, notes
+    )
 
 
-def trends_of_runs(
-    runs: Sequence[StoredRun | RunRecord], noise: NoiseModel | None = None
-) -> HistoryTrends:
-    """Return the trends of the runs of one canary on one machine, given oldest first.
-
-    Raises:
-        MachineError: the extra `history` is missing.
-    """
-    newest_first = (_as_stored(run) for run in reversed(runs))
-    newest = _as_stored(runs[-1]).record if runs else None
-    canary, machine = (newest.name, machine_key(newest)) if newest else ("", "")
-    return _trends(newest_first, noise, canary, machine, [])
-
-
-def _as_stored(run: StoredRun | RunRecord) -> StoredRun:
-    if isinstance(run, StoredRun):
-        return run
-    return StoredRun(run, str(run.git.get("sha") or ""), "", 1, False)
-
-
-def _trends(
+def trends_of_stored(
     newest_first: Iterable[StoredRun],
     noise: NoiseModel | None,
     canary: str,
     machine: str,
     notes: list[str],
 ) -> HistoryTrends:
+    """Return the trends of stored runs of one canary on one machine.
+
+    Raises:
+        MachineError: the extra `history` is missing.
+    """
     require_history()
     from canary.trends.series import series_of  # It loads numpy, which a core install lacks.
 
@@ -152,3 +141,19 @@ def _followed(facts: Sequence[RunFacts], notes: list[str]) -> dict[str, Number]:
     if len(found) > len(kept):
         notes.append(f"{len(found) - len(kept)} more metrics are not followed")
     return kept
+
+
+def budget_of(metric: str, followed: Sequence[str], modelled: bool) -> float:
+    """Return the error budget of one metric: its part of `FAMILY_BUDGET`, which bounds the false
+    alarms of one look at a drawer. Looks at a history follow each other: their false alarms
+    together are measured, not bounded (docs/figures.md).
+
+    `followed`: all metrics of the drawer. `modelled`: whether its noise was calibrated.
+    """
+    whole = FAMILY_BUDGET * (1.0 if modelled else NO_MODEL_SHARE)
+    others = len(followed) - (FIRST in followed)
+    if FIRST not in followed:
+        return whole / max(1, others)
+    if metric == FIRST:
+        return whole * (FIRST_SHARE if others else 1.0)
+    return whole * (1 - FIRST_SHARE) / others

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS
+from canary.config.schema import ONLINE_TRAINERS
+from canary.config.trainers import TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
@@ -42,7 +43,7 @@ def settings(training_type: str, **changes: object) -> dict[str, object]:
     extra: dict[str, object] = {"name": training_type, "training_type": training_type}
     if training_type in ONLINE_TRAINERS:
         extra["max_new_tokens"] = 12
-    if training_type in GROUP_TRAINERS:
+    if training_type in TRAINERS and TRAINERS[training_type].in_groups:
         extra["num_generations"] = 2
     return TINY | extra | changes
 

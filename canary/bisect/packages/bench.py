@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from packaging.version import Version
 
@@ -17,12 +19,15 @@ from canary.bisect.model import CannotRun, State
 from canary.bisect.packages.changes import installed, shown
 from canary.bisect.packages.fit import Installed, conflicts_of, installed_in
 from canary.bisect.packages.installer import Installer
-from canary.bisect.packages.notes import release_notes
 from canary.bisect.packages.pins import Versions
 from canary.campaign.environments import new_environment, packages_of
 from canary.campaign.side import Side, run_child, undisturbed
 from canary.errors import MachineError
 from canary.machine.scratch import new_scratch
+
+LABELS = ("releasenotes", "changelog", "changes", "whatsnew", "history", "releases")
+"""Known labels of such addresses, the best first. Source: PyPA, Well-known Project URLs."""
+LONGEST = 300
 
 MOST_KEPT = 4
 """Environments besides both ends; one that is needed again later is made again."""
@@ -192,3 +197,25 @@ class PackageBench:
         self._made.pop(state, None)
         if self._scratch is not None:
             shutil.rmtree(self._scratch / f"{state:x}", ignore_errors=True)
+
+
+def release_notes(package: metadata.Distribution | None) -> str | None:
+    """Return the address of a package's release notes, if its metadata names one.
+
+    Only http and https, because people click on it.
+    """
+    found: dict[str, str] = {}
+    for line in (package.metadata.get_all("Project-URL") or []) if package else []:
+        label, _, address = str(line).partition(",")
+        found.setdefault(re.sub(r"[\W_]", "", label).lower(), address.strip())
+    return next((found[label] for label in LABELS if _can_show(found.get(label))), None)
+
+
+def _can_show(address: str | None) -> bool:
+    if not address or len(address) > LONGEST or not address.isprintable() or " " in address:
+        return False
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

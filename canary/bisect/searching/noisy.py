@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 
 from canary.bisect.model import Answer, Seen, Space, State
-from canary.bisect.searching.explanations import Explanations
-from canary.bisect.searching.information import LEVEL, launches_needed
+from canary.bisect.searching.explanations import LEVEL, Explanations, launches_needed
 from canary.bisect.searching.states import (
     NOTHING_BETWEEN,
     Masses,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.checks import METRICS
-from canary.compare.metrics.departure import departure
 from canary.compare.metrics.judging import Pending, judged
 from canary.compare.metrics.samples import Samples, samples_of
+from canary.compare.metrics.statistic import usable
 from canary.compare.metrics.steps import by_step
 from canary.compare.report import Check
 from canary.config.metric_gates import OF_SINGLE_STEPS, MetricGate
 from canary.record.types import RunRecord
+
+AT_LEAST = 3
+"""Values in a row; fewer are chance."""
 
 
 def metric_gate_checks(
@@ -71,3 +76,30 @@ def check_names(gates: Sequence[MetricGate]) -> list[str]:
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
     return names
+
+
+def departure(samples: Samples) -> str:
+    """Return the end of a sentence that names the step; empty if there is none."""
+    now, before = (
+        [dict(zip(curve.steps, curve.values, strict=True)) for curve in side]
+        for side in samples.curves
+    )
+    if len(before) < AT_LEAST or samples.gate.worse == "both":
+        return ""
+    lower = samples.gate.worse == "lower"
+    stretch: list[int] = []
+    for step in sorted(set(now[0]).intersection(*now[1:])):
+        stored = [curve[step] for curve in before if usable(curve.get(step, math.nan))]
+        if len(stored) < AT_LEAST:
+            continue
+        values = [curve[step] for curve in now]
+        value = statistics.fmean(values) if all(map(usable, values)) else math.nan
+        stretch = [*stretch, step] if _beyond(value, stored, lower=lower) else []
+        if len(stretch) == AT_LEAST:
+            runs = f"the baseline's {len(before)} runs"
+            return f"; at step {stretch[0]} it first leaves the range of {runs}"
+    return ""
+
+
+def _beyond(value: float, stored: Sequence[float], *, lower: bool) -> bool:
+    return value < min(stored) if lower else value > max(stored)

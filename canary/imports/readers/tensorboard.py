@@ -8,7 +8,7 @@ from typing import Any
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import LARGEST_BINARY, Found
-from canary.imports.readers.missing import missing
+from canary.imports.readers.exports import missing
 
 MARK = "tfevents"
 SCALARS = "scalars"

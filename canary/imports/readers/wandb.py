@@ -13,8 +13,8 @@ from typing import Any
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
+from canary.imports.readers.exports import missing
 from canary.imports.readers.jsonl import Document
-from canary.imports.readers.missing import missing
 from canary.imports.readers.rows import entry_of
 
 SUFFIX = ".wandb"

@@ -7,6 +7,7 @@ Both come with the extra `[report]`.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,9 @@ import vl_convert
 from canary.errors import printable
 from canary.record import jsonio
 from canary.report.charts.theme import LIGHT
+
+MOST = 120
+"""Points of one series in a chart."""
 
 Cell = float | int | str | None
 Points = Sequence[Mapping[str, Any]]
@@ -130,3 +134,25 @@ def _config() -> dict[str, Any]:
         text=alt.MarkConfig(color=INK, fontSize=12),
     ).to_dict()
     return found
+
+
+def kept_steps(series: Sequence[Mapping[int, float]], most: int = MOST) -> list[int]:
+    """Return the steps to draw, in order.
+
+    Each bucket keeps the step of each series' smallest and of its largest finite value. First and
+    last step stay. Steps whose value is not finite stay too, as many as fit."""
+    steps = sorted({step for one in series for step in one})
+    if len(steps) <= most:
+        return steps
+    kept = {steps[0], steps[-1]}
+    buckets = most // 2 - 1
+    for number in range(buckets):
+        bucket = steps[number * len(steps) // buckets : (number + 1) * len(steps) // buckets]
+        for one in series:
+            values = [
+                (one[step], step) for step in bucket if math.isfinite(one.get(step, math.nan))
+            ]
+            if values:
+                kept |= {min(values)[1], max(values)[1]}
+    odd = [step for step in steps if any(not math.isfinite(one.get(step, 0.0)) for one in series)]
+    return sorted(kept.union(odd[:most]))

@@ -19,9 +19,9 @@ from canary.report.charts.chart import (
     INK,
     Chart,
     Layer,
+    kept_steps,
 )
 from canary.report.charts.theme import LIGHT
-from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence
 from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint

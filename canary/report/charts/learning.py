@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import altair as alt
 
+from canary.compare.metrics.curves import curve_in, own_name
+from canary.config.metric_gates import Statistic
 from canary.record.end_loss import TAIL_SHARE, end_value, finite
 from canary.record.jsonio import number
 from canary.report.charts.chart import (
@@ -21,8 +25,8 @@ from canary.report.charts.chart import (
     SIDE_DASHES,
     Chart,
     Layer,
+    kept_steps,
 )
-from canary.report.charts.gated import MOST_CHARTS, gated_series, limits_by_metric
 from canary.report.charts.sides import (
     Series,
     ShownRun,
@@ -32,8 +36,12 @@ from canary.report.charts.sides import (
     losses,
     metric,
 )
-from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed, significant
+
+IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at", "steps")
+"""Statistics whose limit can be drawn beside the values."""
+_GATE = re.compile(rf"metrics\.(.+)\.({'|'.join(get_args(Statistic))})(\.\d+)?", re.DOTALL)
+MOST_CHARTS = 20
 
 STEP = alt.X(
     "step:Q",
@@ -214,3 +222,26 @@ def _layers(
     if raised:
         triangle = alt.Chart().mark_point(shape="triangle-up", color=BAD, filled=True, size=70)
         yield Layer(raised, triangle.encode(x=STEP, y=y, opacity=alt.value(1)))
+
+
+def limits_by_metric(sides: ShownSides) -> dict[str, tuple[float, ...]]:
+    """Return each gated metric, by the canary's name for it, with its limits that are numbers in
+    the metric's unit."""
+    limits: dict[str, list[float]] = defaultdict(list)
+    for check in sides.found.checks if sides.found is not None else ():
+        named = _GATE.fullmatch(check.name)
+        if named is None:
+            continue
+        of_metric = limits[own_name(sides.newest.record, named[1])]
+        # Of the limits in no unit, only a plain number has no interval.
+        plain = check.scale == "" and check.interval is None and check.threshold is not None
+        if plain and named[2] in IN_ITS_UNIT and check.threshold not in of_metric:
+            assert check.threshold is not None
+            of_metric.append(check.threshold)
+    return {name: tuple(values) for name, values in limits.items()}
+
+
+def gated_series(run: ShownRun, name: str) -> Series:
+    """Return a gated metric by step; empty if the record has no curve of it."""
+    curve = curve_in(run.record, name)
+    return {} if curve is None else dict(zip(curve.steps, curve.values, strict=True))

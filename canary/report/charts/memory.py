@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import altair as alt
 
 from canary.record.jsonio import number
-from canary.report.charts.chart import BASELINE, CURRENT, OTHERS, Chart, Layer
+from canary.report.charts.chart import BASELINE, CURRENT, OTHERS, Chart, Layer, kept_steps
 from canary.report.charts.learning import STEP
 from canary.report.charts.sides import Series, ShownSides, of_steps
-from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import signed, significant
 
 KINDS = {

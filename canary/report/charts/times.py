@@ -22,10 +22,10 @@ from canary.report.charts.chart import (
     SIDE_SHAPES,
     Chart,
     Layer,
+    kept_steps,
 )
 from canary.report.charts.learning import STEP
 from canary.report.charts.sides import ShownRun, ShownSides
-from canary.report.charts.thinning import kept_steps
 from canary.report.numbers import significant
 
 CHECK = "step_time_median"

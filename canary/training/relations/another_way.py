@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -17,9 +19,13 @@ from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
 from canary.training.relations.first_calls import FirstCalls, TrainingCalls
 from canary.training.relations.loaders import LoaderWorkers, change_batches
-from canary.training.relations.own_ranks import uses_ranks
 from canary.training.relations.saves import Saves, holds_a_model
 from canary.training.relations.widening import Unclear, tensors_of, widened
+
+WORDS = ("WORLD_SIZE", "init_process_group", "init_device_mesh", "DistributedSampler")
+INSTALLED = "site-packages"
+MOST_FILES = 64
+"""Files of the program that are read."""
 
 MOST_BATCHES = 64
 """Batches whose widths are remembered: a loop may load some ahead."""
@@ -251,3 +257,27 @@ class AnotherWay:
 
 ANOTHER_WAY = AnotherWay()
 """The one of this process."""
+
+
+def uses_ranks() -> bool:
+    """Whether this program uses accelerate, or a file of it names ranks of torch."""
+    if "accelerate" in sys.modules:
+        from accelerate.state import PartialState
+
+        if PartialState._shared_state:
+            return True
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is None:
+        return False
+    beside = Path(main).absolute().parent
+    loaded = (getattr(one, "__file__", None) for one in [*sys.modules.values()])
+    files = dict.fromkeys(Path(one).absolute() for one in (main, *loaded) if one)
+    own = [one for one in files if beside in one.parents and INSTALLED not in one.parts]
+    return any(word in text for text in map(_text, own[:MOST_FILES]) for word in WORDS)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace") if file.suffix == ".py" else ""
+    except OSError:
+        return ""

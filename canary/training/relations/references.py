@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +24,6 @@ from canary.training.relations.adapters import (
     adapters_in_words,
     with_adapters,
 )
-from canary.training.relations.called_from import names_on_stack
 from canary.training.relations.calls import KeptCall, scored, undisturbed
 from canary.training.relations.scored import (
     UNKNOWN,
@@ -33,6 +35,10 @@ from canary.training.relations.trained_rows import trained_rows
 from canary.training.sampling.matching import Match
 from canary.training.sampling.watch import SamplingWatch
 from canary.training.sampling.weights import shares
+
+NOT_THE_TRAINING = ("torch", "canary")
+"""Packages whose frames say nothing about the training."""
+DEEPEST = 64
 
 MOST_LOSSES = 1024
 MOST_UPDATES = 8
@@ -219,3 +225,32 @@ def _is_policy(model: nn.Module, policy: nn.Module) -> bool:
     """Whether a model is the policy, in another wrapper perhaps. A reference may share layers."""
     trained = {id(value) for value in policy.parameters() if value.requires_grad}
     return 2 * len(trained & {id(value) for value in model.parameters()}) > len(trained)
+
+
+def names_on_stack() -> tuple[str, ...]:
+    """Return the names of classes, functions, modules and files that call, each with its kind, as
+    `class GRPO`."""
+    found: dict[str, None] = {}
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(DEEPEST):
+        if frame is None:
+            break
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.split(".")[0] not in NOT_THE_TRAINING:
+            found |= dict.fromkeys(_names(frame, module))
+        frame = frame.f_back
+    order = ("class", "function", "module", "file")
+    return tuple(sorted(found, key=lambda name: order.index(name.split()[0])))
+
+
+def _names(frame: FrameType, module: str) -> list[str]:
+    code = frame.f_code
+    names = [f"function {code.co_name}", f"file {Path(code.co_filename).name}"]
+    names += [f"module {part}" for part in module.split(".") if part != "__main__"]
+    if code.co_argcount and code.co_varnames[0] in ("self", "cls"):
+        owner: Any = frame.f_locals.get(code.co_varnames[0])
+        kind = (
+            owner if issubclass(type(owner), type) else type(owner)
+        )  # a proxy lies about its class
+        names += [f"class {one.__name__}" for one in kind.__mro__ if one is not object]
+    return names

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 
-from canary.report.charts.thinning import MOST, kept_steps
+from canary.report.charts.chart import MOST, kept_steps
 
 
 def test_a_short_series_is_kept_whole() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.bottlenecks import new_bottlenecks
+from canary.compare.alerts import new_bottlenecks
 from canary.record.bottlenecks import find_bottlenecks, one_line, with_bottlenecks
 from canary.record.types import Bottleneck, Distribution, OperatorRow, Profiler, RunRecord
 from tests.unit.comparing import GPU, MB, altered, example, growing, on_gpu, step_time

@@ -19,12 +19,20 @@ from canary.baseline.history import save
 from canary.cli import app
 from canary.errors import InputError, UsageError
 from canary.report.history_view import history_text
-from canary.trends.history import trends_in, trends_of_runs
+from canary.trends.history import trends_in
 from canary.trends.model import HistoryTrends
 from tests.contract.git_server import bare_repository, git
 from tests.unit.comparing import committed, record
 from tests.unit.hostile import PAYLOADS, planted
-from tests.unit.trends.histories import noise, ramped, runs_of, series, stepped, times
+from tests.unit.trends.histories import (
+    noise,
+    ramped,
+    runs_of,
+    series,
+    stepped,
+    times,
+    trends_of_runs,
+)
 
 
 @pytest.fixture(scope="module")

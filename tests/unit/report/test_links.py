@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from canary.check.page import short_link
 from canary.relations import RELATIONS
-from canary.report.links import short_link
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.github.comment import LIMIT
 from canary.github.section import section
 from canary.github.status import Source
-from canary.report.sparkline import sparkline, thinned
-from canary.report.trends import SHOWN, trends_of
+from canary.report.trends import SHOWN, sparkline, thinned, trends_of
 from tests.unit.comparing import history, record, records
 
 

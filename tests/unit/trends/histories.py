@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from canary.baseline.comparability import machine_key
 from canary.record.types import RunRecord
 from canary.trends.followed import Number
+from canary.trends.history import trends_of_stored
 from canary.trends.machine import changes_of
-from canary.trends.model import Series
-from canary.trends.runs import RunFacts
+from canary.trends.model import HistoryTrends, Series
+from canary.trends.runs import RunFacts, StoredRun
 from canary.trends.series import series_of
 from tests.unit.comparing import example, record
 
@@ -96,3 +98,10 @@ def runs_of(values: Values, memory: Values | None = None) -> list[RunRecord]:
         record(place, 0.1 * math.exp(value), memory_mb=600 * math.exp(float(room[place])))
         for place, value in enumerate(values.tolist())
     ]
+
+
+def trends_of_runs(runs: Sequence[RunRecord]) -> HistoryTrends:
+    """The trends of runs that are not stored, given oldest first."""
+    stored = [StoredRun(run, str(run.git.get("sha") or ""), "", 1, False) for run in runs[::-1]]
+    canary, machine = (runs[-1].name, machine_key(runs[-1])) if runs else ("", "")
+    return trends_of_stored(stored, None, canary, machine, [])

@@ -17,13 +17,12 @@ from canary.compare.timing.noise import MetricNoise, NoiseModel, save_noise
 from canary.errors import InputError, MachineError, RecordError
 from canary.record.curves import Curve
 from canary.record.types import RunRecord
-from canary.trends.budget import budget_of
-from canary.trends.history import trends_in, trends_of, trends_of_runs
+from canary.trends.history import budget_of, trends_in, trends_of
 from canary.trends.model import HistoryTrends, Series
 from tests.unit.comparing import altered, committed, on_gpu, record
 from tests.unit.gating import imported
 from tests.unit.hostile import PAYLOADS, planted
-from tests.unit.trends.histories import noise, ramped, runs_of, stepped
+from tests.unit.trends.histories import noise, ramped, runs_of, stepped, trends_of_runs
 
 
 def named(found: HistoryTrends, metric: str) -> Series:

@@ -14,9 +14,8 @@ from packaging.version import Version
 
 from canary.bisect.model import CannotRun
 from canary.bisect.packages import installer as installing
-from canary.bisect.packages.bench import Contents, PackageBench
+from canary.bisect.packages.bench import Contents, PackageBench, release_notes
 from canary.bisect.packages.installer import Installer, installer_for
-from canary.bisect.packages.notes import release_notes
 from canary.campaign import environments
 from canary.campaign.environments import new_environment
 from canary.campaign.side import Side

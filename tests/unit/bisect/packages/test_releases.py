@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
-from canary.bisect.packages.releases import releases_between
+from canary.bisect.packages.search import releases_between
 
 KNOWN = "1.0 1.1 1.2rc1 1.2 1.10 1.9 2.0 2.0.dev20260101 2.0.dev20260203 2.1"
 
