@@ -122,10 +122,30 @@ def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -
     return f"{first_line} Likely cause: {top.category} ({top.confidence:.0%})."
 
 
+def format_suspects_markdown(diagnosis: Diagnosis | Sequence[Suspect]) -> str:
+    """Render suspects as Markdown: a heading, the evidence and the suggested actions of each."""
+    suspects = diagnosis.suspects if isinstance(diagnosis, Diagnosis) else tuple(diagnosis)
+    if not suspects:
+        return "No suspects: nothing got worse.\n"
+    parts = []
+    for place, suspect in enumerate(suspects, start=1):
+        lines = [f"### {place}. {_named(suspect)}", ""]
+        lines += [suspect.description, ""]
+        if suspect.evidence:
+            lines += ["Evidence:", ""]
+            lines += [f"- {item.kind}: {item.message}" for item in suspect.evidence] + [""]
+        if suspect.suggested_actions:
+            lines += ["Suggested actions:", ""]
+            lines += [f"- {action}" for action in suspect.suggested_actions] + [""]
+        parts.append("\n".join(lines))
+    return "\n".join(parts)
+
+
 __all__ = [
     "Diagnosis",
     "Evidence",
     "RegressionCategory",
     "Suspect",
     "analyze_regression",
+    "format_suspects_markdown",
 ]

@@ -73,6 +73,10 @@ class AnomalyDetectionHook:
         self.detector.add_listener(self)
         return self
 
+    def unregister(self) -> None:
+        """Stop passing alerts."""
+        self.detector.remove_listener(self)
+
     def __call__(self, alerts: list[Alert], step: int) -> None:
         """Call every handler. Raises StopTraining if one of them did."""
         call_all(self._registry.handlers(ANOMALY_DETECTION), alerts, step)

@@ -13,6 +13,7 @@ from canary.compare.heuristics import (
     Diagnosis,
     RegressionCategory,
     analyze_regression,
+    format_suspects_markdown,
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -72,6 +73,7 @@ def test_nothing_worse_has_no_suspects() -> None:
     found, diagnosis = diagnosed("sft")
     assert found.verdict != "regression"
     assert diagnosis == Diagnosis()
+    assert format_suspects_markdown(diagnosis) == "No suspects: nothing got worse.\n"
 
 
 def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
@@ -179,6 +181,9 @@ def test_suspects_stand_in_every_format() -> None:
     for form in ("text", "markdown"):
         assert "Likely cause" in render(found, form)
         assert "optimizer" in render(found, form)
+    text = format_suspects_markdown(diagnosis)
+    assert text.startswith("### 1. optimizer (")
+    assert "- first difference: " in text
     assert found.first_line.endswith(
         f"Likely cause: optimizer ({diagnosis.suspects[0].confidence:.0%})."
     )
