@@ -33,8 +33,7 @@ test-all: test rare
 
 rare: $(VENV)/.dev
 	$(BIN)/python -m tools.pictures --optional -o build/pictures
-	$(PYTEST) -m "(train or slow) and not end_to_end and not long" tests/faults tests/integration tests --ignore tests/notebooks --durations=100 --durations-min=5
-	$(PYTEST) -m train tests/notebooks --durations=0 --durations-min=5
+	$(PYTEST) -m "(train or slow) and not end_to_end and not long" tests/faults tests/integration tests --durations=100 --durations-min=5
 
 # The documentation site, in build/site, and its tests. It needs no torch.
 docs: $(VENV)/.docs

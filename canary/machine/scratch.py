@@ -15,7 +15,7 @@ from pathlib import Path
 
 from canary.machine.git import GitMissing, run_git
 
-LOCK = ".owner"
+LOCK = ".rlhf-canary-owner"
 """The file that is locked. It has the repository whose worktrees are in the folder, if any."""
 PREFIX = "canary-"
 

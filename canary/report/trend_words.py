@@ -1,4 +1,4 @@
-"""What was found in a history, in words: the same on every page, in the summary and in an issue."""
+"""What was found in a history, in words: the same in text, Markdown and HTML."""
 
 from __future__ import annotations
 

@@ -16,21 +16,24 @@ MOST_PER_ADDRESS = 64
 class Connection(H11Protocol):
     """A connection that is closed if its request does not arrive.
 
-    If there are too many, the one that has waited longest for its request makes room.
+    If there are too many, an idle one makes room, or else the one answered longest.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _heard = 0.0
+    """The loop's time at which it connected or last sent something."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room, and begin to wait for a request."""
         super().connection_made(transport)
+        self._heard = self.loop.time()
         self._wait()
-        everyone = [one for one in self.connections if isinstance(one, Connection)]
-        same = [one for one in everyone if one.address == self.address]
-        if len(same) > MOST_PER_ADDRESS:
-            _close_oldest(same)
-        elif len(everyone) > MOST_CONNECTIONS:
-            _close_oldest(everyone)
+        others = [it for it in self.connections if isinstance(it, Connection) and it is not self]
+        same = [one for one in others if one.address == self.address]
+        if len(same) >= MOST_PER_ADDRESS:
+            _close_least(same)
+        elif len(others) >= MOST_CONNECTIONS:
+            _close_least(others)
 
     @property
     def address(self) -> str:
@@ -40,6 +43,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read; a request that has begun to be answered is not waited for."""
+        self._heard = self.loop.time()
         if self._is_idle():
             self._wait()
         super().data_received(data)
@@ -63,13 +67,13 @@ class Connection(H11Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def waits_until(self) -> float:
-        """Return the loop's time at which it is closed; infinite while it is answered."""
-        return float("inf") if self._deadline is None else self._deadline.when()
+    def worth(self) -> tuple[bool, float]:
+        """Return what orders connections: idle ones first, then by the time of the last bytes."""
+        return not self._is_idle(), self._heard
 
 
-def _close_oldest(connections: Iterable[Connection]) -> None:
-    """Close the connection that has waited longest: the newest, if all others are answered."""
-    oldest = min(connections, key=Connection.waits_until)
-    oldest.connections.discard(oldest)  # It counts until the loop has closed it.
-    oldest.transport.abort()
+def _close_least(connections: Iterable[Connection]) -> None:
+    """Close the connection that has been idle longest; without one, that answered longest."""
+    least = min(connections, key=Connection.worth)
+    least.connections.discard(least)  # It counts until the loop has closed it.
+    least.transport.abort()

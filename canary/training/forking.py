@@ -186,7 +186,7 @@ def _file_pages() -> Iterator[tuple[int, int]]:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel kill this process when its parent is gone, as `canary.training.lifeline`."""
+    """Let the kernel kill this process when its parent is gone, as `canary.protocol.lifeline`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)

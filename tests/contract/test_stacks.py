@@ -53,13 +53,12 @@ def test_every_trainer_was_tried_and_none_fails(trl: str) -> None:
         assert bool(result["notes"]) == (result["outcome"] == "works with a note")
 
 
-def test_ci_tries_the_oldest_and_the_newest() -> None:
+def test_make_stacks_tries_the_oldest_and_the_newest() -> None:
     recipe = re.search(r"(?m)^stacks:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert recipe
     asked = recipe.group(1).partition(" -- ")[2].split()
     assert asked == [noxfile.OLDEST, noxfile.NEWEST, "--quick"]
     assert set(EVERYWHERE) <= set(noxfile.QUICK)
-    assert "\nmake stacks\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_the_extra_takes_the_oldest_stack() -> None:

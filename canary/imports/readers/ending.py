@@ -14,6 +14,8 @@ IGNORED = "Exception ignored in"
 DEATH = re.compile(
     r"out of memory|OutOfMemory|oom[-_ ]?kill|Segmentation fault|core dumped|std::bad_alloc|"
     r"(?:^|\d)\s*Killed\b|No space left on device|CANCELLED AT|"
+    r"^\s*(?:Terminated|Aborted)\b|\bexit(?:ed with)? ?(?:code|status) [1-9]|"
+    r"Watchdog caught collective|"
     r"\b(?:signal 9|SIGKILL|SIGSEGV|SIGABRT)\b|^[\w.]+(?:Error|Exception|Interrupt)(?:: |$)",
     re.IGNORECASE,
 )

@@ -196,6 +196,9 @@ TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <modu
         (f"{TRACE}ValueError: bad\nwandb: synced\n", "ValueError: bad (at train.py:3)"),
         ("slurmstepd: error: Detected 1 oom-kill event(s)\nbye\n", "oom-kill"),
         ("train.sh: line 3: 4711 Killed python train.py\n", "4711 Killed"),
+        ("Terminated\n", "Terminated"),
+        ("error: process exited with code 137\n", "code 137"),
+        ("[rank3]:[E1] Watchdog caught collective operation timeout\n", "Watchdog caught"),
     ],
 )
 def test_a_log_that_ends_in_an_error_is_a_failed_run(

@@ -152,4 +152,4 @@ shown = example()._repr_html_()
 assert "final loss" in shown and "<svg" not in shown
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])

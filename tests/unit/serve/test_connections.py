@@ -90,3 +90,18 @@ def test_an_address_has_a_share(port: int) -> None:
         for _ in range(MOST_PER_ADDRESS):
             assert opened.enter_context(sent(port, HALF + REST)).recv(1000)
         assert is_answered(sent(port, HALF + REST, "127.0.0.2"))
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_idle_connections_that_were_answered_make_room(port: int, rounds: int) -> None:
+    """Also if each asks again and again."""
+    with ExitStack() as opened:
+        idle = [opened.enter_context(sent(port, HALF + REST)) for _ in range(MOST_PER_ADDRESS)]
+        for one in idle:
+            assert one.recv(1000)
+        for _ in range(rounds):
+            assert is_answered(sent(port, HALF + REST))
+            for one in idle[-10:]:
+                one.sendall(HALF + REST)
+                assert one.recv(1000)
+        assert is_answered(sent(port, HALF + REST))
