@@ -39,6 +39,8 @@ class Entry(NamedTuple):
     """The run that the source names, if it holds several side by side."""
     line: int | None = None
     """Its line in the file, counted from 1."""
+    group: str = ""
+    """What a column such as `run`, `seed` or `rank` says of the row."""
 
 
 def plain(name: str) -> str:

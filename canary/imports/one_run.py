@@ -14,6 +14,7 @@ LEAST_BEFORE, LEAST_AFTER = 3, 2
 MOST_BACK = 0.1
 """Share of a run's entries with an earlier step than the one before. Beyond it they are sorted."""
 SHOWN, SAID = 5, 3
+EPOCH = "epoch"
 
 
 @dataclass
@@ -63,6 +64,9 @@ def one_run(
     Raises:
         InputError: there are several and none was asked for, or there is no such run.
     """
+    is_grouped = len({entry.group for entry in entries}) > 1 and not any(it.run for it in entries)
+    if is_grouped and _written_twice(entries, names):
+        entries = [entry._replace(run=entry.group or "unnamed") for entry in entries]
     runs: dict[str, _Run] = {}
     for entry in entries:
         runs.setdefault(entry.run, _Run(entry.run)).add(entry, step_in(entry, names)[0])
@@ -89,27 +93,28 @@ def one_run(
 def _starts(entries: Sequence[Entry], names: Sequence[str], axes: Sequence[str]) -> list[_Run]:
     """Return the runs that were written one after the other. One begins where the steps go back to
     the first step or before it, and go on from there; a resumed run goes back less far. Steps in no
-    order are one run if no metric has two values at a step."""
+    order are one run if no metric has two values at a step. An epoch counts like a step: a log
+    without steps is numbered through."""
     runs = [_Run("1", first_row=1)]
     seen: dict[str, tuple[float, float, int]] = {}
     """Metric, or name of a row's step -> first and latest step, number of steps."""
     for row, entry in enumerate(entries, 1):
         step, named = step_in(entry, names)
-        if step is None:
-            runs[-1].add(entry, None)
-            continue
         # Rows go forward as a whole; where a format has the step, each metric goes for itself.
         keys = [named if named in axes else ""] if entry.step is None else [*entry.values]
-        for key in keys:
-            first, latest, count = seen.get(key, (step, step, 1))
-            if step <= first and step < latest and count >= LEAST_BEFORE:
+        at = {} if step is None else dict.fromkeys(keys, step)
+        if (epoch := entry.values.get(EPOCH)) is not None:
+            at[EPOCH] = epoch
+        for key, place in at.items():
+            first, latest, count = seen.get(key, (place, place, 1))
+            if place <= first and place < latest and count >= LEAST_BEFORE:
                 runs.append(_Run(str(len(runs) + 1), first_row=row))
                 seen = {}
                 break
-        runs[-1].back += any(step < seen[key][1] for key in keys if key in seen)
-        for key in keys:
-            first, latest, count = seen.get(key, (step, step, 1))
-            seen[key] = (first, max(step, latest), count + (step > latest))
+        runs[-1].back += any(at[key] < seen[key][1] for key in at if key in seen)
+        for key, place in at.items():
+            first, latest, count = seen.get(key, (place, place, 1))
+            seen[key] = (first, max(place, latest), count + (place > latest))
         runs[-1].add(entry, step)
     whole = runs[:1]
     for run in runs[1:]:

@@ -14,7 +14,7 @@ from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, plain,
 from canary.imports.files import LONGEST_LINE, MOST_LINES, Found
 from canary.imports.readers.exports import Column, columns_of
 from canary.imports.readers.jsonl import too_many_lines
-from canary.imports.readers.rows import TIME_NAMES, unix_time
+from canary.imports.readers.rows import GROUP_NAMES, TIME_NAMES, unix_time
 
 SUFFIXES = (".csv", ".tsv")
 MOST_COLUMNS = 10_000
@@ -138,11 +138,16 @@ def _entries(
         return
     by_run: dict[str, dict[str, float | None]] = {}
     time = None
+    group = ""
     for (run, name), cell in zip(columns, cells, strict=True):
         text = cell.strip()
         if not text or not name:
             continue
         found = NON_FINITE.get(text.lower(), number_in(text))
+        if plain(name) in GROUP_NAMES:
+            group = f"{group}, {text}" if group else text
+            if found is None:
+                continue
         if plain(name) in TIME_NAMES:
             moment = unix_time(text if found is None else found)
             if moment is not None:
@@ -160,6 +165,6 @@ def _entries(
             telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
     shared = by_run.pop("", {})
     if not any(run for run, _ in columns):
-        yield Entry(None, shared, time, part, line=line)
+        yield Entry(None, shared, time, part, line=line, group=group)
     for run, values in by_run.items():
         yield Entry(None, shared | values, time, part, run, line)

@@ -12,6 +12,8 @@ TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
 """Fields that hold the time of a row in any case, if the value can be one."""
 EARLIEST, LATEST = 946_684_800.0, 7_258_118_400.0
 """The years 2000 to 2200, in seconds since the epoch: other numbers are no time of a row."""
+GROUP_NAMES = ("run", "run_name", "run_id", "experiment", "trial", "seed", "rank", "split")
+"""Fields that tell rows of several runs apart, in any case."""
 DEEPEST = 20
 """Levels of objects in a row."""
 
@@ -42,6 +44,7 @@ def entry_of(
     lists and yes-or-no values are told."""
     values: dict[str, float | None] = {}
     time = None
+    group = ""
     waiting = [("", row, 0)]
     while waiting:
         prefix, level, depth = waiting.pop()
@@ -56,8 +59,12 @@ def entry_of(
             if plain(name) in TIME_NAMES and (moment := unix_time(value)) is not None:
                 time = moment if time is None else time
                 continue
+            if plain(name) in GROUP_NAMES and value is not None:
+                group = f"{group}, {value}" if group else str(value)
+                if isinstance(value, str):
+                    continue
             try:
                 values[name] = as_value(value)
             except TypeError as error:
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
-    return Entry(step, values, time, part, line=line)
+    return Entry(step, values, time, part, line=line, group=group)

@@ -107,6 +107,38 @@ def test_two_runs_in_a_file_of_another_format_are_named(
     answer.refused(f"{name} holds 2 runs", "--run 1")
 
 
+@pytest.mark.parametrize("name", ["run", "Run_ID", "seed", "rank"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_rows_of_two_runs_in_turn_are_told_apart_by_their_column(
+    name: str, form: str, run: Run, tmp_path: Path
+) -> None:
+    runs = {"7": LOSSES, "8": {step: value + 3 for step, value in LOSSES.items()}}
+    rows = [{"step": s, name: r, "loss": runs[r][s]} for s in LOSSES for r in runs]
+    lines = [f"{row['step']},{row[name]},{row['loss']}\n" for row in rows]
+    content = json_lines(rows) if form == "jsonl" else f"step,{name},loss\n{''.join(lines)}"
+    read(run, tmp_path / f"a.{form}", content).refused("holds 2 runs", "--run 7")
+    assert imported(run, tmp_path / f"a.{form}", "--run", "8").values("loss") == runs["8"]
+
+
+def test_a_column_that_names_one_run_or_two_kinds_of_rows_splits_nothing(
+    run: Run, tmp_path: Path
+) -> None:
+    rows = [
+        {"step": s, "split": kind, name: v}
+        for s, v in LOSSES.items()
+        for kind, name in (("train", "loss"), ("eval", "score"))
+    ]
+    answer = read(run, tmp_path / "a.jsonl", json_lines(rows))
+    assert answer.values("loss") == answer.values("score") == LOSSES
+
+
+def test_two_trainings_in_a_log_without_steps_are_two_runs(run: Run, tmp_path: Path) -> None:
+    lines = [f"{{'loss': {2 - n / 20}, 'epoch': {n / 10}}}\n" for n in range(1, 11)]
+    content = "".join([*lines, "torch.OutOfMemoryError: CUDA out of memory\n", *lines])
+    read(run, tmp_path / "a.log", content).refused("a.log holds 2 runs", "--run 1")
+    read(run, tmp_path / "b.log", "".join(lines)).told(steps=10)
+
+
 def panel(runs: dict[str, dict[int, float]], axis: str = "Step") -> bytes:
     header = [axis] + [f"{r} - train/loss{end}" for r in runs for end in ("", "__MIN", "__MAX")]
     lines = [",".join(f'"{name}"' for name in header)]
