@@ -21,9 +21,11 @@ fi
 readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 output mark "$CANARY_RUN"
 
-# Leaves the reason for the answer, where nothing but this script and collect.sh writes.
+# Leaves the reason for the answer, where nothing but this script and collect.sh writes. It is published: folders of
+# the runner are told by their last names; the log has the paths.
 leave() {
-  printf '%s\n' "$*" >"$reason.$$"
+  local text=${*//"$temporary/"/}
+  printf '%s\n' "${text//"$workspace/"/}" >"$reason.$$"
   mv -fT -- "$reason.$$" "$reason"
 }
 
@@ -63,7 +65,7 @@ stop_commands() {
 # another user, of worktrees and submodules, and over what it cannot parse.
 readonly credentials='extraheader|cookiefile|sshcommand|^[[:space:]]*\[[[:space:]]*(credential|include|includeif)|https?://[^/[:space:]"]*@'
 refuse_credentials() {
-  local file target found=
+  local file target link found=
   while IFS= read -r -d '' file; do
     if grep -Eiq "$credentials" "$file"; then found+=" ${file#"$workspace"/}"; fi
   done < <(find -H "$workspace" -type f \( -path '*/.git/*' -o -path '*.git/*' \) \( -name config -o -name config.worktree \) -print0)
@@ -71,8 +73,9 @@ refuse_credentials() {
     target=$(sed -n 's/^gitdir: //p' "$file" | head -n 1)
     [ -n "$target" ] || continue
     case $target in /*) ;; *) target=$(dirname "$file")/$target ;; esac
+    link=${file#"$workspace"/}
     for file in "$target/config" "$target/config.worktree" "$target/../../config"; do
-      if [ -f "$file" ] && grep -Eiq "$credentials" "$file"; then found+=" $file"; fi
+      if [ -f "$file" ] && grep -Eiq "$credentials" "$file"; then found+=" the repository of $link"; fi
     done
   done < <(find -H "$workspace" -type f -name .git -print0)
   # google-github-actions/auth leaves its key there.
@@ -136,17 +139,17 @@ extra_arguments() {
 # checkout's, and what holds it: a folder of the checkout may be a link of the pull request's author.
 volume_folder() {
   local what=$1 kept
-  folder=$(realpath -e -- "$2" 2>/dev/null) && [ -d "$folder" ] || refuse "$what: folder $2 is missing"
+  folder=$(realpath -e -- "$2" 2>/dev/null) && [ -d "$folder" ] || refuse "$what: its folder is missing"
   [[ $folder != *:* && $folder != *[[:cntrl:]]* ]] || refuse "$what: docker cannot mount a name with ':' in it"
   case $folder in
     / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run* | /var/snap* | /var/spool*)
-      refuse "$what: $folder is a folder of the system; move the data to a folder of its own, such as /srv/data" ;;
+      refuse "$what: its folder is one of the system; move the data to a folder of its own, such as /srv/data" ;;
   esac
   for kept in "$temporary" "$workspace" "${RUNNER_WORKSPACE:-$workspace}" "$(runner_folder)"; do
-    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what: $folder belongs to the runner or the checkout; keep the data outside both"; fi
+    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what: its folder belongs to the runner or the checkout; keep the data outside both"; fi
   done
   if [ -n "${3:-}" ]; then return; fi  # the model cache may lie in the home of the runner's user
-  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what: $folder belongs to the home of the runner's user; keep the data outside it"; fi
+  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what: its folder belongs to the home of the runner's user; keep the data outside it"; fi
 }
 
 overlaps() {
