@@ -17,10 +17,10 @@ WITH = sorted((DOCS / "with").glob("*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
 """The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
-OF_RUNS = "canary_output"
-"""Where runs leave their records: there on one machine and not on another."""
+MADE = ("canary_output", "build", "dist")
+"""Folders that programs make: there on one machine and not on another."""
 FOLDERS = tuple(
-    f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir() and entry.name != OF_RUNS
+    f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir() and entry.name not in MADE
 )
 
 
