@@ -38,8 +38,10 @@ BASE_CONFIG = yaml.safe_dump(
 
 
 def git(folder: Path, *words: str, given: str = "") -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    command = ["git", *who, *words]
     done = subprocess.run(
-        ["git", *words], cwd=folder, check=True, capture_output=True, text=True, input=given
+        command, cwd=folder, check=True, capture_output=True, text=True, input=given
     )
     return done.stdout.strip()
 
