@@ -49,7 +49,7 @@ LINUX_ONLY = {
 ABSENT = ("/proc", "/sys")
 CHOOSE_EARLY = (
     *("asyncio.unix_events", "multiprocessing.context", "shutil", "subprocess", "tempfile"),
-    *("github", "jinja2", "psutil", "pydantic", "rich.console", "typer"),
+    *("ctypes.util", "github", "jinja2", "psutil", "pydantic", "rich.console", "typer"),
 )
 """Modules that choose by the system when they are imported: that is not the canary's choice."""
 READS_PROC = ("psutil", "pynvml")
