@@ -103,7 +103,7 @@ def forked(folder: Path, job: str, environment: dict[str, str]) -> WarmChild:
 
 def stranger(folder: Path) -> socket.socket:
     """A connection to the warm Python whose sockets are here, by no launch."""
-    (path,) = [path for path in folder.iterdir() if path.is_socket()]
+    (path,) = [one for one in folder.iterdir() if one.is_socket() and one.name != warm.LIFE]
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(30)
     connection.connect(str(path))
