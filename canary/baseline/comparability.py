@@ -75,9 +75,7 @@ def ending(record: RunRecord) -> str:
 
 def how_it_ended(record: RunRecord) -> str:
     """Return why a run did not complete, and after which step."""
-    # Take the launch that ended the run: a probe may follow a command that failed at its end.
-    ended = [launch for launch in record.launches if launch.status != "completed"]
-    last = [*ended[:1], *record.launches[-1:]]
+    last = record.launches[-1:]
     steps = last[0].steps if last else 0
     steps = steps or len(record.stability.loss_values)
     if record.reason and "failed_rank" in record.ranks:
@@ -110,15 +108,15 @@ def why_not_timed(records: Sequence[RunRecord]) -> str:
     return ""
 
 
-def probe_alone(record: RunRecord) -> bool:
-    """Return whether the run is complete and was not timed on purpose (`repeats: 0`)."""
-    untimed = record.config.get("repeats") == 0 and record.perf.step_time.count == 0
+def look_alone(record: RunRecord) -> bool:
+    """Return whether the run is complete and was not timed on purpose (`exact: true`)."""
+    untimed = bool(record.config.get("exact")) and record.perf.step_time.count == 0
     return record.status == "completed" and untimed and bool(record.exact)
 
 
 def judgeable(record: RunRecord) -> str:
-    """Return why a record cannot be judged even by its probe alone, or an empty text."""
-    return "" if probe_alone(record) else usable(record)
+    """Return why a record cannot be judged even by its look alone, or an empty text."""
+    return "" if look_alone(record) else usable(record)
 
 
 def _positive(value: float) -> bool:

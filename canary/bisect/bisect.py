@@ -71,7 +71,7 @@ class BisectRequest:
         if self.budget_minutes is not None and not self.budget_minutes > 0:
             raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
         for key, _, value in (setting.partition("=") for setting in self.settings):
-            if key.strip() in ("repeats", "probe_steps"):
+            if key.strip() in ("repeats", "exact"):
                 raise UsageError(
                     f"--set {key.strip()}={value.strip()} does not work with bisect",
                     "it decides itself which launches run",
@@ -276,7 +276,7 @@ def _say_start(
     most = max(1, count - 1).bit_length()
     say(
         f"{commits} between good {history.good[:SHORT]} and bad {history.bad[:SHORT]}: "
-        f"about {most} probe{'' if most == 1 else 's'} for a signal without noise, "
+        f"about {most} look{'' if most == 1 else 's'} for a signal without noise, "
         "more launches for a noisy one"
     )
     if journal.to_replay:

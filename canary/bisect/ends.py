@@ -91,9 +91,9 @@ class _Sides:
         self.runs.append((role, record))
         return record
 
-    def launch(self, role: Role, *, probe: bool) -> RunRecord:
+    def launch(self, role: Role) -> RunRecord:
         """Run one side as `canary ab` does."""
-        return self.run(role, "both" if probe else "measured")
+        return self.run(role, "whole")
 
 
 def compare_ends(
@@ -104,7 +104,7 @@ def compare_ends(
     compare: Comparer,
     say: Callable[[str], None],
 ) -> Ends:
-    """Run both ends and choose what to follow. Only the probes run if they show it.
+    """Run both ends and choose what to follow. Only the looks run if they show it.
 
     Raises:
         UsageError: nothing is worse, or the wanted check is unknown or not worse.
@@ -116,7 +116,7 @@ def compare_ends(
     try:
         ends = None
         if wanted is None or is_exact(wanted):
-            ends = _by_probes(sides, wanted, compare)
+            ends = _by_looks(sides, wanted, compare)
         if ends is None:
             plan = Plan(None, launches.allowed("ends", budget_s))
             ends = _by_pairs(sides, plan, wanted, compare, say)
@@ -127,10 +127,10 @@ def compare_ends(
     return _with_question(ends, wanted, compare)
 
 
-def _by_probes(sides: _Sides, wanted: str | None, compare: Comparer) -> Ends | None:
-    """Compare the ends' probes; None if they do not answer. `wanted`: None for the first red check
+def _by_looks(sides: _Sides, wanted: str | None, compare: Comparer) -> Ends | None:
+    """Compare the ends' looks; None if they do not answer. `wanted`: None for the first red check
     without noise."""
-    base, head = sides.run("base", "probe"), sides.run("head", "probe")
+    base, head = sides.run("base", "look"), sides.run("head", "look")
     if {base.status, head.status} != {"completed"}:
         return None
     found = compare([head], [base])
@@ -140,18 +140,18 @@ def _by_probes(sides: _Sides, wanted: str | None, compare: Comparer) -> Ends | N
             return None
         answers = check.failed
     else:
-        answers = _shown_by_probes(found)
+        answers = _shown_by_looks(found)
         if not answers:
             return None
     if answers:
-        # A second probe of the good end shows what differs between equal runs.
-        again = sides.run("base", "probe")
+        # A second look at the good end shows what differs between equal runs.
+        again = sides.run("base", "look")
         if again.status == "completed":
             found = compare([head], [base, again])
-    return Ends(found, sides.runs) if wanted or _shown_by_probes(found) else None
+    return Ends(found, sides.runs) if wanted or _shown_by_looks(found) else None
 
 
-def _shown_by_probes(found: Comparison) -> bool:
+def _shown_by_looks(found: Comparison) -> bool:
     """Whether a check without noise is red, and leads all that is."""
     try:
         return is_exact(choose(found, None))
@@ -248,23 +248,23 @@ def last_pairs(
     if question.check == CRASH:
         return _crash_again(sides, question)
     if question.signal == "noisy":
-        plan = Plan(None, budget_s, probed=1)
+        plan = Plan(None, budget_s)
         found = _by_pairs(sides, plan, question.check, compare, say).found
     else:
         kind = question.kinds()[0]
-        found = _probed_step(sides, kind, question, compare)
+        found = _looked_step(sides, kind, question, compare)
         check = check_in(found, question.check)
         if (check is None or check.status in ("skip", "inconclusive")) and len(
             question.kinds()
         ) > 1:
-            found = _probed_step(sides, question.kinds()[1], question, compare)
+            found = _looked_step(sides, question.kinds()[1], question, compare)
     check = check_in(found, question.check)
     if check is None:
         return Last(found, _without_prefix(found.first_line), False)
     return Last(found, _step_words(check), check.failed or check.status == "warn")
 
 
-def _probed_step(sides: _Sides, kind: Kind, question: Question, compare: Comparer) -> Comparison:
+def _looked_step(sides: _Sides, kind: Kind, question: Question, compare: Comparer) -> Comparison:
     base, head, again = (sides.run(role, kind) for role in ("base", "head", "base"))
     return compare([head], [base, again])
 

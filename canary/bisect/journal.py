@@ -29,7 +29,7 @@ MOST_RUNS = 100_000
 
 Stage = Literal["ends", "search", "last"]
 """Both ends, the search, the last step."""
-Kind = Literal["probe", "measured", "both"]
+Kind = Literal["look", "whole"]
 """The launches of a run."""
 
 

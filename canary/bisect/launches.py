@@ -18,9 +18,8 @@ from canary.record.types import RunRecord
 from canary.runner.display.progress import CampaignPanel
 
 SETTINGS: dict[Kind, tuple[str, ...]] = {
-    "probe": ("repeats=0",),
-    "measured": ("repeats=1", "probe_steps=0"),
-    "both": ("repeats=1",),
+    "look": ("repeats=1", "exact=true"),
+    "whole": ("repeats=1", "exact=false"),
 }
 REPLAY_SLACK = 1.1
 """The time of the next pair is estimated from those before it."""
@@ -100,7 +99,7 @@ class Launches:
 
     def _warm(self, side: Side, state: State, kind: Kind, name: str) -> RunRecord:
         """Run a side. If its first timed run compiled code, run it again: it was slower by that."""
-        first = kind == "measured" and state not in self._warmed
+        first = kind == "whole" and state not in self._warmed
         before = compiled(side.output_dir, side.environment) if first else 0
         record = self._launch(side, kind, name)
         self._warmed.add(state)

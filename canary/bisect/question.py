@@ -73,13 +73,12 @@ class CrashQuestion:
 
     failure: str
     """The bad end's `failure_of`."""
-    kind: Kind
     signal: Signal = "exact"
     check: str = CRASH
 
     def kinds(self) -> tuple[Kind, ...]:
-        """Return the launch that failed; see `Question`."""
-        return (self.kind,)
+        """Return the run that fails; see `Question`."""
+        return ("whole",)
 
     def read(self, record: RunRecord) -> Reading | None:
         """Return `bad` for the same failure, `skip` for another one; see `Question`."""
@@ -132,8 +131,8 @@ class NoisyQuestion:
     signal: Signal = "noisy"
 
     def kinds(self) -> tuple[Kind, ...]:
-        """Return the run for this check: one measured launch."""
-        return ("measured",)
+        """Return the run for this check: a whole training."""
+        return ("whole",)
 
     def read(self, record: RunRecord) -> Reading | None:
         """Return the number; see `Question`."""
@@ -177,9 +176,7 @@ def question_of(
     `head`: the bad end's records, failed ones if all failed. `base`: those of the good end.
     """
     if name == CRASH:
-        last = head[-1].launches[-1] if head[-1].launches else None
-        probe = last is not None and last.kind == "probe"
-        return CrashQuestion(failure_of(head[-1]), "probe" if probe else "measured")
+        return CrashQuestion(failure_of(head[-1]))
     good = tuple(base)
     check = found.check(name)
     was, now = _number(check.baseline), _number(check.current)
@@ -190,13 +187,13 @@ def question_of(
 
 
 def is_exact(name: str) -> bool:
-    """Whether a probe alone may answer a check."""
+    """Whether a look alone may answer a check."""
     return name in CHECKS and CHECKS[name].lane in ("exact", "invariant")
 
 
 def kinds_of(name: str) -> tuple[Kind, ...]:
     """Return the runs that may answer a check without noise, the cheapest first."""
-    return ("probe", "both") if is_exact(name) else ("measured",)
+    return ("look", "whole") if is_exact(name) else ("whole",)
 
 
 def choose(found: Comparison, wanted: str | None) -> str:

@@ -51,7 +51,7 @@ from canary.runner.display.progress import CampaignPanel
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
-ONLY_PROBE = "repeats=0"
+ONLY_LOOK = "exact=true"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class AbRequest:
     """Nobody but the user writes to the working directory. Then a noise model is looked for there,
     and a side whose commit lacks the config uses the user's file."""
     exact: bool = False
-    """Run only the probes: compare the exact signals and do not measure speed."""
+    """End each training after its look: compare the exact signals and do not measure speed."""
     output_dir: Path | None = None
     tier: str | None = None
     threshold_file: Path | None = None
@@ -93,7 +93,7 @@ class AbRequest:
             raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
         if self.exact:
             if self.pairs != AUTO:
-                raise UsageError("--exact runs one probe per side, not pairs", "leave --pairs out")
+                raise UsageError("--exact runs one look per side, not pairs", "leave --pairs out")
             return Plan(1, budget)
         if self.pairs == AUTO:
             return Plan(None, budget)
@@ -105,13 +105,13 @@ class AbRequest:
         """Raise UsageError if `--set` names `repeats`: here the pairs are the repeats."""
         for key, _, value in (setting.partition("=") for setting in self.settings):
             if key.strip() == "repeats":
-                hint = "--pairs N sets the number of runs; --exact runs only the probes"
+                hint = "--pairs N sets the number of runs; --exact runs only the looks"
                 raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
 
     @property
     def all_settings(self) -> tuple[str, ...]:
         """The `--set` values, plus what `exact` needs."""
-        return (*self.settings, ONLY_PROBE) if self.exact else self.settings
+        return (*self.settings, ONLY_LOOK) if self.exact else self.settings
 
 
 @warm_starts()
@@ -158,24 +158,24 @@ def run_ab(
             return replace(found, tier=tier)
 
         progress = PairProgress(
-            say, plan, only_probes=request.exact, decided=_not_yet if request.exact else decided
+            say, plan, only_looks=request.exact, decided=_not_yet if request.exact else decided
         )
 
-        def launch(role: Role, *, probe: bool) -> RunRecord:
+        def launch(role: Role) -> RunRecord:
             if panel is None:
-                return sides[role].run(probe=probe)
+                return sides[role].run()
             panel.name = progress.next_run(role)
             try:
-                return sides[role].run(probe=probe, on_event=panel.replay)
+                return sides[role].run(panel.replay)
             finally:
                 panel.erase()
 
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
-            with at_once(sides, [ONLY_PROBE]) as run_probe:
-                found, runs = run_pairs(plan, run_probe, judge, progress, time.monotonic)
+            with at_once(sides, ["repeats=1", ONLY_LOOK]) as run_look:
+                found, runs = run_pairs(plan, run_look, judge, progress, time.monotonic)
                 found = _with_setup_hint(found, request, runs)
-                found = _exact_answer(found, runs, run_probe, judge, say)
+                found = _exact_answer(found, runs, run_look, judge, say)
                 decided()
                 return found, folder
         found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
@@ -185,7 +185,7 @@ def run_ab(
 
 
 def _not_yet() -> None:
-    """A probe may follow."""
+    """A look may follow."""
 
 
 def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
@@ -203,13 +203,13 @@ def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compa
 def _exact_answer(
     found: Comparison, runs: Runs, launch: RunSide, judge: Judge, say: Callable[[str], None]
 ) -> Comparison:
-    """If the probes differ, probe the base again, to see what differs between equal runs."""
+    """If the looks differ, look at the base again, to see what differs between equal runs."""
     if found.failed_checks and runs.head:
-        say("the probes differ; a second probe of the base shows what differs between equal runs")
-        again = launch("base", probe=True)
+        say("the looks differ; a second look at the base shows what differs between equal runs")
+        again = launch("base")
         if again.status == "completed":
             found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)
-    return _with_note(found, "only probes ran: the speed was not measured")
+    return _with_note(found, "each training ended after its look: the speed was not measured")
 
 
 def _with_note(found: Comparison, note: str) -> Comparison:
@@ -250,7 +250,7 @@ def _check_config(side: Side, request: AbRequest) -> None:
     """Raise ConfigError or UsageError if a side cannot run."""
     if request.exact and load_config(side.config, request.settings).config.imports:
         raise UsageError(
-            f"--exact does not work with `import` in {side.role}: no probe collects exact signals",
+            f"--exact does not work with `import` in {side.role}: no look collects exact signals",
             "leave --exact out: pairs compare its curves and speed",
         )
     load_config(side.config, request.all_settings)

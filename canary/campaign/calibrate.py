@@ -47,7 +47,7 @@ class Calibration:
     model: NoiseModel
     values: dict[str, list[float]]
     machine: str
-    probed: bool
+    looked: bool
     """Whether the runs have exact signals."""
 
     def __repr__(self) -> str:
@@ -124,8 +124,8 @@ def calibration(records: Sequence[RunRecord]) -> Calibration:
         detectable[name] = {str(n): smallest(model, name, kind, alpha, n) for n in PAIR_COUNTS}
         detectable[name]["history"] = smallest(model, name, kind, alpha, 1, HISTORY)
     model = model.model_copy(update={"detectable_pct": detectable})
-    probed = any(record.exact for record in records)
-    return Calibration(model, values, machine_words(records[-1]), probed)
+    looked = any(record.exact for record in records)
+    return Calibration(model, values, machine_words(records[-1]), looked)
 
 
 def _value(record: RunRecord, name: str) -> float | None:
@@ -183,10 +183,10 @@ def _floored(spread: Spread | None, floor: float) -> Spread:
 def inexact(records: Sequence[RunRecord]) -> dict[str, float]:
     """Return the exact signals that differ between equal runs, with their largest relative
     difference; 1.0 for signals that are not numbers."""
-    probed = [record for record in records if record.exact]
+    looked = [record for record in records if record.exact]
     seen: dict[str, float] = {}
-    for record in probed[1:]:
-        for found in all_differences(probed[0], record):
+    for record in looked[1:]:
+        for found in all_differences(looked[0], record):
             key = f"{found.stage}.{found.signal}"
             size = found.relative if found.relative is not None else 1.0
             seen[key] = max(seen.get(key, 0.0), min(size, 1.0))
@@ -268,7 +268,7 @@ def _percent(value: float) -> str:
 def exact_lines(made: Calibration) -> list[str]:
     """Return which exact signals differed between the runs."""
     model = made.model
-    if not made.probed:
+    if not made.looked:
         return ["Exact: no exact signals were recorded, because another program recorded the runs."]
     if not model.inexact:
         return [f"Exact: every exact signal was equal in all {model.runs} runs."]

@@ -66,8 +66,8 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
         for role, label in labels.items()
     }
 
-    def launch(role: Role, *, probe: bool) -> RunRecord:
-        return sides[role].run(probe=probe)
+    def launch(role: Role) -> RunRecord:
+        return sides[role].run()
 
     def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
         thresholds, _ = thresholds_for(Request((), ()), base or head)
@@ -79,7 +79,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     say("   Runs this short may become 50% slower per step; the limit of a real canary is 10%.")
     progress = PairProgress(say, Plan(PAIRS))
     progress.started(sides["base"], sides["head"], folder)
-    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, progress, time.monotonic)
+    healthy, runs = run_pairs(Plan(PAIRS), launch, judge, progress, time.monotonic)
     say("")
     say("2. A change that masks the EOS of every answer, like pad_token = eos_token.")
     changed = Side(
@@ -91,7 +91,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
         _with_change(os.environ),
         folder / "masked_eos",
     )
-    record = changed.run(probe=True)
+    record = changed.run()
     say(f"one run       {speed_words(record)}" if record.perf.step_time.count else record.status)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)

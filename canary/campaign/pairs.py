@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")
-PROBED_PAIRS = 2
-"""One pair of probes to compare, and one more to see what differs between equal runs."""
 BY_EXACT = (
     "stopped early: an exact check failed, and more pairs would not change that; "
     "measure the speed too with --pairs N"
@@ -45,8 +43,6 @@ class Plan:
     pairs: int | None = None
     """A fixed number; None: look at the result after 3, 5 and 8 pairs."""
     budget_s: float | None = None
-    probed: int = PROBED_PAIRS
-    """Number of pairs that also run the probe."""
 
     @property
     def most(self) -> int:
@@ -67,7 +63,7 @@ class Plan:
 class RunSide(Protocol):
     """Runs one side once and returns its record, even if the run failed."""
 
-    def __call__(self, role: Role, *, probe: bool) -> RunRecord: ...
+    def __call__(self, role: Role) -> RunRecord: ...
 
 
 class Judge(Protocol):
@@ -134,7 +130,7 @@ def run_pairs(
         watcher.pair_ended(pairs, _clock(shown))
         if pairs == 1 and exact_failures(shown):
             watcher.exact_failed(pairs, shown)
-        decided = plan.pairs is None and decided_by_exact(shown, runs.head, runs.base)
+        decided = plan.pairs is None and decided_by_exact(shown, runs.base)
         if plan.is_look(pairs) or decided:
             found = shown
             settled = decided or is_settled(found) or pairs == plan.most
@@ -169,7 +165,7 @@ def _run_pair(
         failures: list[RunRecord] = []
         while True:
             before = clock()
-            record = launch(role, probe=pair < plan.probed)
+            record = launch(role)
             watcher.run_ended(pair, role, record, clock() - before)
             if record.status == "completed":
                 break
@@ -214,7 +210,7 @@ def speed_words(record: RunRecord) -> str:
     timed = record.perf.step_time
     if timed.count:
         return f"{1000 * timed.median:8.1f} ms per step (median)"
-    return "no step times" if record.source is not None else "only the probe"
+    return "no step times" if record.source is not None else "only the look"
 
 
 NAMES: Mapping[Role, str] = {"base": "base", "head": "head"}
@@ -228,7 +224,7 @@ class PairProgress:
         say: Callable[[str], None],
         plan: Plan,
         *,
-        only_probes: bool = False,
+        only_looks: bool = False,
         names: Mapping[Role, str] = NAMES,
         decided: Callable[[], None] = lambda: None,
     ) -> None:
@@ -236,7 +232,7 @@ class PairProgress:
         self._say = say
         self._decided = decided
         self._plan = plan
-        self._only_probes = only_probes
+        self._only_looks = only_looks
         self._names = names
         self._spent: list[float] = []
         self._next = plan.pairs or LOOKS[0]
@@ -245,7 +241,7 @@ class PairProgress:
         """Print what is compared, how often, and where the records go."""
         fixed = self._plan.pairs
         how = pairs_of(fixed) if fixed else "looks after 3, 5 and 8 pairs"
-        how = "one probe per side" if self._only_probes else how
+        how = "one look per side" if self._only_looks else how
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 

@@ -1,4 +1,4 @@
-"""One side of an A/B: its code, its Python, its runs, and the probes of both sides at once.
+"""One side of an A/B: its code, its Python, its runs, and the looks of both sides at once.
 
 A second Ctrl-C does not interrupt the cleanup.
 """
@@ -59,10 +59,9 @@ class Side:
             words += ["--set", setting]
         return words
 
-    def run(self, *, probe: bool, on_event: Callable[[Event], None] | None = None) -> RunRecord:
-        """Run one measured launch, with or without a probe; see `run_with`."""
-        settings = ["repeats=1"] if probe else ["repeats=1", "probe_steps=0"]
-        return self.run_with(settings, on_event)
+    def run(self, on_event: Callable[[Event], None] | None = None) -> RunRecord:
+        """Run one launch; see `run_with`."""
+        return self.run_with(["repeats=1"], on_event)
 
     def run_with(
         self, settings: Sequence[str], on_event: Callable[[Event], None] | None = None
@@ -205,7 +204,7 @@ def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunS
     """
     running: dict[str, subprocess.Popen[str]] = {}
 
-    def launch(role: Role, *, probe: bool) -> RunRecord:
+    def launch(role: Role) -> RunRecord:
         child = running.pop(role, None)
         child = sides[role].start(settings) if child is None else child
         return sides[role].finish(child)

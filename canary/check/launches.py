@@ -1,4 +1,4 @@
-"""The launches of `canary check`: each is one probe in a folder of its own."""
+"""The launches of `canary check`: each is one look in a folder of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from canary.config.load import LoadedConfig
 from canary.errors import RunFailed
-from canary.protocol.job import Kind, Listener, Result
+from canary.protocol.job import Listener, Result
 from canary.record.jsonio import dumps
 from canary.record.types import RunRecord
 from canary.relations.relation import Variation
@@ -30,10 +30,10 @@ class _Kept:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Keep the result."""
         self.result = result
-        self._inner.launch_ended(kind, result)
+        self._inner.launch_ended(result)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Launches:
         loaded: LoadedConfig | None = None,
         copied: Path | None = None,
     ) -> Launched:
-        """Run one probe. `loaded`: of another config; `copied`: in a copy of the working folder.
+        """Run one look. `loaded`: of another config; `copied`: in a copy of the working folder.
 
         Raises:
             RunFailed: it does not complete.

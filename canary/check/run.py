@@ -205,14 +205,20 @@ def _folder(loaded: LoadedConfig) -> Path:
 
 
 def _short(loaded: LoadedConfig) -> LoadedConfig:
-    """Return the config with one short probe; of an import, with one launch."""
+    """Return the config with one short look; of an import, with one launch."""
     config = loaded.config
     if config.imports is not None:
         return replace(loaded, config=config.model_copy(update={"repeats": 1}))
     steps = min(STEPS, config.max_steps or BUILT_IN_STEPS)
     profiler = config.profiler.model_copy(update={"enabled": False})
     changed = config.model_copy(
-        update={"repeats": 0, "probe_steps": steps, "save_model": None, "profiler": profiler}
+        update={
+            "repeats": 1,
+            "exact": True,
+            "look_steps": steps,
+            "save_model": None,
+            "profiler": profiler,
+        }
     )
     return replace(loaded, config=changed)
 

@@ -47,7 +47,8 @@ Setup = Annotated[
     typer.Option("--setup", metavar="COMMAND", help="Command that installs a commit's packages."),
 ]
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Run only the probes: exact signals without speed.")
+    bool,
+    typer.Option("--exact", help="End each training after its look: exact signals without speed."),
 ]
 SidesDir = Annotated[
     Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both sides.")

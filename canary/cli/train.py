@@ -84,10 +84,10 @@ def exec_(
     output_dir: OutputDir = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and so on."),
+        typer.Option("--config", help="YAML with thresholds, timeout, look_steps and so on."),
     ] = None,
-    no_probe: Annotated[
-        bool, typer.Option("--no-probe", help="Skip the short launch for the exact signals.")
+    exact: Annotated[
+        bool, typer.Option("--exact", help="End the command after the look; measure no speed.")
     ] = False,
     threads: Annotated[
         int | None, typer.Option("--threads", help="CPU threads of torch [the command decides].")
@@ -106,7 +106,7 @@ def exec_(
 
     stoppable()
     request = ExecRequest(
-        tuple(command), name, max_steps, config, no_probe, stop_on, threads, tuple(set_ or ())
+        tuple(command), name, max_steps, config, exact, stop_on, threads, tuple(set_ or ())
     )
     run_dir, code, message = run_command(
         request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.baseline.comparability import probe_alone
+from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
 from canary.record.alerts import WORST_FIRST
@@ -40,8 +40,8 @@ def _order(severity: str, step: int) -> tuple[int, int]:
 
 
 def _watched(record: RunRecord) -> bool:
-    """Whether alert detectors ran: they do not run in a probe."""
-    return record.alert_summary is not None and not probe_alone(record)
+    """Whether alert detectors ran: they do not run in a look."""
+    return record.alert_summary is not None and not look_alone(record)
 
 
 def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[Check]:

@@ -60,7 +60,7 @@ _TABLE = (
     _stability("steps_trained", "trained steps", ("max_steps_lost_pct",), _LEARNING, fatal=True),
     _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
     _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
-    _invariant("raw_loss_finite", "losses and gradients of the probe are finite", fatal=True),
+    _invariant("raw_loss_finite", "losses and gradients of the look are finite", fatal=True),
     _stability(
         "loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",), fatal=True
     ),
@@ -132,10 +132,10 @@ _TABLE = (
     _count("dataset_maps", "uncached dataset maps", ("max_dataset_maps_increase",), _ROWS),
     _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
     _count(
-        "files_written", "files opened for writing in the probe", ("max_files_increase",), _PACKAGES
+        "files_written", "files opened for writing in the look", ("max_files_increase",), _PACKAGES
     ),
     _count(
-        "bytes_written", "MB written in the probe", ("max_bytes_written_increase_mb",), _PACKAGES
+        "bytes_written", "MB written in the look", ("max_bytes_written_increase_mb",), _PACKAGES
     ),
     _invariant("loss_not_negative", "the loss is not negative"),
     _invariant("dpo_first_loss", "the first loss is ln 2"),

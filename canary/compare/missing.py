@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from canary.baseline.comparability import is_imported, untimed
 from canary.compare.checks import CHECKS
-from canary.compare.exact.lane import exact_lane, most_different, newest_probed
+from canary.compare.exact.lane import exact_lane, most_different, newest_looked
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.report import Check
@@ -38,8 +38,8 @@ def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]
     )
 
 
-def probe_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
-    """Return by name the checks that a record's probe has data for; empty without a probe."""
+def look_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
+    """Return by name the checks that a record's look has data for; empty without a look."""
     if not record.exact:
         return {}
     side = [record]
@@ -58,8 +58,8 @@ def with_missing_checks(
 ) -> list[Check]:
     """Return the checks, with missing ones as `inconclusive` unless they failed.
 
-    Covers the launches of every current record, and the compared probe if there is one."""
-    before = newest_probed(baseline)
+    Covers the launches of every current record, and the compared look if there is one."""
+    before = newest_looked(baseline)
     missing: dict[str, Check] = {}
 
     def collect(expected: dict[str, Check], found: dict[str, Check], record: RunRecord) -> None:
@@ -72,7 +72,7 @@ def with_missing_checks(
         collect(expected, launch_checks(record, thresholds), record)
     after = most_different(current, before)
     if after.exact:
-        collect(probe_checks(before, thresholds), probe_checks(after, thresholds), after)
+        collect(look_checks(before, thresholds), look_checks(after, thresholds), after)
     failed = {check.name for check in checks if check.failed}
     kept = [check for check in checks if check.name not in missing or check.name in failed]
     return [*kept, *(check for name, check in missing.items() if name not in failed)]

@@ -16,7 +16,7 @@ Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 Unjudged = Literal["crowded", "scattered", "untimed", "stalled", "inapplicable", "unrecorded"]
 """`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
-scatter more than the noise model says. `untimed`: a side ran only its probe. `stalled`: one stalled
+scatter more than the noise model says. `untimed`: a side ran only its look. `stalled`: one stalled
 step alone makes it too slow. `inapplicable`: the check is for other trainings. `unrecorded`: no
 side recorded the stage."""
 

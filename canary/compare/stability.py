@@ -15,6 +15,7 @@ from canary.compare.thresholds import Thresholds
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.metric_names import QUANTITIES, Quantity
+from canary.record.summary import untimed_steps
 from canary.record.types import RunRecord
 
 MIN_LOSSES = 20
@@ -43,7 +44,7 @@ def _fewest_steps(records: Sequence[RunRecord]) -> int | None:
         launch.steps
         for record in records
         for launch in record.launches
-        if launch.kind == "measured" and launch.status == "completed"
+        if launch.status == "completed"
     ]
     return min(counts, default=None)
 
@@ -336,9 +337,9 @@ def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float)
 
 def _steps_left_out(records: Records) -> str:
     """Say which steps a mean leaves out: a gate's mean may have all."""
-    counts = {record.config.get("metrics_warmup_steps") for record in records}
-    count = counts.pop() if len(counts) == 1 else None
-    if not isinstance(count, int) or count < 1:
+    counts = {untimed_steps(record) for record in records}
+    count = counts.pop() if len(counts) == 1 else 0
+    if count < 1:
         return ""
     return f" without the first {count} steps" if count > 1 else " without the first step"
 

@@ -10,9 +10,9 @@ from canary.baseline.comparability import (
     how_it_ended,
     is_imported,
     judgeable,
+    look_alone,
     mismatch,
     named_twice,
-    probe_alone,
     same_runs,
     why_not_timed,
 )
@@ -20,7 +20,7 @@ from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.changes import config_changes
-from canary.compare.exact.lane import exact_lane, newest_probed
+from canary.compare.exact.lane import exact_lane, newest_looked
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
@@ -105,14 +105,14 @@ def compare_to_baseline(
     notes = (*found.notes, *_left_out(before, good))
     found = replace(found, alerts=alerts_of(now), notes=notes)
     judged = found.verdict != "error" and now[-1].status == "completed"
-    # If both sides fail after training, their probes still show what differs.
-    probed = good or [record for record in before if record.exact]
-    seen = found if judged else _with_differences(found, now, probed, thresholds)
+    # If both sides fail after training, their looks still show what differs.
+    looked = good or [record for record in before if record.exact]
+    seen = found if judged else _with_differences(found, now, looked, thresholds)
     diagnosis = Diagnosis()
-    if found.verdict != "error" or _comparable(now, probed):
-        diagnosis = analyze_regression(seen, now, probed if seen is not found else good, source)
-    if seen is not found and _both_probed(now, probed):
-        found = _with_probe_differences(found, seen)
+    if found.verdict != "error" or _comparable(now, looked):
+        diagnosis = analyze_regression(seen, now, looked if seen is not found else good, source)
+    if seen is not found and _both_looked(now, looked):
+        found = _with_look_differences(found, seen)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
 
@@ -153,7 +153,7 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
 def _with_differences(
     refused: Comparison, now: Sequence[RunRecord], good: Sequence[RunRecord], thresholds: Thresholds
 ) -> Comparison:
-    """Add the differences of config and probe (if it ran) of a failed run, for its diagnosis only:
+    """Add the differences of config and look (if there is one) of a failed run, for its diagnosis only:
     they do not judge it."""
     if not good or mismatch(good[-1], now[-1]):
         return refused
@@ -176,11 +176,11 @@ def _comparable(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> bool:
     return not any(mismatch(record, now[-1]) for record in (*before, *now))
 
 
-def _both_probed(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:
-    return bool(good and newest_probed(good).exact and newest_probed(now).exact)
+def _both_looked(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:
+    return bool(good and newest_looked(good).exact and newest_looked(now).exact)
 
 
-def _with_probe_differences(found: Comparison, seen: Comparison) -> Comparison:
+def _with_look_differences(found: Comparison, seen: Comparison) -> Comparison:
     """Show the differences of a failed run, without their checks: it is not judged by them."""
     silent = not seen.differences and seen.notes == found.notes
     return replace(
@@ -271,7 +271,7 @@ def _compare(
     history: bool,
     accept: str | None,
 ) -> Comparison:
-    exact = exact_lane(now, good, options.thresholds, options.noise)
+    exact = exact_lane(now, good, options.thresholds, options.noise, paired=options.paired)
     found: list[Check] = [
         *_measured(now, good, options),
         *options.metric_checks(now, good),
@@ -323,11 +323,13 @@ def _compare(
 def _measured(
     now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Options
 ) -> Iterator[Check]:
-    """Yield the checks of measured launches, or one skipped check if a side has none."""
-    alone = [all(map(probe_alone, side)) for side in (now, good)]
-    if any(map(probe_alone, (*now, *good))):
-        sides = "both sides ran only their probes" if all(alone) else "one side ran only its probe"
-        why = f"{sides} (repeats: 0)"
+    """Yield the checks of timed steps, or one skipped check if a side has none."""
+    alone = [all(map(look_alone, side)) for side in (now, good)]
+    if any(map(look_alone, (*now, *good))):
+        sides = (
+            "both sides ended after their looks" if all(alone) else "one side ended after its look"
+        )
+        why = f"{sides} (exact: true)"
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
     why = why_not_timed((*now, *good))

@@ -10,6 +10,7 @@ from canary.config.command_line import why_unwatched
 from canary.config.redaction import HIDDEN, missing_secret
 from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
+from canary.config.spans import look_steps
 from canary.config.trainers import EXEC_KEYS, OWN_KEYS, users_of
 from canary.errors import ConfigError
 
@@ -150,7 +151,8 @@ def _check_import(config: CanaryConfig, refuse: Callable[[str, str, str], None])
         ("max_steps", None),
         ("threads", None),
         ("stop_on", None),
-        ("probe_steps", 0),
+        ("look_steps", 0),
+        ("exact", False),
         ("repeats", 1),
     ):
         if getattr(config, key) != plain:
@@ -161,19 +163,19 @@ def _check_import(config: CanaryConfig, refuse: Callable[[str, str, str], None])
 
 
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
-    """Refuse keys that need a measured launch without one, and models that cannot be saved."""
-    if config.repeats == 0 and not config.probe_steps:
-        refuse("repeats", "is 0 and so is probe_steps: nothing would run", "set it to 1 or more")
-    if config.repeats == 0 and config.save_model is not None:
-        refuse("save_model", "needs repeats of 1 or more", "set repeats to 1, or remove it")
+    """Refuse keys that need a whole training with `exact`, and models that cannot be saved."""
+    if config.exact and not config.look_steps:
+        refuse("exact", "is true and look_steps is 0: nothing would be recorded", "remove one")
+    if config.exact and config.save_model is not None:
+        refuse("save_model", "needs a whole training, but exact is true", "remove one of the two")
     if config.save_model is not None and (config.load_in_4bit or config.load_in_8bit):
         refuse(
             "save_model",
             "cannot merge an adapter into quantized weights",
             "remove it, or remove load_in_4bit and load_in_8bit",
         )
-    if config.repeats == 0 and config.profiler.enabled:
-        refuse("repeats", "is 0, but the profiler needs a measured launch", "set it to 1")
+    if config.exact and config.profiler.enabled:
+        refuse("profiler.enabled", "needs timed steps, but exact is true", "remove one of the two")
 
 
 def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
@@ -196,12 +198,13 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         if getattr(config, key) and not config.use_peft:
             refuse(key, "needs an adapter", "set use_peft: true")
     _check_sources(config, refuse)
-    steps = config.max_steps
-    if steps is not None and (config.metrics_warmup_steps or 0) >= steps:
+    steps, warmup = config.max_steps, config.metrics_warmup_steps or 0
+    looked = look_steps(config.look_steps, steps)
+    if steps is not None and not config.exact and warmup and looked + warmup >= steps:
         refuse(
             "metrics_warmup_steps",
-            f"({config.metrics_warmup_steps}) leaves no step to time: max_steps is {steps}",
-            "set it below max_steps",
+            f"({warmup}) leaves no step to time: max_steps is {steps}, and {looked} are looked at",
+            f"set it below {steps - looked}",
         )
     if steps is not None and config.warmup_steps > steps:
         refuse("warmup_steps", f"is above max_steps ({steps})", "lower it")

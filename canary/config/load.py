@@ -17,6 +17,7 @@ from canary.config.metric_gates import check_keys, gate_key
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
+from canary.config.spans import look_steps, warmup_steps
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     BUILT_IN_STEPS,
@@ -36,9 +37,6 @@ FROM_COMMAND = "from command"
 """Origin of a value that was derived from `command`."""
 FROM_STEPS = "from max_steps"
 """Origin of a value that was derived from the number of steps."""
-
-METRICS_WARMUP = 10
-"""Default of `metrics_warmup_steps` in a run of 50 steps or more."""
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "import": ImportConfig,
@@ -219,7 +217,8 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
         defaults["max_steps"] = BUILT_IN_STEPS
     steps = config.max_steps or defaults.get("max_steps")
     if config.metrics_warmup_steps is None and steps is not None:
-        defaults["metrics_warmup_steps"] = min(METRICS_WARMUP, steps // 5)
+        looked = look_steps(config.look_steps, steps)
+        defaults["metrics_warmup_steps"] = warmup_steps(looked, steps)
     missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
     named = dict.fromkeys(missing, f"{config.training_type} default")
     if "metrics_warmup_steps" in missing:

@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 from canary.config.metric_gates import MetricGate
 from canary.config.output import OUTPUT_DIR
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, Real, SpeedConfig, Strict
+from canary.config.spans import LOOK_STEPS
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     DEFAULT_TRAINER,
@@ -244,21 +245,26 @@ class CanaryConfig(_WithImport):
     metrics_warmup_steps: int | None = Field(
         None,
         ge=0,
-        description="First steps that the speeds leave out; null: 10, or a fifth of all if less.",
+        description="Steps after the look that the speeds leave out; null: 4 (10 without a look), or "
+        "a fifth of them if less.",
     )
-    probe_steps: int = Field(
-        12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
+    look_steps: int = Field(
+        LOOK_STEPS,
+        ge=0,
+        description="First steps that are looked at closely and not timed, at most a third of all; "
+        "0: no look.",
     )
-    repeats: int = Field(
-        1, ge=0, description="Measured launches; 0: only the probe, so speeds are not compared."
+    exact: bool = Field(
+        False, description="End the training after the look; speeds are not compared."
     )
+    repeats: int = Field(1, ge=1, description="Launches of a run, one after the other.")
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
     output_dir: str = Field(f"./{OUTPUT_DIR}", min_length=1, description="Folder for run folders.")
     save_model: str | None = Field(
         None,
         min_length=1,
         description=(
-            "Folder for the model and tokenizer that the first measured launch trained; null: not "
+            "Folder for the model and tokenizer that the first launch trained; null: not "
             "saved. Adapters are merged; PPO saves its policy without the value head."
         ),
     )

@@ -110,9 +110,9 @@ class Thresholds(BaseModel):
     max_live_tensors_per_step: float = Field(
         0.5, gt=0, description="Live tensors gained per step, above the baseline's gain."
     )
-    max_files_increase: int = Field(10, ge=0, description="Files opened for writing in the probe.")
+    max_files_increase: int = Field(10, ge=0, description="Files opened for writing in the look.")
     max_bytes_written_increase_mb: float = Field(
-        1.0, gt=0, description="MB written to files in the probe."
+        1.0, gt=0, description="MB written to files in the look."
     )
     max_tokenizer_calls_increase_pct: float = Field(
         10.0,

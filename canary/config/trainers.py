@@ -346,7 +346,8 @@ EXEC_KEYS = (
     "threads",
     "stop_on",
     "metrics_warmup_steps",
-    "probe_steps",
+    "look_steps",
+    "exact",
     "repeats",
     "timeout",
     "output_dir",
@@ -360,7 +361,7 @@ EXEC_KEYS = (
 EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
 """Defaults for a command: its choice of threads, and a week (in seconds)."""
 
-IMPORT_DEFAULTS: dict[str, Any] = {"probe_steps": 0}
+IMPORT_DEFAULTS: dict[str, Any] = {"look_steps": 0}
 """Further defaults for a command whose record is made from what it leaves."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}

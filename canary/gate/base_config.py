@@ -21,7 +21,8 @@ Reader = Callable[[str], bytes | None]
 
 HELD = (
     "max_steps",
-    "probe_steps",
+    "look_steps",
+    "exact",
     "metrics_warmup_steps",
     "repeats",
     "timeout",
@@ -29,7 +30,7 @@ HELD = (
     "import",
 )
 """The pull request's run takes these keys from the base branch's config."""
-AT_LEAST = ("max_steps", "probe_steps")
+AT_LEAST = ("max_steps", "look_steps")
 """A run with lower values would prove less."""
 AT_MOST = ("metrics_warmup_steps",)
 """A run with higher values would leave fewer steps to judge."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.config.load import METRICS_WARMUP, LoadedConfig
+from canary.config.load import LoadedConfig
+from canary.config.spans import WARMUP
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.record.types import RunRecord
 
@@ -19,28 +20,27 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
             asked, took = getattr(base.config, key), record.config.get(key)
             if asked is None:
                 continue  # a user's command trains as long as it wants
-            unprobed = key == "probe_steps" and took == 0 and record is not records[0]
             if not isinstance(took, int):
                 return (
                     f"run {record.run_id} has {key} {took!r}, which is not a number of steps; "
                     "train again"
                 )
-            if took < asked and not unprobed:
+            if took < asked:
                 return (
                     f"run {record.run_id} has {key} {took}, the base branch's config requires "
                     f"{asked}; change it there first"
                 )
         for key in AT_MOST:
             asked, took = getattr(base.config, key), record.config.get(key)
-            asked = METRICS_WARMUP if asked is None else asked
+            asked = WARMUP if asked is None else asked
             if not isinstance(took, int) or took > asked:
                 return (
                     f"run {record.run_id} has {key} {took!r}, the base branch's config allows "
                     f"{asked}; change it there first"
                 )
         bare = record.status == "completed" and not record.exact
-        if base.config.probe_steps and record is records[0] and bare:
-            reason = record.unmeasured.get("exact", "it has no probe")
+        if base.config.look_steps and bare:
+            reason = record.unmeasured.get("exact", "it has no look")
             return f"run {record.run_id} has no exact signals: {reason}"
         done = len(record.stability.loss_values)
         if record.source is not None:  # its source may have no loss

@@ -39,7 +39,6 @@ METRICS = "metrics.json"
 KEPT = (
     METRICS,
     "steps.jsonl",
-    "probe_steps.jsonl",
     "alerts.jsonl",
     "config.yaml",
     "log.txt",
@@ -50,7 +49,7 @@ KEPT = (
 """Files of a run's folder that go into the records."""
 LONGEST_PROFILE = 8 << 20
 """Bytes of a profiler file; larger ones are dropped, so that all pairs fit into the records."""
-ROWS, LARGEST_ROWS = ("steps.jsonl", "probe_steps.jsonl"), 24 << 20
+ROWS, LARGEST_ROWS = ("steps.jsonl",), 24 << 20
 """Files of rows, and the bytes from which on they are dropped: no verdict needs them."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000

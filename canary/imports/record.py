@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.config.load import KEY_HINTS
+from canary.config.spans import WARMUP
 from canary.errors import MachineError, UsageError
 from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
@@ -23,11 +24,10 @@ from canary.record.step_row import Row
 from canary.record.types import RunRecord
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-WARMUP = 10
 NAMED_MACHINE = "named"
 """The device type of a machine of which only the name is known."""
 UNMEASURED = {
-    "exact": "the run was imported: no probe collected exact signals",
+    "exact": "the run was imported: no look collected exact signals",
     "phases": "the run was imported: it has no phases of a step",
     "perf.approx_tokens_per_sec": "the run was imported: tokens were not counted per step",
     "perf.samples_per_sec": "the run was imported: samples were not counted per step",
@@ -36,24 +36,22 @@ UNMEASURED = {
 """Why values of an imported record are null."""
 
 
-def warmup_of(rows: Sequence[Row], given: int | None = None) -> tuple[int, int]:
-    """Return how many first steps speeds leave out, and the last of them: `given`, or ten, or a
-    fifth if that is less. A resumed run begins at a later step than 1."""
-    if not rows:
-        return given or 0, 0
+def warmup_of(rows: Sequence[Row], given: int | None = None) -> int:
+    """Return how many first steps speeds leave out: `given`, or ten, or a fifth if that is less."""
+    if given is not None or not rows:
+        return given or 0
     first, last = span(rows)
-    count = min(WARMUP, (last - first + 1) // 5) if given is None else given
-    return count, max(0, first - 1 + count)
+    return min(WARMUP, (last - first + 1) // 5)
 
 
 class ImportWriter(RecordWriter):
     """Writes the record of an imported run."""
 
     def warmup(self, rows: Sequence[Row]) -> int:
-        """Return the last step that speeds leave out."""
-        count, last = warmup_of(rows)
+        """Return how many first steps speeds leave out."""
+        count = warmup_of(rows)
         self.record.config["metrics_warmup_steps"] = count
-        return last
+        return count
 
 
 def default_name(imported: Imported) -> str:
@@ -165,7 +163,7 @@ def import_run(
         )
     else:
         writer.record.env["device"] = {"type": NAMED_MACHINE, "name": shortened(machine)}
-    writer.add_launch("measured", LAUNCH)
+    writer.add_launch(LAUNCH)
     ended = Result(status="completed")
     if imported.failed is not None:
         failure = failure_of(imported.failed)

@@ -74,7 +74,7 @@ class LadderRuns(Protocol):
     """All launches that have ended, in order."""
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
-        """Probe with the completions of the baseline; with `records`, sample and record them."""
+        """Look with the completions of the baseline; with `records`, sample and record them."""
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         """Run a short timed launch; end it after `limit_s`."""
@@ -109,7 +109,7 @@ class RunProcesses:
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
         # No warm-up: at a learning rate of 0 the guard could not see the optimizer.
-        short = {"repeats": 0, "probe_steps": steps, "warmup_steps": 0}
+        short = {"exact": True, "look_steps": steps, "repeats": 1, "warmup_steps": 0}
         if "fixed_length" in settings:
             # Keep natural lengths, so that padding and tokens after EOS are guarded too.
             short["fixed_length"] = self._config.fixed_length
@@ -127,7 +127,7 @@ class RunProcesses:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self._config.timeout)
-        short |= {"probe_steps": 0, "repeats": 1}
+        short |= {"look_steps": 0, "repeats": 1}
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
@@ -135,7 +135,7 @@ class RunProcesses:
         variables = {TRL_DEFAULTS: "1"} if trl_defaults else {}
         self._rounds[label] += 1
         name = f"round{self._rounds[label]}"
-        settings = {**settings, "probe_steps": 0, "repeats": 1}
+        settings = {**settings, "look_steps": 0, "repeats": 1}
         return self._run(label, "timed", name, settings, variables)
 
     def _run(

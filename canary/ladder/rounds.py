@@ -98,7 +98,7 @@ class Work:
 
 
 def work_of(rows: Iterable[Row]) -> Work:
-    """Sum up the rows of one measured launch."""
+    """Sum up the rows of one launch."""
     found = list(rows)
     counts = {}
     for key in COUNTS:
@@ -127,7 +127,7 @@ def unequal(reference: Work, other: Work) -> str:
 
 
 def other_rows(reference: Exact, other: Exact) -> str:
-    """Describe the first step whose rows differ from those of the reference's probe; empty if all
+    """Describe the first step whose rows differ from those of the reference's look; empty if all
     are equal. Rows are compared by their ids without padding, in any order."""
     pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
     for step, (before, after) in enumerate(pairs, start=1):

@@ -21,7 +21,6 @@ from canary.errors import ConfigError, MachineError, RecordError, UsageError
 from canary.matrix.cells import Cell
 from canary.matrix.outcomes import LONGEST_S, UNREADABLE
 from canary.record import jsonio
-from canary.runner.run import plan_of
 
 RUNS_OF = ("run", "exec")
 """Verbs whose runs the history stores."""
@@ -60,7 +59,7 @@ def planned(cell: Cell, history: Path | None) -> Planned:
     loaded = _loaded(cell)
     launches = DECIDED
     if cell.verb in RUNS_OF and loaded is not None:
-        launches = str(len(plan_of(loaded.config)))
+        launches = str(loaded.config.repeats)
     seconds, newest = _last(cell, history)
     config = None if loaded is None else loaded.config.model_dump(mode="json")
     text = jsonio.dumps([asdict(cell), config])

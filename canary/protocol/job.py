@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
@@ -35,14 +35,11 @@ file that gets its events, one JSON object per line (see `canary.runner.display.
 SAMPLES = "_RLHF_CANARY_SAMPLES"
 """Environment variable of a command whose processes are asked what they sample."""
 
-Kind = Literal["probe", "measured"]
-
 
 @dataclass(frozen=True)
 class Job:
     """One training process: what it trains and where it writes. Sent as JSON."""
 
-    kind: Kind
     launch: int
     config_file: str
     rows_file: str
@@ -50,11 +47,12 @@ class Job:
     scratch_dir: str
     cache_dir: str
     rows_dir: str
+    look_steps: int = 0
+    """First steps that are looked at closely; 0: none."""
+    exact: bool = False
+    """The training ends after the look: a user's process is ended there."""
     stop_after: int | None = None
     """Steps after which the training ends cleanly; the schedule keeps its length."""
-    files: str | None = None
-    """File in which the processes of a user's command note their changes to files (see
-    `canary.runner.exec.file_notes`); None: no notes."""
     threads: int | None = None
     """CPU threads of torch; None: unchanged."""
     profile: dict[str, Any] | None = None
@@ -63,10 +61,8 @@ class Job:
     """The least severity of an alert that ends the training."""
     save_model: str | None = None
     """Folder for the trained model."""
-    exact_scalars: dict[str, float] = field(default_factory=dict)
-    """Scalars of the probe before this launch, for trackers (see `canary.record.tracked`)."""
     relations: Sequence[str] = ()
-    """Relations that a probe asks beside its first update (see `canary.relations`)."""
+    """Relations that the look asks beside its first update (see `canary.relations`)."""
     relation_files: Mapping[str, str] = field(default_factory=dict)
     """Files of the user's own relations, by id."""
     variation: Variation | None = None
@@ -169,13 +165,13 @@ class Listener(Protocol):
 
     def warned(self, text: str) -> None: ...
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None: ...
+    def launch_begins(self, index: int, steps: int | None) -> None: ...
 
-    def step_ended(self, kind: Kind, row: Row) -> None: ...
+    def step_ended(self, row: Row) -> None: ...
 
     def sampled(self, reading: Mapping[str, float]) -> None: ...
 
-    def launch_ended(self, kind: Kind, result: Result) -> None: ...
+    def launch_ended(self, result: Result) -> None: ...
 
     def waiting(self) -> None: ...
 

@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from canary.machine.environment import fingerprint, git_state
-from canary.protocol.job import Kind, Result
+from canary.protocol.job import Result
 from canary.record.bottlenecks import with_bottlenecks
 from canary.record.curves import ungated
-from canary.record.exact import Calls
 from canary.record.folder import RunFolder, close_launches, start_record
 from canary.record.profile import Window
 from canary.record.profile_folder import keep_profile
@@ -21,9 +20,6 @@ from canary.record.ranks import RankSteps, merged_rows
 from canary.record.step_row import Row
 from canary.record.summary import summarise_ranks
 from canary.record.types import Launch, RunRecord
-
-CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
-"""Counts of calls that a cache from an earlier launch reduces."""
 
 
 class RecordWriter(ABC):
@@ -43,9 +39,9 @@ class RecordWriter(ABC):
             update={"env": fingerprint(), "git": git_state(Path.cwd())}
         )
 
-    def add_launch(self, kind: Kind, index: int) -> None:
+    def add_launch(self, index: int) -> None:
         """Add a launch that begins."""
-        self.record.launches.append(Launch(index=index, kind=kind, status="running"))
+        self.record.launches.append(Launch(index=index, status="running"))
 
     def close_launch(self, index: int, result: Result, steps: int) -> None:
         """Close a launch that ended after `steps` steps, successfully or not."""
@@ -57,23 +53,19 @@ class RecordWriter(ABC):
                 "steps": steps,
                 "startup_seconds": {name: value for name, value in began if name != "training"},
                 "wall_seconds": result.wall_seconds,
-                "host": {**result.host, "steps": steps} if result.host else {},
+                "host": result.host,
             }
         )
 
-    def keep_result(self, kind: Kind, result: Result, *, users_own: bool = False) -> None:
-        """Keep a launch's result. `users_own`: a command's, which is measured before its probe."""
+    def keep_result(self, result: Result) -> None:
+        """Keep a launch's result."""
         record = self.record
-        if kind == "probe":
+        if result.exact and not record.exact:
             record.exact.update(result.exact)
-            if users_own:
-                record.io.update(_calls(result, lambda name: name in CACHED_CALLS))
-        else:
-            # The caches that a command's first launch finds vary. Its probe comes last, so
-            # its counts depend only on the command.
-            left_out = CACHED_CALLS if users_own else ()
-            record.io.update(_calls(result, lambda name: name not in left_out))
-            record.perf.startup_seconds = record.launches[-1].startup_seconds
+        elif result.exact:
+            record.further_looks.append(result.exact)
+        record.io.update(result.calls)
+        record.perf.startup_seconds = record.launches[-1].startup_seconds
         if result.device:
             record.env["device"] = result.device
         record.unmeasured.update(result.unmeasured)
@@ -85,7 +77,7 @@ class RecordWriter(ABC):
 
     @abstractmethod
     def warmup(self, rows: Sequence[Row]) -> int:
-        """Return how many steps the speeds leave out, given the measured launches' rows."""
+        """Return how many steps after the look the speeds leave out, given the rows."""
 
     def write(self) -> None:
         """Replace `metrics.json`, unless the folder was removed."""
@@ -98,7 +90,7 @@ class RecordWriter(ABC):
         # From the start: rows read before may be those of a loop that the training left out.
         self._rows = RankSteps(self.folder.steps)
         self._sum_up()
-        if result.status == "completed" and self.record.config.get("repeats") != 0:
+        if result.status == "completed" and not self.record.config.get("exact"):
             self.record.notes.extend(ungated(self.record))
         reason, nan_at = result.reason, self.record.stability.nan_at
         if reason and nan_at and result.status == "failed":
@@ -118,7 +110,7 @@ class RecordWriter(ABC):
                 raise
 
     def measured_rows(self) -> list[Row]:
-        """Return the measured launches' rows so far, merged over ranks."""
+        """Return the rows so far, merged over ranks."""
         return merged_rows(self._rows.read())
 
     def _sum_up(self) -> None:
@@ -126,7 +118,3 @@ class RecordWriter(ABC):
         record = summarise_ranks(self.record, by_rank, self.warmup(merged_rows(by_rank)))
         took = time.monotonic() - self._started
         self.record = record.model_copy(update={"duration_seconds": took})
-
-
-def _calls(result: Result, kept: Callable[[str], bool]) -> Calls:
-    return cast(Calls, {name: count for name, count in result.calls.items() if kept(name)})

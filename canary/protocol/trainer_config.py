@@ -8,7 +8,6 @@ from typing import Any
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS, OWN_KEYS
-from canary.protocol.job import Kind
 
 NOT_TAKEN = ("bf16", "fp16", "use_cpu", "num_train_epochs", "max_steps", "data_seed", "report_to")
 """Arguments whose config key has another meaning or is filled in elsewhere."""
@@ -22,7 +21,7 @@ def asked_config(config: CanaryConfig) -> dict[str, Any]:
     return found | ({"command": hidden(config.command)} if config.command else {})
 
 
-def as_config(training: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def as_config(training: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of the record's `config` from a trainer's settings (see
     `canary.training.exact.trainer_settings`). Comparisons then name `learning_rate` for a user's
     script as for a built-in canary."""
@@ -37,7 +36,4 @@ def as_config(training: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
     for name, key in OWN_KEYS.items():
         if name in arguments and name not in NOT_TAKEN:
             found[key] = arguments.pop(name)
-    if kind == "probe":
-        # The probe's output_dir is the canary's, not the user's.
-        arguments.pop("output_dir", None)
     return found | {"trainer_args": arguments}

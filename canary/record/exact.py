@@ -1,4 +1,4 @@
-"""The types of `exact`, the record's part without noise: the probe writes it, comparisons read it.
+"""The types of `exact`, the record's part without noise: the look writes it, comparisons read it.
 
 They are mappings, so that the training process needs no pydantic. A key is absent if an older
 version did not write it or the training does not have it. An unknown key is kept and ignored.
@@ -159,7 +159,7 @@ class Clipping(TypedDict, total=False):
 
 
 class Trajectory(TypedDict, total=False):
-    """Every step of the probe."""
+    """Every step of the look."""
 
     losses: Series
     grad_norms: Series
@@ -297,7 +297,7 @@ class Varied(TypedDict, total=False):
 
 
 class Exact(Part, total=False):
-    """Everything that the probe saw, in the order of the comparison's stages if there is one."""
+    """Everything that the look saw, in the order of the comparison's stages if there is one."""
 
     steps: int
     data: Data

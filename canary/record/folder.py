@@ -57,7 +57,6 @@ class RunFolder:
         self.path = path
         self.metrics = path / "metrics.json"
         self.steps = path / "steps.jsonl"
-        self.probe_steps = path / "probe_steps.jsonl"
         self.alerts = path / "alerts.jsonl"
         self.config = path / "config.yaml"
         self.log = path / "log.txt"

@@ -17,9 +17,8 @@ LARGEST_DELAY = 0.95
 def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     """Return the section from all launches' rows after warm-up."""
     on_host = [row["host"] for row in rows if row.get("host")]
-    launches = [launch for launch in record.launches if launch.kind == "measured"]
     delay, waiting, others = _thread_shares(rows)
-    held = _mean(launch.host.get("gil_held") for launch in launches)
+    held = _mean(launch.host.get("gil_held") for launch in record.launches)
     return Host(
         gil_contention=_least(held, waiting, others),
         gil_held=held,
@@ -30,8 +29,8 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
             sum(row["phases_cpu"].values()) for row in rows if row.get("phases_cpu")
         ),
         main_cpu_seconds_per_step=_mean(host["own_cpu_s"] for host in on_host),
-        voluntary_switches_per_step=_per_step(launches, "voluntary_switches"),
-        involuntary_switches_per_step=_per_step(launches, "involuntary_switches"),
+        voluntary_switches_per_step=_per_step(record.launches, "voluntary_switches"),
+        involuntary_switches_per_step=_per_step(record.launches, "involuntary_switches"),
         cpu_utilization_of_cores=_of_cores(record),
     )
 
@@ -39,8 +38,7 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
 def typical_cpu_s_per_step(record: RunRecord) -> float | None:
     """Return CPU seconds per step for comparisons: the launches' geometric mean; on a device, and
     in records of earlier versions, the process's mean."""
-    measured = [launch for launch in record.launches if launch.kind == "measured"]
-    known = [launch.cpu_s_per_step for launch in measured if launch.cpu_s_per_step]
+    known = [launch.cpu_s_per_step for launch in record.launches if launch.cpu_s_per_step]
     return statistics.geometric_mean(known) if known else record.host.cpu_seconds_per_step
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from canary.record import jsonio
 from canary.record.jsonio import number
+from canary.record.step_row import is_timed
 
 if TYPE_CHECKING:
     # Not at run time: `rank_path` also runs in the Python of a user's command.
@@ -158,8 +159,7 @@ def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
     steps = [
         rows
         for rows in _steps(present)
-        if all(row["step"] > warmup for row in rows.values())
-        and not any(row.get("profiled") for row in rows.values())
+        if all(row["step"] > warmup for row in rows.values()) and all(map(is_timed, rows.values()))
     ]
     if not steps:
         return {}

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from canary.record.jsonio import number
-from canary.record.step_row import Row
+from canary.record.step_row import Row, is_timed
 
 APART = ("checkpoint", "evaluation")
 """Phases that come only every so many steps and are not training."""
@@ -24,7 +24,7 @@ def own_seconds(row: Row) -> float | None:
     """Return a step's seconds without checkpoints and evaluation; on a CPU also without waits for
     a core, because those depend on other work. None if the step was profiled, its waits were not
     measured, or its threads waited for each other."""
-    if row.get("profiled"):
+    if not is_timed(row):
         return None
     cpu_s = row.get("phases_cpu")
     if row.get("peak_bytes") is not None:

@@ -74,6 +74,8 @@ class Row(TypedDict, total=False):
     alloc_retries: int | None
     time: float
     """When it was written, seconds since the epoch."""
+    look: bool
+    """Whether the step belongs to the look; its time does not count."""
     profiled: bool
     """Whether the profiler slowed the step down."""
     alerts: list[RowAlert]
@@ -86,3 +88,8 @@ class Row(TypedDict, total=False):
     micro_batches: int
     """Only while the values are still on the device: its losses, and `metrics` by name."""
     metrics: dict[str, int]
+
+
+def is_timed(row: Row) -> bool:
+    """Return whether the step took the time that it takes without the canary."""
+    return not row.get("look") and not row.get("profiled")

@@ -15,7 +15,7 @@ from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.slowing import slowing
 from canary.record.spikes import stall_of
-from canary.record.step_row import Bytes, Row
+from canary.record.step_row import Bytes, Row, is_timed
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 MIN_STEPS = 5
@@ -148,7 +148,7 @@ def _steady_mean(values: Sequence[float]) -> float:
 
 
 FIRST_STEPS = 12
-"""Number of steps with their tokens in the record: the usual length of a probe."""
+"""Number of steps with their tokens in the record: the usual length of a look."""
 NOT_TRAINING = ("checkpoint", "evaluation")
 """Phases that come only now and then and belong to no step."""
 
@@ -163,12 +163,26 @@ def cpu_s_per_step(rows: Sequence[Row]) -> float | None:
 
 
 def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
-    """Return the rows whose times count: after warm-up, timed, and not profiled."""
+    """Return the rows whose times count: after warm-up, and neither looked at nor profiled."""
     return [
         row
         for row in rows
-        if row["step"] > warmup and row.get("wall_s") is not None and not row.get("profiled")
+        if row["step"] > warmup and row.get("wall_s") is not None and is_timed(row)
     ]
+
+
+def last_untimed(rows: Sequence[Row], warmup: int) -> int:
+    """Return the last step that the speeds leave out: the look, and `warmup` steps after it."""
+    looked = [row["step"] for row in rows if row.get("look")]
+    first = rows[0]["step"] if rows else 1
+    return max(looked, default=first - 1) + warmup
+
+
+def untimed_steps(record: RunRecord) -> int:
+    """Return how many first steps of each launch the speeds leave out."""
+    looked = record.launches[0].look_steps if record.launches else 0
+    warmup = record.config.get("metrics_warmup_steps")
+    return looked + (warmup if isinstance(warmup, int) else 0)
 
 
 def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
@@ -178,6 +192,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
     return launch.model_copy(
         update={
             "steps": len(rows),
+            "look_steps": sum(bool(row.get("look")) for row in rows),
             "mean_step_time_s": times.mean if times.count else None,
             "median_step_time_s": times.median if times.count else None,
             "tokens_per_sec": _rate(steady, "input_tokens"),
@@ -234,6 +249,11 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
     )
 
 
+def after_look(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return one launch's steps after its look, whose copies take memory; all, if none follows."""
+    return [row for row in rows if not row.get("look")] or rows
+
+
 def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
     """Return one launch's steps that were not profiled, with the resident memory of the training
     alone: if every step after the profiled window has more memory than every step before it, the
@@ -259,13 +279,14 @@ def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
-    """Return the record with all figures from the measured rows. Speeds, phases and RL metrics
-    leave out the first `warmup` steps of each launch; stability figures count all steps."""
+    """Return the record with all figures from the rows. Speeds, phases and RL metrics leave out
+    the look, and `warmup` steps after it; stability figures count all steps."""
+    warmup = last_untimed(rows, warmup)
     by_launch: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
-    unprofiled = [row for launch in by_launch.values() for row in without_profiler(launch)]
+    unprofiled = [row for one in by_launch.values() for row in without_profiler(after_look(one))]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup and row.get("profiled") for row in rows):
@@ -284,8 +305,6 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
-                if launch.kind == "measured"
-                else launch
                 for launch in record.launches
             ],
         }
@@ -340,14 +359,15 @@ def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str,
 
 def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:
     """Summarise the rows of all ranks, and compare the ranks."""
-    found = describe_ranks(by_rank, warmup)
+    merged = merged_rows(by_rank)
+    found = describe_ranks(by_rank, last_untimed(merged, warmup))
     for name in ("imbalance", "wait_s"):
         if name in found:
             found[name] = distribution(found[name]).model_dump()
     record = record.model_copy(update={"ranks": record.ranks | found})
     # From every rank: a step that one rank did not complete has no merged row.
     of_all = (row for rows in by_rank.values() for row in rows)
-    return with_alerts(summarise(record, merged_rows(by_rank), warmup), of_all)
+    return with_alerts(summarise(record, merged, warmup), of_all)
 
 
 def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:

@@ -9,7 +9,7 @@ from typing import Any
 from canary.record.alerts import alert_words
 from canary.record.exact import Exact
 from canary.record.host import gil_contention
-from canary.record.step_row import Row
+from canary.record.step_row import Row, is_timed
 
 PREFIX = "canary"
 MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
@@ -49,9 +49,9 @@ ALERTS = f"{PREFIX}/alerts"
 
 def row_scalars(row: Row) -> dict[str, float]:
     """Return the measured scalars of a step: time, rates, phases, utilisation, memory, tokens,
-    loss, RL metrics and alerts. A profiled step has no times, rates and utilisation, as in the
-    record."""
-    found: dict[str, Any] = {} if row.get("profiled") else _timed(row)
+    loss, RL metrics and alerts. A step of the look and a profiled one have no times, rates and
+    utilisation, as in the record."""
+    found: dict[str, Any] = _timed(row) if is_timed(row) else {}
     found |= {f"memory/{name}": row.get(name) for name in MEMORY}
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
     found |= {name: row.get(name) for name in MEASURED}
@@ -106,7 +106,7 @@ def _alerts(row: Row) -> dict[str, float]:
 
 
 def exact_scalars(exact: Exact) -> dict[str, float]:
-    """Return one scalar per signal that the probe saw."""
+    """Return one scalar per signal that the look saw."""
     found = {name: read(exact) for name, read in EXACT.items()}
     return _named({f"exact/{name}": value for name, value in found.items()})
 

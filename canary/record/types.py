@@ -17,7 +17,7 @@ from canary.record.phases import PHASES as PHASES
 from canary.record.section import Number, Section
 from canary.record.step_row import RowAlert
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupted"]
 Failure = Literal["not found", "timed out"]
@@ -99,7 +99,7 @@ class Distribution(Section):
 
 
 class Perf(Section):
-    """Speed and peak memory of the measured launches."""
+    """Speed and peak memory of the timed steps."""
 
     step_time: Distribution = Field(default_factory=Distribution)
     """Seconds from the end of one step to the end of the next."""
@@ -195,7 +195,7 @@ class Profiler(Section):
 
 
 class Growth(Section):
-    """Slope of memory over the measured steps after warm-up, in bytes per step; 95% interval.
+    """Slope of memory over the timed steps, in bytes per step; 95% interval.
 
     It is fitted to means of blocks of steps, so that allocator churn does not narrow the interval.
     `kind`: allocated device memory, or resident memory without a device.
@@ -209,7 +209,7 @@ class Growth(Section):
 
 
 class Host(Section):
-    """The training process on its CPUs, over the measured steps after warm-up.
+    """The training process on its CPUs, over the timed steps.
 
     The first four are shares. `waiting` and `other_threads` are shares of the training thread's
     time in computing phases without waits for a core. Null if not measured; see `unmeasured`.
@@ -289,9 +289,10 @@ class Launch(Section):
     """One launch: the unit of replication of every timing."""
 
     index: int
-    kind: Literal["probe", "measured"]
     status: Status
     steps: int = 0
+    look_steps: int = 0
+    """Of its first steps: how many were looked at and not timed."""
     mean_step_time_s: Number | None = None
     """Mean after warm-up: the time that the user pays for."""
     median_step_time_s: Number | None = None
@@ -343,7 +344,7 @@ class Owner(Section):
 class RunRecord(Section):
     """`metrics.json`. Times are in seconds, memory in bytes or MB as each name says."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     run_id: str
     name: str = ""
     timestamp: str
@@ -369,23 +370,25 @@ class RunRecord(Section):
     memory: Memory = Field(default_factory=Memory)
     host: Host = Field(default_factory=Host)
     rl: dict[str, Distribution] = Field(default_factory=dict)
-    """Rewards, margins, KL, entropy, lengths ... over the measured steps, by metric."""
+    """Rewards, margins, KL, entropy, lengths ... over the timed steps, by metric."""
     curves: dict[str, Curve] = Field(default_factory=dict)
-    """Of the first measured launch: the metrics that `metrics:` gates, and in an imported run also
+    """Of the first launch: the metrics that `metrics:` gates, and in an imported run also
     those that the preset names."""
     source: Source | None = None
     """Null if the canary itself recorded the run."""
     tokens: dict[str, int] = Field(default_factory=dict)
-    """Totals over the measured steps of the first launch: input, label, completion."""
+    """Totals over the first launch: input, label, completion."""
     first_step: int = 1
     """First step of the first launch; above 1 if it resumed."""
     first_step_tokens: list[int] = Field(default_factory=list)
     """Input tokens of each of the first launch's first steps, summed over ranks."""
     io: SerializeAsAny[Calls] = Field(default_factory=Calls)
     exact: SerializeAsAny[Exact] = Field(default_factory=Exact)
-    """The probe's signals."""
+    """The signals of the first launch's look."""
+    further_looks: SerializeAsAny[list[Exact]] = Field(default_factory=list)
+    """The signals of the other launches' looks."""
     alerts: SerializeAsAny[Alerts] = Field(default_factory=list)
-    """Alerts of the measured launches (see `canary.record.alert`)."""
+    """Alerts of the launches (see `canary.record.alert`)."""
     alert_summary: AlertSummary | None = None
     """Null if no detector watched."""
     gpu_health: dict[str, Any] = Field(default_factory=dict)

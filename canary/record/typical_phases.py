@@ -17,7 +17,7 @@ def phases_of_launches(records: Sequence[RunRecord]) -> list[dict[str, float]]:
         launch.phases_steady
         for record in records
         for launch in record.launches
-        if launch.kind == "measured" and launch.status == "completed"
+        if launch.status == "completed"
     )
     return all_or_none(launches) or all_or_none(r.phases for r in records if r.phases)
 

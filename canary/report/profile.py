@@ -299,7 +299,7 @@ def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
         if before:
             note += f" ({signed(100 * (after / before - 1))})"
     else:
-        note = f"calls in one step of each probe, without times: {found.reason}"
+        note = f"calls in one step of each look, without times: {found.reason}"
     rows = tuple(_difference_row(row) for row in found.rows[:top])
     return AgainstView(f"Operators against {name}", note, rows, len(found.rows) - len(rows))
 

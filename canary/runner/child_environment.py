@@ -11,7 +11,6 @@ from pathlib import Path
 from canary.config.schema import CanaryConfig
 from canary.errors import UsageError
 from canary.machine.program import TRAINING_STACK
-from canary.protocol.job import Kind
 
 
 def require_training_stack(packages: Sequence[str] = TRAINING_STACK) -> None:
@@ -37,14 +36,13 @@ def needs_hub(config: CanaryConfig) -> bool:
 
 
 def child_environment(
-    config: CanaryConfig, cache_dir: Path, kind: Kind, device: str | None, base: Mapping[str, str]
+    config: CanaryConfig, cache_dir: Path, device: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the parent's environment with variables that make launches comparable.
 
     Compiled kernels are cached in `cache_dir`, which outlives the run: else a second run would
-    differ by compiling less. Prepared dataset rows are cached in the run's scratch folder
-    (`Job.rows_dir`). So the probe always prepares them and measured launches always find them. That
-    makes the counts of tokenizer calls and cache hits exact.
+    differ by compiling less. Each launch prepares its dataset rows anew (`Job.rows_dir`). That makes
+    the counts of tokenizer calls and cache hits exact.
 
     `device` is the uuid of the GPU, or the uuids of several ranks' GPUs separated by commas. It is
     None without a GPU.
@@ -66,7 +64,7 @@ def child_environment(
     if config.threads is not None:
         environment["OMP_NUM_THREADS"] = str(config.threads)
         environment["MKL_NUM_THREADS"] = str(config.threads)
-    if kind == "probe":
+    if config.look_steps:
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if config.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""

@@ -89,7 +89,7 @@ class LocalRunner:
             finally:
                 self._tidy(child)
         for row in tail.new_rows(watch.local_ranks()):
-            listener.step_ended(job.kind, row)
+            listener.step_ended(row)
         if timed_out:
             return self._timed_out(job, time.monotonic() - started, watch)
         result = _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
@@ -132,7 +132,7 @@ class LocalRunner:
         end_tree(child)
 
     def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
-        reason = f"the {job.kind} launch hit the timeout after {seconds:.0f} s"
+        reason = f"the training hit the timeout after {seconds:.0f} s"
         where = watch.where_it_hangs()
         stuck = watch.stuck_rank()
         failed = {} if stuck is None else {"failed_rank": stuck}
@@ -161,7 +161,7 @@ class LocalRunner:
         while child.poll() is None and not self._is_over(job, watch):
             watch.look()
             for row in tail.new_rows(watch.local_ranks()):
-                listener.step_ended(job.kind, row)
+                listener.step_ended(row)
             listener.waiting()
             if time.monotonic() > deadline:
                 return True

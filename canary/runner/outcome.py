@@ -12,7 +12,7 @@ from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, shown_phases
-from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps
+from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps, untimed_steps
 from canary.record.types import RunRecord
 from canary.record.typical_phases import phases_of_launches, typical_phases
 from canary.runner.display.pace import shown_metrics
@@ -71,7 +71,7 @@ def outcome_text(record: RunRecord) -> str:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     told = not time_.count and "perf.step_time" in record.unmeasured
-    if time_.count < MIN_STEPS and not told and record.config.get("repeats") != 0:
+    if time_.count < MIN_STEPS and not told and not record.config.get("exact"):
         timed = f"{time_.count} step{'' if time_.count == 1 else 's'}"
         few = f"{timed} timed after warm-up, a comparison needs {MIN_STEPS}"
         lines.append(f"  note        {few}; {more_steps(record)}")
@@ -81,8 +81,8 @@ def outcome_text(record: RunRecord) -> str:
 
 def _timed(record: RunRecord) -> str:
     """Return over how many steps times are, and how many first steps they leave out."""
-    count, warmup = record.perf.step_time.count, record.config.get("metrics_warmup_steps")
-    without = f", without the first {warmup}" if isinstance(warmup, int) and warmup > 0 else ""
+    count, untimed = record.perf.step_time.count, untimed_steps(record)
+    without = f", without the first {untimed}" if untimed else ""
     return f"over {count} step{'' if count == 1 else 's'}{without}"
 
 
@@ -182,7 +182,7 @@ def exact_line(record: RunRecord) -> str:
     if not exact and record.source is not None:
         return record.unmeasured.get("exact", "the run was imported")
     if not exact:
-        return "no probe: learning and work cannot be compared exactly"
+        return "no look: learning and work cannot be compared exactly"
     work = exact.get("work", {})
     tensors = exact.get("model", {}).get("trainable_tensors", 0)
     parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]

@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.config.load import METRICS_WARMUP, LoadedConfig
+from canary.config.load import LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.config.spans import warmup_steps
 from canary.files import replace_file
 from canary.imports.record import warmup_of
 from canary.protocol.heartbeat import Readings
-from canary.protocol.job import Kind, Listener, Result
+from canary.protocol.job import Listener, Result
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row
+from canary.record.summary import last_untimed
 from canary.relations.relation import Variation
 from canary.runner.distributed import Rendezvous
 
@@ -58,17 +60,17 @@ class Session(RecordWriter):
         """Whether a user's command gets this process's standard streams."""
         self.rendezvous = rendezvous or Rendezvous()
         self.variation = variation
-        """What the probe does in another way."""
+        """What the launches do in another way."""
         self.copied = copied
         """A copy of the working folder, in which a user's command runs; None: the folder itself."""
         self.relation_files = relation_files or {}
         """Files of the user's own of the relations."""
         self.relations = relations
-        """What the probe asks beside its first update."""
+        """What the look asks beside its first update."""
         self._listener = listener
         self.readings: Readings | None = None
         """Samples of the machine during the launch that runs."""
-        self._measured = False
+        self._begun = False
         self._launch_steps = 0
         self.first_step: int | None = None
         self.last_step: int | None = None
@@ -78,12 +80,13 @@ class Session(RecordWriter):
 
     def training_time(self) -> tuple[float, float] | None:
         """Return start and end (epoch seconds) of the newest launch's timed steps, or None."""
-        rows = self.measured_rows()
-        warmup, newest = self.warmup(rows), self.record.launches[-1].index
-        timed = [row for row in rows if row["launch"] == newest and row["step"] > warmup]
-        if not timed:
+        newest = self.record.launches[-1].index
+        rows = [row for row in self.measured_rows() if row["launch"] == newest]
+        last = last_untimed(rows, self.warmup(rows))
+        after = [row for row in rows if row["step"] > last]
+        if not after:
             return None
-        return timed[0]["time"] - timed[0]["wall_s"], timed[-1]["time"]
+        return after[0]["time"] - after[0]["wall_s"], after[-1]["time"]
 
     # Events of the runner: recorded, then passed on.
 
@@ -95,15 +98,15 @@ class Session(RecordWriter):
         """Pass on; runners do not send this."""
         self._listener.warned(text)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+    def launch_begins(self, index: int, steps: int | None) -> None:
         """Record that a launch is about to start."""
-        self.add_launch(kind, index)
+        self.add_launch(index)
         self._launch_steps = 0
         self.first_step = self.last_step = None
         self.write()
-        self._listener.launch_begins(kind, index, steps)
+        self._listener.launch_begins(index, steps)
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
+    def step_ended(self, row: Row) -> None:
         """Count the step; write `metrics.json` at most once per second."""
         if self.last_step is not None and int(row["step"]) <= self.last_step:
             self._launch_steps = 0  # the training began its steps anew
@@ -111,19 +114,18 @@ class Session(RecordWriter):
         self.last_step = int(row["step"])
         if self.first_step is None:
             self.first_step = self.last_step
-        first = kind == "measured" and not self._measured
-        self._measured = self._measured or first
-        self._listener.step_ended(kind, row)
+        first, self._begun = not self._begun, True
+        self._listener.step_ended(row)
         if first or time.monotonic() - self._written > WRITE_EVERY_S:
             # A user's command goes on if its record cannot be written: the last write says so.
             is_users = self.config.training_type == "exec"
             with contextlib.suppress(OSError) if is_users else contextlib.nullcontext():
                 self.write()
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Record the result of a launch."""
         self.close_launch(self.record.launches[-1].index, result, self._launch_steps)
-        self._listener.launch_ended(kind, result)
+        self._listener.launch_ended(result)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
         """Pass on; runners do not send this."""
@@ -145,13 +147,11 @@ class Session(RecordWriter):
         """Return the warm-up steps. Without a given number they depend on the steps done so far."""
         given = self.config.metrics_warmup_steps
         if self.record.source is not None:
-            count, last = warmup_of(rows, given)
-            self.record.config["metrics_warmup_steps"] = count
-            return last
-        if given is None:
-            done = max((row["step"] for row in rows), default=0)
-            given = min(METRICS_WARMUP, done // 5)
-            self.record.config["metrics_warmup_steps"] = given
+            given = warmup_of(rows, given)
+        elif given is None:
+            first = [row for row in rows if row["launch"] == rows[0]["launch"]]
+            given = warmup_steps(sum(bool(row.get("look")) for row in first), len(first))
+        self.record.config["metrics_warmup_steps"] = given
         return given
 
 

@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from canary.machine.scratch import new_scratch, remove_left_scratches
-from canary.runner.exec.start_command import OURS
 
+OURS = "_RLHF_CANARY_"
+"""Prefix of the variables that each launch gets anew."""
 FORKING = Path(__file__).parents[1] / "training" / "forking.py"
 WARM_FOLDER = f"{OURS}WARM"
 """The environment variable with the folder of the sockets."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from canary.errors import RecordError
 from canary.protocol.heartbeat import reading_path
-from canary.protocol.job import Kind
 from canary.record import jsonio
 from canary.record.folder import RunFolder
 from canary.record.ranks import RankSteps, merged_rows, rank_files
@@ -53,8 +52,7 @@ class Following:
         self._lock = threading.Lock()
         self._stamp: Stamp | None = None
         self._record = seen_record(folder)
-        self._measured = _Steps(self._files.steps, "measured")
-        self._probe = _Steps(self._files.probe_steps, "probe")
+        self._steps = _Steps(self._files.steps)
 
     def goes_on(self) -> bool:
         """Return whether the run is still going.
@@ -79,8 +77,8 @@ class Following:
                 problem = ""
             except RecordError as error:
                 pace, problem = Pace(), error.message
-            by_rank = {rank: tuple(rows) for rank, rows in self._measured.rows.items()}
-            return Seen(self._record, by_rank, tuple(self._measured.alerts.values()), problem), pace
+            by_rank = {rank: tuple(rows) for rank, rows in self._steps.rows.items()}
+            return Seen(self._record, by_rank, tuple(self._steps.alerts.values()), problem), pace
 
     def _read_record(self) -> None:
         now = stamp(self._files.metrics)
@@ -91,11 +89,8 @@ class Following:
     def _read_steps(self) -> Pace:
         """Read new rows, and return the pace of the newest launch."""
         config = self._record.config
-        self._measured.read(_whole(config.get("max_steps")))
-        self._probe.read(_whole(config.get("probe_steps")))
-        launches = self._record.launches
-        is_probe = bool(launches) and launches[-1].kind == "probe"
-        pace = (self._probe if is_probe else self._measured).pace
+        self._steps.read(_whole(config.get("max_steps")))
+        pace = self._steps.pace
         pace.reading = self._newest_reading()
         return pace
 
@@ -114,11 +109,10 @@ class Following:
 
 
 class _Steps:
-    """The rows of one kind of launch, of all ranks."""
+    """The rows of a run, of all ranks."""
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._kind = kind
         self._begin()
 
     def _begin(self) -> None:
@@ -128,7 +122,7 @@ class _Steps:
         self.alerts: dict[tuple[object, ...], RowAlert] = {}
         """By launch, step and type: several ranks may raise one alert."""
         self.pace = Pace()
-        self.pace.begin(self._kind, None)
+        self.pace.begin(None)
         self._launch: int | None = None
 
     def read(self, steps: int | None) -> None:
@@ -161,7 +155,7 @@ class _Steps:
             return
         if row["launch"] != self._launch:
             self._launch = row["launch"]
-            self.pace.begin(self._kind, steps)
+            self.pace.begin(steps)
         self.pace.add(row)
 
 

@@ -85,7 +85,7 @@ def _state(record: RunRecord) -> str:
         return f"{record.status.capitalize()}."
     if launch is None:
         return "Running: it starts."
-    return f"Running: {launch.kind} launch ({figures.PURPOSE[launch.kind]})."
+    return "Running."
 
 
 def _numbers(pace: Pace) -> Iterator[tuple[str, str]]:

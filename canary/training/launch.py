@@ -6,6 +6,7 @@ It imports only the training stack: a user's Python may lack the canary's other 
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import time
@@ -42,6 +43,7 @@ from canary.training.exact.trainer_settings import (
     describe_training,
     scales_gradients,
 )
+from canary.training.look import Look, no_look
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
@@ -57,16 +59,32 @@ KILLED = (
 
 
 def set_up_torch(job: Job) -> None:
-    """Set the number of threads, and in the probe deterministic kernels."""
+    """Set the number of threads."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    if job.kind == "probe":
-        # Only warn about kernels without a deterministic form: the comparison finds out which
-        # signals repeat.
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cudnn.benchmark = False
     if job.relations or job.variation is not None:
         allow_graph_breaks()
+
+
+def deterministic_kernels() -> Callable[[], None]:
+    """Use kernels that repeat from now on; return what restores the user's.
+
+    Kernels without a deterministic form only warn: the comparison finds out which signals repeat.
+    """
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+
+    def restore() -> None:
+        enabled, warn_only, benchmark = before
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+        torch.backends.cudnn.benchmark = benchmark
+
+    return restore
 
 
 def watch_sampling(job: Job) -> None:
@@ -126,18 +144,25 @@ class TrainingLaunch:
         self.notes: list[str] = []
         self.on_row: Callable[[Row], None] | None = None
         """Called with each row; its time counts as the logging phase."""
+        self.on_look: Callable[[Exact], None] | None = None
+        """Called with the signals of the look when it is over."""
         self._started = started
         self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks)
         self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
         self._kept: list[Row] = []
+        """Rows of the look."""
+        self._timed = 0
+        """Rows after the look."""
         self.watch: RunDetectors | None = None
-        """The anomaly detectors of a measured launch."""
-        self._exact: ExactSignals | None = None
+        """The anomaly detectors; None if the training ends after the look."""
+        self.look = no_look()
+        self.calls: CallCounts | None = None
+        """Counts calls of libraries, if they are loaded."""
+        self._exact: Exact = {}
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
-        self._written: Calls = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
@@ -154,7 +179,7 @@ class TrainingLaunch:
         from canary.training.loops.trainer import TrainerCollector
 
         job = self.job
-        exact = self.begin(trainer, describe_training(trainer))
+        look = self.begin(trainer, describe_training(trainer))
         if job.variation is not None:
             from canary.training.relations.variations import vary
 
@@ -164,8 +189,9 @@ class TrainingLaunch:
             trainer,
             self.keep,
             job.launch,
+            look=look,
             stop_after=job.stop_after,
-            exact=exact,
+            ends_after_look=job.exact,
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
             watch=self.watch,
@@ -178,11 +204,10 @@ class TrainingLaunch:
             self._profiler = StepProfiler(Window(**self.job.profile), device)
         return self._profiler
 
-    def begin(self, trained: Trained, training: dict[str, Any]) -> ExactSignals | None:
-        """Start collecting for a training with the settings `training`. Return the collector of
-        exact signals in the probe, else None."""
+    def begin(self, trained: Trained, training: dict[str, Any]) -> Look:
+        """Start collecting for a training with the settings `training`. Return its look."""
         self._training = training
-        if self.job.kind == "measured":
+        if not self.job.exact:
             self.watch = RunDetectors(
                 Path(self.job.rows_file).parent,
                 self.job.launch,
@@ -191,16 +216,50 @@ class TrainingLaunch:
                 scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
-        self._exact = ExactSignals(trained) if self.job.kind == "probe" else None
         if self.job.relations:
             from canary.training.relations.inspector import Inspector
 
             self._inspector = Inspector(trained, self.job.relations, self.job.relation_files)
         self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
+        if self.job.look_steps:
+            exact = ExactSignals(trained, whole_process=self._own_process)
+            over = functools.partial(self._look_over, trained)
+            self.look = Look(self.job.look_steps, exact, over)
+            if self._own_process and torch.cuda.is_available():
+                self.look.at_end(deterministic_kernels())
         self._files.begin()
-        if self.job.kind == "measured" and self.rank == 0:
+        if not self.job.look_steps:
+            self._time_begins()
+        return self.look
+
+    def _time_begins(self) -> None:
+        if not self.job.exact and self.rank == 0:
             self._host.begin()
-        return self._exact
+
+    def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
+        """Keep what the look saw; the steps that follow are timed."""
+        exact.add_rows(self._kept)
+        self._exact = {
+            "steps": len(self._kept),
+            "data": describe_data(trained),
+            **exact.found,
+            "calls": self._counted(),
+        }
+        self._kept = []
+        if self.on_look is not None:
+            self.on_look(self._exact)
+        self._time_begins()
+
+    def _counted(self) -> Calls:
+        """Return the counts of the training so far."""
+        assert self._files is not None  # begin came first
+        counted: Calls = self._files.so_far()
+        if self.calls is not None:
+            counted = {**self.calls.describe(), **counted}
+        if world_size() > 1:
+            # All ranks write to one log, so no rank knows its part of the bytes.
+            counted["bytes_written"] = None
+        return counted
 
     def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
         """Add settings that a loop showed after its beginning."""
@@ -228,6 +287,7 @@ class TrainingLaunch:
         """Release this job and rank for another training, which is recorded in its place."""
         if self._profiler is not None:
             self._profiler.give_up()
+        self.look.give_up()
         if self._files is not None:
             self._files.end()
         self._rows.close()
@@ -237,11 +297,6 @@ class TrainingLaunch:
     def was_cut(self) -> None:
         """Record that the training was cut short."""
         self._training["cut"] = True
-
-    def stop_counting_files(self) -> None:
-        """Stop counting written files, as a probe is cut short."""
-        if self._files is not None:
-            self._written = self._files.end()
 
     def keep(self, row: Row) -> None:
         """Write the row of a step.
@@ -256,8 +311,10 @@ class TrainingLaunch:
         self._append(row)
         if self.on_row is not None:
             self.on_row(row)
-        if self.job.kind == "probe":
+        if row.get("look"):
             self._kept.append(row)
+        else:
+            self._timed += 1
         if stop is not None:
             raise stop
 
@@ -273,7 +330,7 @@ class TrainingLaunch:
             self._unwritten = True
             leave_unwritten(self.job, error)
 
-    def completed(self, trainer: Any, calls: CallCounts) -> Result:
+    def completed(self, trainer: Any) -> Result:
         """Return the result of a finished trainer. Without any step it failed."""
         assert self._collector is not None  # attach came first
         reason = self._collector.why_no_step()
@@ -288,32 +345,19 @@ class TrainingLaunch:
                 f"of {trainer.state.max_steps}"
             )
             self.notes.append(words)
-        result = self.finished(trainer, torch.device(trainer.args.device), calls)
+        result = self.finished(trainer, torch.device(trainer.args.device))
         return replace(result, unmeasured={**result.unmeasured, **self._collector.unmeasured()})
 
-    def finished(self, trained: Trained, device: torch.device, calls: CallCounts | None) -> Result:
+    def finished(self, trained: Trained, device: torch.device) -> Result:
         """Return the result of a finished training."""
         assert self._files is not None  # begin came first
-        host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
-        written = self._written or self._files.end()
-        counted: Calls = {**written}
-        if calls is not None:
-            counted = {**calls.describe(), **written}
-        if world_size() > 1:
-            # All ranks write to one log, so no rank knows its part of the bytes.
-            counted["bytes_written"] = None
+        host = self._host.end(self._timed)
+        counted = self._counted()
+        self._files.end()
         self.lap("training")
-        found: Exact = {}
-        if self._exact is not None:
-            self._exact.add_rows(self._kept)
-            found = {
-                "steps": len(self._kept),
-                "data": describe_data(trained),
-                **self._exact.found,
-                "calls": counted,
-            }
-            if varied := ANOTHER_WAY.found:
-                found["varied"] = varied
+        found: Exact = {**self._exact}
+        if found and (varied := ANOTHER_WAY.found):
+            found["varied"] = varied
         distributed = describe_distributed(trained)
         self.notes += not_as_asked(distributed)
         return Result(
@@ -388,7 +432,7 @@ class TrainingLaunch:
 def _canary_files(job: Job, rank: int) -> tuple[Path, ...]:
     """Return the files that the canary itself writes during the training."""
     run_dir = Path(job.rows_file).parent
-    names = ("steps.jsonl", "probe_steps.jsonl", "alerts.jsonl", "log.txt")
+    names = ("steps.jsonl", "alerts.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)
     profile = () if job.profile is None else _profile_files(Window(**job.profile))
     return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir), *profile)

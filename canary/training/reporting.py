@@ -1,4 +1,4 @@
-"""Sends steps and exact signals to a trainer's trackers (`report_to`)."""
+"""Sends steps to a trainer's trackers (`report_to`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 
 from canary.protocol.heartbeat import ReadingFile
 from canary.protocol.job import LEVEL, Job
+from canary.record.exact import Exact
 from canary.record.step_row import Row
-from canary.record.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
+from canary.record.tracked import (
+    ALERTS,
+    alerts_text,
+    exact_scalars,
+    row_scalars,
+    sampled_scalars,
+)
 from canary.training.collectors.metrics import Trackers, reporting_callbacks
 
 TENSORBOARD = "tensorboard"
@@ -44,25 +51,28 @@ def silence(trainer: Any) -> None:
 
 
 class Reporter:
-    """Sends each step to a trainer's trackers, and before the first the probe's signals."""
+    """Sends each step to a trainer's trackers, and with the first one after the look its signals."""
 
     def __init__(self, trainer: Any, job: Job) -> None:
         self._trackers = Trackers(trainer)
-        self._exact = dict(job.exact_scalars)
+        self._exact: dict[str, float] = {}
         self._sampled = ReadingFile(Path(job.scratch_dir))
         if hasattr(trainer.args, "logging_dir"):
             # transformers before 5 reads this instead of the environment.
             trainer.args.logging_dir = os.environ[FOLDER]
 
+    def look_over(self, exact: Exact) -> None:
+        """Keep the signals for the next row."""
+        self._exact = exact_scalars(exact)
+
     def step(self, row: Row) -> None:
         """Send one row."""
         if not self._trackers:
             return
-        if self._exact:
-            self._trackers.log(0, self._exact)
-            self._exact = {}
         step = int(row["step"])
-        self._trackers.log(step, row_scalars(row) | sampled_scalars(self._sampled.newest()))
+        sampled = sampled_scalars(self._sampled.newest())
+        self._trackers.log(step, row_scalars(row) | sampled | self._exact)
+        self._exact = {}
         alerts = alerts_text(row)
         if alerts:
             self._trackers.write(step, ALERTS, alerts)

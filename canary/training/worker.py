@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import os
 import signal
@@ -34,24 +33,6 @@ from canary.record.ranks import rank_path
 
 if TYPE_CHECKING:
     from canary.training.launch import TrainingLaunch
-
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-"""Numbers of mallopt(3)."""
-KEPT = 1 << 30
-"""Free bytes at the end of the heap that the process keeps."""
-
-
-def keep_freed_memory() -> None:
-    """Let glibc's malloc keep freed memory.
-
-    Deterministic torch fills each new tensor, and the kernel maps a large one page by page. That
-    took half of a probe's time. Launches whose memory is measured do not do this.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(M_MMAP_MAX, 0)
-            mallopt(M_TRIM_THRESHOLD, KEPT)
 
 
 def main(arguments: list[str]) -> int:
@@ -115,27 +96,27 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
 
     set_up_torch(job)
     watch_sampling(job)
-    if job.kind == "probe":
-        keep_freed_memory()
     keep_tensorboard(job)
     launch.lap("imports")
     with count_calls() as calls, contextlib.ExitStack() as around:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
-        drawn = around.enter_context(completions_of(trainer, job.kind, spec.notes, job.stop_after))
-        if job.kind == "measured":
-            launch.on_row = Reporter(trainer, job).step
-        else:
+        drawn = around.enter_context(completions_of(trainer, job.look_steps, spec.notes))
+        if job.exact:
             silence(trainer)
+        else:
+            reporter = Reporter(trainer, job)
+            launch.on_row, launch.on_look = reporter.step, reporter.look_over
         launch.lap("build")
         if job.save_model is not None:
             require_savable(trainer)
+        launch.calls = calls
         collector = launch.attach(trainer)
         begins = None if job.variation is None else checkpoint_of(job.variation)
         train = functools.partial(trainer.train, begins) if begins else trainer.train
         collector.run(train)
     launch.notes += spec.notes
-    result = launch.completed(trainer, calls)
+    result = launch.completed(trainer)
     if drawn is not None:
         result = replace(result, exact={**result.exact, "generation": drawn.described()})
     if job.save_model is not None:

@@ -21,7 +21,7 @@ SAFE = frozenset(
         *("max_steps", "batch_size", "gradient_accumulation_steps", "learning_rate"),
         *("warmup_steps", "max_length", "max_prompt_length", "beta", "max_new_tokens"),
         *("num_generations", "temperature", "fixed_length", "seed", "speed", "device", "threads"),
-        *("nproc", "num_workers", "metrics_warmup_steps", "probe_steps", "timeout"),
+        *("nproc", "num_workers", "metrics_warmup_steps", "look_steps", "exact", "timeout"),
         *("thresholds", "metrics"),
     }
 )

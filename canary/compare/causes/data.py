@@ -61,7 +61,7 @@ def _not_reached(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.DATA,
         0.4 if facts.entry in (None, "data") else 0.15,
-        "the dataset differs, but not in the rows that the probe used",
+        "the dataset differs, but not in the rows that the look used",
         (evidence_of(found),),
         ("compare the dataset's revision and preparation",),
         equal=("batches",),
@@ -154,7 +154,7 @@ def _eos_alone_in_each(facts: Facts) -> bool:
     names: tuple[TokenCount, ...] = ("eos_labels", "input_tokens", "label_tokens", "sequences")
     before, after = (
         [[micro.get(name, 0) for name in names] for step in side for micro in step]
-        for side in facts.probed_batches()
+        for side in facts.looked_batches()
     )
     return all(
         now[0] - was[0] == now[1] - was[1] == now[2] - was[2] and now[3] == was[3]

@@ -17,7 +17,7 @@ from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.user_code import CodeChange, code_changes
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.exact.lane import most_different, newest_probed
+from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
     GRADIENT_NORM_FACTOR,
     SIGNAL,
@@ -51,7 +51,7 @@ class Facts:
     @cached_property
     def before(self) -> RunRecord:
         """Return the baseline's record with exact signals."""
-        return newest_probed(self.baseline)
+        return newest_looked(self.baseline)
 
     @cached_property
     def now(self) -> RunRecord:
@@ -63,11 +63,11 @@ class Facts:
         return read(self.before.exact), read(self.now.exact)
 
     def metric(self, name: str) -> tuple[Series, Series]:
-        """Return a metric of the trainer for each step of the probe; empty if not reported."""
+        """Return a metric of the trainer for each step of the look; empty if not reported."""
         return self.exact(lambda exact: exact.get("trajectory", {}).get("rl", {}).get(name, []))
 
-    def probed_batches(self) -> tuple[list[list[Micro]], list[list[Micro]]]:
-        """Return the micro-batches of each step of both probes."""
+    def looked_batches(self) -> tuple[list[list[Micro]], list[list[Micro]]]:
+        """Return the micro-batches of each step of both looks."""
         return self.exact(lambda exact: exact.get("batches", []))
 
     def unrecorded(self, stages: Sequence[str]) -> list[str]:
@@ -155,7 +155,7 @@ class Facts:
 
     def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
-        before, after = self.probed_batches()
+        before, after = self.looked_batches()
         common = min(len(before), len(after))
         sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
         found = []
@@ -167,7 +167,7 @@ class Facts:
     @cached_property
     def batches(self) -> BatchChange:
         """Return how the batches differ, row by row."""
-        return batch_change(*self.probed_batches())
+        return batch_change(*self.looked_batches())
 
     def metric_moved(self, name: str, step: int = 1) -> bool:
         """Return whether a logged metric differs at a step by more than rounding."""
@@ -249,7 +249,7 @@ class Facts:
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:
         """Compare the advantages of step 1 in online RL; "exchanged": equal but reordered."""
-        was, now = map(advantages_of, self.probed_batches())
+        was, now = map(advantages_of, self.looked_batches())
         largest = max((abs(value) for value in was if value == value), default=0.0)
 
         def equal(one: list[float], other: list[float]) -> bool:

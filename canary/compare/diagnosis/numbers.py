@@ -1,4 +1,4 @@
-"""Tests on the numbers of a probe, for the causes. Pure."""
+"""Tests on the numbers of a look, for the causes. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Find operators that a run calls more often, or spends longer in, than another. Pure.
 
 The profilers' tables give self time and calls per step. If one run was not profiled, the counts of
-both probes give calls per step, which have no noise.
+both looks give calls per step, which have no noise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from canary.record.profile import LISTED
 from canary.record.types import OperatorRow, Profiler, RunRecord
 
 Change = Literal["new", "gone", "grown", "shrunk", "same"]
-Source = Literal["profiler", "probe"]
+Source = Literal["profiler", "look"]
 Clock = Literal["device", "host"]
 
 TIME_TOLERANCE = 0.25
@@ -105,7 +105,7 @@ def operator_differences(
     """Return the operators that differ between two records, by growth.
 
     With profiles on both sides, by self time of `clock`; the default is the device if both profiles
-    have it, else the host. Otherwise by the probes' calls per step, under the probes' names
+    have it, else the host. Otherwise by the looks' calls per step, under the looks' names
     (`aten.mm.default`; a profiler says `aten::mm`).
     """
     reason = _why_no_profiles(current.profiler, baseline.profiler)
@@ -151,7 +151,7 @@ def of_rows(
 
 
 def counted(record: RunRecord) -> OperatorTable | None:
-    """Return the operators that the probe counted in one step; None if it did not."""
+    """Return the operators that the look counted in one step; None if it did not."""
     operators = record.exact.get("work", {}).get("operators")
     if not operators:
         return None
@@ -172,7 +172,7 @@ def table_differences(
     kept = [row for row in rows if keep_same or row.change != "same"]
     kept.sort(key=lambda row: (-(row.growth_ms or 0.0), -(row.growth_calls or 0.0), row.name))
     return OperatorDifferences(
-        source="profiler" if timed else "probe",
+        source="profiler" if timed else "look",
         clock=current.clock,
         rows=tuple(kept),
         baseline_total_ms=baseline.total_ms if timed else None,

@@ -30,7 +30,7 @@ COSMETIC_CONFIG = (
     "repeats",
     "stop_on",
     "metrics_warmup_steps",
-    "probe_steps",
+    "look_steps",
     "profiler",
     "thresholds",
     "metrics",

@@ -163,7 +163,7 @@ def live_tensors(
     buffers at random times."""
     found = plain(row, baseline, current, thresholds)
     if None in (found.baseline, found.current):
-        return replace(found, why_not="too few probe steps to compare live tensors")
+        return replace(found, why_not="too few steps of the look to compare live tensors")
     several = any(side.ranks for side in (baseline, current))
     return replace(found, quiet_below=found.limit) if several else found
 
@@ -197,7 +197,7 @@ def live_memory(
 def tokenizer_calls(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Compare the calls of the measured launches if they differ, otherwise those of the probes.
+    """Compare the calls of the whole trainings if they differ, otherwise those of the looks.
 
     A baseline without calls has no percentage: the limit is then a share of one call per step."""
     found = plain(row, baseline, current, thresholds)
@@ -210,7 +210,7 @@ def tokenizer_calls(
 
 
 def written_mb(record: RunRecord) -> float | None:
-    """Return the MB that the probe wrote."""
+    """Return the MB that the look wrote."""
     written = record.exact.get("calls", {}).get("bytes_written")
     return None if written is None else written / MB
 
@@ -235,7 +235,7 @@ def tensor_growth(counts: Sequence[float]) -> float:
 def held_bytes(memory: LiveMemory, settled_step: int) -> float | None:
     """Return the bytes alive between two steps, including those from before training.
 
-    None if the probe did not count them or had too few steps."""
+    None if the look did not count them or had too few steps."""
     steps = memory.get("live_bytes", [])[settled_step - 1 :]
     start = memory.get("start_bytes")
     return None if start is None or not steps else start + float(median(steps))

@@ -27,7 +27,7 @@ from canary.compare.exact.recorded_stages import (
     not_recorded,
     recorded_on_both,
 )
-from canary.compare.exact.repeatability import follows_a_seed, missing_seed
+from canary.compare.exact.repeatability import follows_a_seed, not_reproducible
 from canary.compare.exact.signal_kinds import Sides
 from canary.compare.exact.signals import SIGNALS
 from canary.compare.exact.tolerances import BITS, RepeatDifferences, Tolerance, arithmetic_of
@@ -72,34 +72,48 @@ def learned_differences(
     return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
 
 
-def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
-    """Return the newest record with a probe, or the newest of all if none has one."""
+def newest_looked(records: Sequence[RunRecord]) -> RunRecord:
+    """Return the newest record with a look, or the newest of all if none has one."""
     return next((record for record in reversed(records) if record.exact), records[-1])
 
 
 def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
     """Return the record with the most differences (the newest of equals): a fault in one of
     several runs is a fault."""
-    newest = newest_probed(records)
-    probed = [record for record in records if record.exact]
-    if len(probed) < 2 or not baseline.exact:
+    newest = newest_looked(records)
+    looked = [record for record in records if record.exact]
+    if len(looked) < 2 or not baseline.exact:
         return newest
-    return max(reversed(probed), key=lambda record: len(learned_differences(baseline, record)))
+    return max(reversed(looked), key=lambda record: len(learned_differences(baseline, record)))
 
 
-def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the records that repeat the newest one: same clean commit, config, environment."""
-    newest = newest_probed(records)
-    sha = newest.git.get("sha")
-    if not sha or newest.git.get("dirty"):
-        return []
+def each_look(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return a record for each launch with a look: the run's own, with the signals of that look."""
+    found: list[RunRecord] = []
+    for record in records:
+        further = ({"exact": look, "further_looks": []} for look in record.further_looks)
+        found += [*(record.model_copy(update=one) for one in further), record]
+    return found
+
+
+def _same_code(one: RunRecord, other: RunRecord) -> bool:
+    if one.run_id == other.run_id:
+        return True
+    clean = not one.git.get("dirty") and not other.git.get("dirty")
+    return clean and bool(one.git.get("sha")) and one.git.get("sha") == other.git.get("sha")
+
+
+def equal_runs(records: Sequence[RunRecord], same_code: bool = False) -> list[RunRecord]:
+    """Return the looks that repeat the newest one: same clean commit, config, environment.
+
+    `same_code`: all records are known to be of one state of the code."""
+    newest = newest_looked(records)
     return [
         record
         for record in records
         if record.exact
         and record is not newest
-        and record.git.get("sha") == sha
-        and not record.git.get("dirty")
+        and (same_code or _same_code(record, newest))
         and not any(not c.cosmetic for c in config_changes(record, newest))
         and not any(not c.cosmetic for c in environment_changes(record, newest))
     ][-REPEATS_LOOKED_AT:]
@@ -113,13 +127,13 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
     ]
 
 
-def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Return signals that differ between repeated runs, with the largest relative difference."""
+def inexact_signals(records: Sequence[RunRecord], same_code: bool = False) -> dict[str, float]:
+    """Return signals that differ between repeated looks, with the largest relative difference."""
     seen: dict[str, float] = {}
-    newest = newest_probed(records)
+    newest = newest_looked(records)
     if not newest.exact:
         return seen
-    for record in equal_runs(records):
+    for record in equal_runs(records, same_code):
         for found in all_differences(record, newest):
             key = f"{found.stage}.{found.signal}"
             size = float("inf") if found.relative is None else found.relative
@@ -132,11 +146,14 @@ def exact_lane(
     baseline: Sequence[RunRecord],
     thresholds: Thresholds,
     noise: NoiseModel | None = None,
+    *,
+    paired: bool = False,
 ) -> ExactResult:
-    """Compare the newest baseline record with the current record that differs most from it.
+    """Compare the newest look of the baseline with the current one that differs most from it.
 
-    Both sides are in order of time and not empty."""
-    before = newest_probed(baseline)
+    Both sides are in order of time and not empty. `paired`: all runs of a side are of one code."""
+    current, baseline = each_look(current), each_look(baseline)
+    before = newest_looked(baseline)
     after = most_different(current, before)
     config, environment = config_changes(before, after), environment_changes(before, after)
     options = changed_options(before, after)
@@ -152,20 +169,21 @@ def exact_lane(
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
-    known = RepeatDifferences({**(noise.inexact if noise else {}), **inexact_signals(baseline)})
+    known = RepeatDifferences(
+        {**(noise.inexact if noise else {}), **inexact_signals(baseline, paired)}
+    )
     everything = [
         difference
         for difference in learned_differences(before, after)
         if recorded_on_both(difference.stage, before, after)
     ]
-    seeded = [found for found in everything if follows_a_seed(found)]
-    unseeded = missing_seed(before, [*baseline, after]) if seeded else None
-    if unseeded is not None:
-        known = known.with_all(seeded)
     learned, allowed = _split(everything, known)
-    suspicious = bool(learned) and missing_seed(before) is None
+    unseeded = not_reproducible(allowed)
+    if unseeded is not None:
+        known = known.with_all([found for found in everything if follows_a_seed(found)])
+        learned, allowed = _split(everything, known)
     checks = [
-        *([unseeded.check(seeded)] if unseeded else _repeatability(current, known, suspicious)),
+        *([unseeded] if unseeded else _repeatability(current, known, paired)),
         *_learned_checks(learned, everything, explained, before, after, known),
     ]
     work, differing = work_checks(before, after, thresholds)
@@ -185,7 +203,7 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
         return f"{side} {'were' if imported[1:] else 'was'} {NO_SIGNALS}"
     missing = [side for side, record in sides if not record.exact]
     if missing:
-        return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
+        return "neither side has a look" if missing[1:] else f"{missing[0]} has no look"
     if before.first_step != after.first_step:
         starts = (f"{side} starts at step {record.first_step}" for side, record in sides)
         return f"{', '.join(starts)}: one of them resumed from a checkpoint"
@@ -316,17 +334,12 @@ def _percent_delta(difference: Difference) -> float | None:
 
 
 def _repeatability(
-    current: Sequence[RunRecord], known: RepeatDifferences, suspicious: bool
+    current: Sequence[RunRecord], known: RepeatDifferences, paired: bool
 ) -> list[Check]:
-    """Warn if the baseline is reproducible and the current side is not.
-
-    `suspicious`: learning differs, which a missing seed on the current side could explain."""
-    unseeded = missing_seed(newest_probed(current), current) if suspicious else None
-    if unseeded is not None:
-        return [unseeded.warning()]
-    if len(current) < 2 or not newest_probed(current).exact:
+    """Warn if the baseline is reproducible and the current side is not."""
+    if len(current) < 2 or not newest_looked(current).exact:
         return []
-    new = {key for key in inexact_signals(current) if key not in known.seen}
+    new = {key for key in inexact_signals(current, paired) if key not in known.seen}
     if not new:
         return []
     return [

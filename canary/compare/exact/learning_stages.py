@@ -168,7 +168,7 @@ def _comparable(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, 
 
 
 def losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare the probe's losses; on a CPU also the measured launch's, which repeat exactly."""
+    """Compare the look's losses; on a CPU also the measured launch's, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
     found = _sequence(signal, sides, *told_losses(sides), floor)
@@ -179,7 +179,7 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def gradient_norms(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare the gradient norms of the probe's steps."""
+    """Compare the gradient norms of the look's steps."""
     before, after = told_norms(sides)
     floor = norm_floor(before) if is_rollout(sides.current) else 0.0
     return _sequence(signal, sides, before, after, floor, GRADIENT_NORM_FACTOR)

@@ -14,12 +14,12 @@ from canary.record.types import RunRecord
 
 
 def recorded_on_both(stage: str, before: RunRecord, after: RunRecord) -> bool:
-    """Whether both probes recorded the stage."""
+    """Whether both looks recorded the stage."""
     return all(STAGE_OF[stage].recorded(record.exact) for record in (before, after))
 
 
 def losses_recorded(before: RunRecord, after: RunRecord) -> bool:
-    """Whether both probes recorded losses."""
+    """Whether both looks recorded losses."""
     return all(_named("trajectory", record) for record in (before, after))
 
 
@@ -67,7 +67,7 @@ def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | Non
         steps, expected = (len(series(r.exact)) if series else 0 for r in (after, before))
         if steps >= expected:
             return None
-        reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (probe_steps)"
+        reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (look_steps)"
         return Check(stage, "correctness", "exact", "inconclusive", reason)
     if not was and not now:
         reason = f"{words}: recorded on neither side"

@@ -35,7 +35,7 @@ SCALES = {"values": "returns"}
 
 
 def recorded(record: RunRecord) -> bool:
-    """Whether the probe recorded rollouts."""
+    """Whether the look recorded rollouts."""
     return bool(_rollout(record).get("tokens"))
 
 

@@ -1,6 +1,6 @@
 """The table of the exact lane's signals, in the order in which training produces them.
 
-A new signal needs an entry here, a key in `canary.record.exact` and a line in the probe. Its number
+A new signal needs an entry here, a key in `canary.record.exact` and a line in the look. Its number
 is that of its stage (`canary.compare.exact.stages`).
 """
 

@@ -20,9 +20,9 @@ class Stage:
     words: str
     """What it compares, for the messages of its check."""
     recorded: Callable[[Exact], object] = bool
-    """Whether a probe recorded it: a stage that neither side recorded is not equal."""
+    """Whether a look recorded it: a stage that neither side recorded is not equal."""
     named: Callable[[Exact], object] | None = None
-    """Whether a probe recorded what `words` names, if the stage compares more than that."""
+    """Whether a look recorded what `words` names, if the stage compares more than that."""
     steps: Callable[[Exact], Sized] | None = None
     """Its values per step, if it has several steps."""
     outcome: str = ""

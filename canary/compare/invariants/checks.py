@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.exact.lane import newest_probed
+from canary.compare.exact.lane import newest_looked
 from canary.compare.exact.tolerances import arithmetic_of
 from canary.compare.invariants.parts import (
     FIRST_LOSSES,
@@ -134,8 +134,8 @@ def _warms_up(record: RunRecord, rates: Sequence[float]) -> bool:
 FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
 
 
-def probe_finite(record: RunRecord) -> Invariant:
-    """Raw losses and gradient norms of the probe are finite."""
+def look_finite(record: RunRecord) -> Invariant:
+    """Raw losses and gradient norms of the look are finite."""
     trajectory = record.exact.get("trajectory", {})
     bad = [
         f"{what} of step {step}"
@@ -283,7 +283,7 @@ def ranks_agree(record: RunRecord) -> Invariant:
 
 
 INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
-    probe_finite,
+    look_finite,
     loss_not_negative,
     *(functools.partial(_first_loss, name) for name in FIRST_LOSSES),
     starts_at_ratio_one,
@@ -304,9 +304,9 @@ INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
 def invariant_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
 ) -> Iterator[Check]:
-    """Yield the check of every invariant, over all current records that have a probe."""
-    probed = [record for record in current if record.exact]
-    before = newest_probed(baseline) if baseline else None
-    for invariant in INVARIANTS if probed else ():
+    """Yield the check of every invariant, over all current records that have a look."""
+    looked = [record for record in current if record.exact]
+    before = newest_looked(baseline) if baseline else None
+    for invariant in INVARIANTS if looked else ():
         known = invariant(before) if before is not None and before.exact else None
-        yield of_the_side([invariant(record) for record in probed], known)
+        yield of_the_side([invariant(record) for record in looked], known)

@@ -111,7 +111,7 @@ def special(record: RunRecord, name: str) -> int | None:
 
 
 def micro_batches(record: RunRecord) -> list[Micro]:
-    """Return all micro-batches of the probe, in order."""
+    """Return all micro-batches of the look, in order."""
     return [micro for step in record.exact.get("batches", []) for micro in step]
 
 

@@ -35,7 +35,7 @@ REWARD_SUM_TOLERANCE = 1e-4
 
 
 def _metrics(record: RunRecord) -> dict[str, Series]:
-    """Return the metrics that the trainer logged in the probe."""
+    """Return the metrics that the trainer logged in the look."""
     return record.exact.get("trajectory", {}).get("rl", {})
 
 
@@ -233,8 +233,8 @@ def reward_varies(record: RunRecord) -> Invariant:
         return result(name, True, words, bad)
     if not is_rollout(record):
         return not_for(name, "online RL")
-    probed = [value for value in _metrics(record).get("reward_std", ()) if value is not None]
-    largest = found.max if found is not None and found.count else max(probed, default=None)
+    looked = [value for value in _metrics(record).get("reward_std", ()) if value is not None]
+    largest = found.max if found is not None and found.count else max(looked, default=None)
     if largest is None:
         return skip(name, "no rewards were recorded")
     words = f"largest standard deviation of rewards is {largest:.3g}"

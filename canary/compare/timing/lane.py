@@ -137,9 +137,7 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
     """Return seconds per step of each completed measured launch; step times may be the record's."""
     attribute = OF_LAUNCH[metric]
     values = [
-        getattr(launch, attribute)
-        for launch in record.launches
-        if launch.kind == "measured" and launch.status == "completed"
+        getattr(launch, attribute) for launch in record.launches if launch.status == "completed"
     ]
     found = [float(value) for value in values if value is not None]
     if metric not in ("step_time_median", "step_time_mean"):
@@ -151,9 +149,9 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
 
 
 def tokens_per_step(record: RunRecord, kind: str) -> float | None:
-    """Return tokens of a kind (`input_tokens`) per step of the first measured launch, or None."""
+    """Return tokens of a kind (`input_tokens`) per step of the first launch, or None."""
     tokens = record.tokens.get(kind)
-    launches = [launch for launch in record.launches if launch.kind == "measured"]
+    launches = record.launches
     steps = launches[0].steps if launches else len(record.stability.loss_values)
     return tokens / steps if tokens and steps else None
 

@@ -191,10 +191,7 @@ def _on_gpu(record: RunRecord) -> bool:
 
 def _measured(records: Iterable[RunRecord]) -> list[Launch]:
     return [
-        launch
-        for record in records
-        for launch in record.launches
-        if launch.kind == "measured" and launch.status == "completed"
+        launch for record in records for launch in record.launches if launch.status == "completed"
     ]
 
 

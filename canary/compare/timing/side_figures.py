@@ -34,9 +34,7 @@ def side_of(records: Sequence[RunRecord]) -> Side:
         name=newest.name,
         sha=newest.git.get("sha"),
         dirty=newest.git.get("dirty"),
-        launches=sum(
-            sum(launch.kind == "measured" for launch in record.launches) for record in records
-        ),
+        launches=sum(len(record.launches) for record in records),
         steps=_steps(newest),
         summary=_over_all(records),
     )
@@ -44,8 +42,8 @@ def side_of(records: Sequence[RunRecord]) -> Side:
 
 def _steps(record: RunRecord) -> int:
     """Return the steps of the newest run; from the launch if the loop reported no loss."""
-    measured = [launch for launch in record.launches if launch.kind == "measured"]
-    return len(record.stability.loss_values) or (measured[0].steps if measured else 0)
+    launches = record.launches
+    return len(record.stability.loss_values) or (launches[0].steps if launches else 0)
 
 
 def _most(counts: Iterable[int | None]) -> int | None:

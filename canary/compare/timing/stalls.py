@@ -80,9 +80,7 @@ def _timed(side: Sequence[RunRecord]) -> list[tuple[RunRecord, Launch]]:
         (record, launch)
         for record in side
         for launch in record.launches
-        if launch.kind == "measured"
-        and launch.status == "completed"
-        and launch.mean_step_time_s is not None
+        if launch.status == "completed" and launch.mean_step_time_s is not None
     ]
 
 

@@ -16,6 +16,7 @@ from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.record.slowing import LEAST_STEPS
+from canary.record.summary import untimed_steps
 from canary.record.types import RunRecord
 
 NAME = "step_time_within_run"
@@ -79,29 +80,22 @@ def _logs(records: Sequence[RunRecord]) -> list[float]:
         math.log(launch.slowing)
         for record in records
         for launch in record.launches
-        if launch.kind == "measured"
-        and launch.slowing is not None
-        and 0 < launch.slowing < math.inf
+        if launch.slowing is not None and 0 < launch.slowing < math.inf
     ]
 
 
 def _timed(record: RunRecord) -> float:
     """Return the most steps that a launch timed: those after warm-up that were not profiled."""
     # A launch without a step count is taken as long, or a record could hide its trend.
-    done = [launch.steps or math.inf for launch in record.launches if launch.kind == "measured"]
-    untimed = max(0, _warmup(record) + 1 - record.first_step)
+    done = [launch.steps or math.inf for launch in record.launches]
     # Of several launches, one is profiled.
-    untimed += _profiled(record) if len(done) == 1 else 0
+    untimed = untimed_steps(record) + (_profiled(record) if len(done) == 1 else 0)
     return max(max(done, default=0) - untimed, 0)
 
 
-def _warmup(record: RunRecord) -> int:
-    steps = record.config.get("metrics_warmup_steps")
-    return steps if isinstance(steps, int) else 0
-
-
 def _profiled(record: RunRecord) -> int:
-    return len({step for step in record.profiler.steps if step > _warmup(record)})
+    last = record.first_step - 1 + untimed_steps(record)
+    return len({step for step in record.profiler.steps if step > last})
 
 
 def _too_few(records: Sequence[RunRecord]) -> str:

@@ -1,4 +1,4 @@
-"""Run guards: probes that train on the completions of the baseline."""
+"""Run guards: looks that train on the completions of the baseline."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ class Guards:
         self._say(f"{label}: guard in {rounding}")
         launch = self._launch.guard(label, settings)
         if launch.problem or launch.record is None:
-            problem = f"not guarded: its probe did not run: {launch.problem}"
+            problem = f"not guarded: its look did not run: {launch.problem}"
             found = Verdict(rounding, 0, 0, problem=problem, ran=False)
         else:
             exact = launch.record.exact
-            # With several ranks a probe has only the rows of its rank.
+            # With several ranks a look has only the rows of its rank.
             others = "" if settings.get("nproc") else other_rows(self._expected, exact)
             found = (
                 Verdict(rounding, 0, 0, problem=f"unequal work: {others}")

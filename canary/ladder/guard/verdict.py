@@ -17,7 +17,7 @@ from canary.record.exact import DrawnStep, Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
 
 GUARD_STEPS = 5
-"""Steps of a guard's probe: enough to see an update in the next losses."""
+"""Steps of a guard's look: enough to see an update in the next losses."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Verdict:
 
 
 def compare(baseline: Exact, level: Exact, trainer: str, rounding: Rounding) -> Verdict:
-    """Compare the `exact` of two probes with equal steps and completions."""
+    """Compare the `exact` of two looks with equal steps and completions."""
     left_out = ROUNDED_AWAY if rounding == "bfloat16" else frozenset()
     metrics = [name for name in trainer_row(trainer).metrics if name not in left_out]
     expected = dict(_signals(baseline.get("trajectory", {}), metrics))
     found = dict(_signals(level.get("trajectory", {}), metrics))
     if not expected or not any(map(_has_values, expected.values())):
-        return Verdict(rounding, 0, 0, problem="the baseline's probe has no loss")
+        return Verdict(rounding, 0, 0, problem="the baseline's look has no loss")
     steps = max(len(values) for values in expected.values())
     unequal = [name for name in expected if len(found.get(name, ())) != len(expected[name])]
     if unequal:
@@ -158,7 +158,7 @@ def _deviations(
 
 
 def unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
-    """Yield what the probes could not check, in words."""
+    """Yield what the looks could not check, in words."""
     rates = baseline.get("trajectory", {}).get("learning_rates", [])
     row = trainer_row(trainer)
     # An update shows in the next step's loss; with several per step, also in the same step's.
@@ -237,7 +237,7 @@ def examined_steps(exact: Exact) -> list[DrawnStep]:
 
 
 def largest_gap(exact: Exact) -> float:
-    """Return the largest gap of a probe's steps; 0 without any."""
+    """Return the largest gap of a look's steps; 0 without any."""
     gaps = (step.get("gap") for step in examined_steps(exact))
     return max((gap for gap in gaps if gap is not None), default=0.0)
 

@@ -16,7 +16,7 @@ LARGE_SHARE = 0.01
 
 
 def judge(record: RunRecord) -> Answer:
-    """Judge by the model's attention and the longest batch that the probe saw."""
+    """Judge by the model's attention and the longest batch that the look saw."""
     implementation = record.exact.get("model", {}).get("attention")
     micro_batch = record.config.get("batch_size")
     longest = _longest(record.exact.get("batches", []), micro_batch)

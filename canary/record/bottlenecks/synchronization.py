@@ -16,7 +16,7 @@ RARE_MS = 5.0
 
 
 def judge(record: RunRecord) -> Answer:
-    """Judge by the waits that several ranks measured, or on a GPU by the probe's host reads."""
+    """Judge by the waits that several ranks measured, or on a GPU by the look's host reads."""
     waiting = _collectives(record)
     if waiting is not None:
         return waiting

@@ -31,7 +31,7 @@ def operator_charts(sides: ShownSides) -> Iterator[Chart]:
 
 
 def _telling(side: Sequence[ShownRun]) -> RunRecord:
-    """Return the newest run with a profile or a probe, which counts operators; else the newest."""
+    """Return the newest run with a profile or a look, which counts operators; else the newest."""
     records = [run.record for run in reversed(side)]
     return next((r for r in records if r.profiler.steps or r.exact), records[0])
 
@@ -131,7 +131,7 @@ def _finding(
     }
     said = ", ".join(f"{number} {change}" for change, number in counts.items() if number)
     first = ordered[0]
-    source = "" if timed else " They were counted in the probe, without noise."
+    source = "" if timed else " They were counted in the look, without noise."
     return (
         f"{len(found.rows)} operators differ ({said}). The largest is {first.name}: "
         f"{signed(_growth(first, timed), '')} {unit}.{source}"

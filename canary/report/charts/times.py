@@ -10,6 +10,7 @@ import altair as alt
 from canary.compare.report import Check, Comparison
 from canary.record.jsonio import number
 from canary.record.step_row import Row
+from canary.record.summary import untimed_steps
 from canary.report.charts.chart import (
     BAD,
     BEFORE,
@@ -68,7 +69,7 @@ def _launches(sides: ShownSides) -> Iterator[Chart]:
 def _dots(runs: Iterable[ShownRun], side: str) -> Iterator[dict[str, str | float]]:
     for run in runs:
         for launch in run.record.launches:
-            if launch.kind == "measured" and launch.median_step_time_s is not None:
+            if launch.median_step_time_s is not None:
                 yield {
                     "side": side,
                     "run": run.record.run_id,
@@ -140,6 +141,7 @@ def _steps(run: ShownRun) -> Iterator[Chart]:
 
 PLAIN = "plain"
 KINDS = {
+    "look": (FAINT, "circle"),
     "warm-up": (FAINT, "diamond"),
     "profiled": (FAINT, "cross"),
     "checkpoint": (OTHERS[1], "square"),
@@ -150,14 +152,15 @@ KINDS = {
 
 
 def _warmup(run: ShownRun) -> int:
-    """Return how many steps the run's speed leaves out."""
-    given = run.record.config.get("metrics_warmup_steps")
-    return given if isinstance(given, int) else 0
+    """Return the last step that the run's speed leaves out."""
+    return run.record.first_step - 1 + untimed_steps(run.record)
 
 
 def _kind(row: Row, warmup: int) -> str:
     """Return what else a step did that may explain its time."""
     phases = row.get("phases") or {}
+    if row.get("look"):
+        return "look"
     if row["step"] <= warmup:
         return "warm-up"
     if row.get("profiled"):

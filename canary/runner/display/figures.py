@@ -7,13 +7,8 @@ import time
 
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
-from canary.protocol.job import Kind
 from canary.runner.display.pace import Pace
 
-PURPOSE: dict[Kind, str] = {
-    "probe": "exact signals, not timed",
-    "measured": "timed, light collection",
-}
 UNWATCHED = "not watched; what it leaves is read"
 MB, GB = 2**20, 2**30
 
@@ -42,12 +37,12 @@ def time_left(pace: Pace) -> list[str]:
 
 
 def speed(pace: Pace) -> list[str]:
-    """Return loss, step time and rates; of the probe only the loss, as it is not timed."""
+    """Return loss, step time and rates; of the look only the loss, as it is not timed."""
     if pace.newest is None:
         return [f"loading ({time.monotonic() - pace.started:.0f} s)"]
     loss = pace.loss()
     parts = [] if loss is None else [f"step loss {loss:.4g}"]
-    if pace.kind == "measured":
+    if pace.is_timed:
         parts.append(f"{1000 * pace.step_s():.0f} ms/step")
         parts += _rate(pace.rate("samples"), "samples/s")
         generated = pace.rate("completion_tokens") if pace.online() else None
@@ -68,7 +63,7 @@ def machine(pace: Pace) -> list[str]:
     """Return CPU and GPU utilisation, memory, and GIL contention."""
     parts = []
     cpu = pace.cpu_percent()
-    if cpu is not None and pace.kind == "measured":
+    if cpu is not None and pace.is_timed:
         parts.append(f"CPU {cpu:.0f}%")
     gpu = pace.reading.get("gpu_utilization")
     if gpu is not None:
@@ -80,7 +75,7 @@ def machine(pace: Pace) -> list[str]:
     if used is not None:
         parts.append(f"{used / GB:.1f} GB of the GPU in use")
     lock = pace.gil_contention()
-    if lock is not None and pace.kind == "measured":
+    if lock is not None and pace.is_timed:
         parts.append(f"GIL {100 * lock:.0f}%")
     return parts
 
@@ -92,7 +87,7 @@ def learning(pace: Pace) -> list[str]:
 
 def phase_parts(pace: Pace) -> list[tuple[str, float]]:
     """Return names and shares of the phases that round to 1% of the time or more."""
-    if pace.newest is None or pace.kind != "measured":
+    if pace.newest is None or not pace.is_timed:
         return []
     return [(name, share) for name, share in pace.shares().items() if share >= 0.005]
 

@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from canary.protocol.job import Kind
 from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.phases import is_online, shown_phases
-from canary.record.step_row import Row, RowAlert
+from canary.record.step_row import Row, RowAlert, is_timed
 
 WINDOW = 10
 """Rates and shares cover this many of the last steps."""
@@ -39,11 +38,10 @@ class Pace:
     """The state of the running launch."""
 
     def __init__(self) -> None:
-        self.begin("measured", None)
+        self.begin(None)
 
-    def begin(self, kind: Kind, steps: int | None) -> None:
+    def begin(self, steps: int | None) -> None:
         """Reset for a launch that starts."""
-        self.kind: Kind = kind
         self.steps = steps
         self.started = time.monotonic()
         self.done = 0
@@ -59,15 +57,20 @@ class Pace:
         self.done += 1
         self.newest = row
         self._all.add(row)
-        if not row.get("profiled"):
+        if is_timed(row):
             self._usual.add(row)
         for alert in row.get("alerts") or ():
             self.alerts.append(alert)
             self.alerted += 1
 
     @property
+    def is_timed(self) -> bool:
+        """Whether the look is over."""
+        return self.newest is not None and not self.newest.get("look")
+
+    @property
     def recent(self) -> Sequence[Row]:
-        """The last steps; without profiled ones, which are slower, if there are others."""
+        """The last steps; without looked at and profiled ones, if there are others."""
         return self._usual.rows or self._all.rows
 
     def seconds_left(self) -> float | None:

@@ -19,7 +19,7 @@ from rich.style import Style
 
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
-from canary.protocol.job import Kind, Result
+from canary.protocol.job import Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
@@ -100,7 +100,8 @@ def _head(pace: Pace, width: int, label: str, status: str) -> Line:
     steps = max(1, pace.steps or 0)
     cells = min(BAR_CELLS, width)
     filled = min(cells, round(cells * pace.done / steps))
-    name = f"{label} {pace.kind}" if label else pace.kind
+    span = "timed" if pace.is_timed else "look"
+    name = f"{label} {span}" if label else span
     left = [] if status else [(part, "dim") for part in figures.time_left(pace)]
     return [
         (f"{name:<8}", "bold"),
@@ -156,13 +157,13 @@ class LivePanel:
         note = f"note: {printable(text)}"
         self._console.print(note, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+    def launch_begins(self, index: int, steps: int | None) -> None:
         """Open the panel."""
-        self._pace.begin(kind, steps)
+        self._pace.begin(steps)
         self._drawn, self._open, self._shown = 0, True, ()
         self.waiting()
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
+    def step_ended(self, row: Row) -> None:
         """Add the row; the next redraw shows it."""
         self._pace.add(row)
         self.waiting()
@@ -181,7 +182,7 @@ class LivePanel:
             self._shown, self._moment = state, now
             self._draw()
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Leave the last state on the screen."""
         if self._open:
             self._draw("" if result.status == "completed" else result.status)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
-from canary.protocol.job import EVENTS, Kind, Listener, Result
+from canary.protocol.job import EVENTS, Listener, Result
 from canary.record import jsonio
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
@@ -32,16 +32,16 @@ class Quiet:
     def warned(self, text: str) -> None:
         """Not shown."""
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+    def launch_begins(self, index: int, steps: int | None) -> None:
         """Not shown."""
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
+    def step_ended(self, row: Row) -> None:
         """Not shown."""
 
     def sampled(self, reading: Mapping[str, float]) -> None:
         """Not shown."""
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Not shown."""
 
     def waiting(self) -> None:
@@ -66,17 +66,17 @@ class UntilClosed:
     def warned(self, text: str) -> None:
         self._send("warned", text)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        self._send("launch_begins", kind, index, steps)
+    def launch_begins(self, index: int, steps: int | None) -> None:
+        self._send("launch_begins", index, steps)
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
-        self._send("step_ended", kind, row)
+    def step_ended(self, row: Row) -> None:
+        self._send("step_ended", row)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
         self._send("sampled", reading)
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
-        self._send("launch_ended", kind, result)
+    def launch_ended(self, result: Result) -> None:
+        self._send("launch_ended", result)
 
     def waiting(self) -> None:
         self._send("waiting")
@@ -136,17 +136,17 @@ class PlainLines:
         """Print a note before the first launch."""
         self._print(Event("note", f"note: {printable(text)}"))
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """Print the launch's length and purpose."""
-        self._pace.begin(kind, steps)
+    def launch_begins(self, index: int, steps: int | None) -> None:
+        """Print the launch's length."""
+        self._pace.begin(steps)
         self._last = time.monotonic()
         length = (
             "the whole training" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"
         )
-        purpose = figures.UNWATCHED if self._unwatched else figures.PURPOSE[kind]
-        self._print(Event("launch", f"{kind}: {length}, {purpose}"))
+        unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
+        self._print(Event("launch", f"launch {index}: {length}{unwatched}"))
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
+    def step_ended(self, row: Row) -> None:
         """Print alerts at once, and a line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
@@ -166,7 +166,7 @@ class PlainLines:
         """Keep the samples for the next line."""
         self._pace.reading = reading
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Print how the launch ended."""
         seconds = time.monotonic() - self._pace.started
         far = "" if self._unwatched else f" after {self._pace.done} steps"
@@ -186,25 +186,25 @@ class JsonLines(PlainLines):
     def _pass_on(self, call: str, *arguments: Any) -> None:
         self._print(Event("call", "", call, arguments))
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+    def launch_begins(self, index: int, steps: int | None) -> None:
         """Print and pass on."""
-        super().launch_begins(kind, index, steps)
-        self._pass_on("launch_begins", kind, index, steps)
+        super().launch_begins(index, steps)
+        self._pass_on("launch_begins", index, steps)
 
-    def step_ended(self, kind: Kind, row: Row) -> None:
+    def step_ended(self, row: Row) -> None:
         """Print and pass on."""
-        super().step_ended(kind, row)
-        self._pass_on("step_ended", kind, row)
+        super().step_ended(row)
+        self._pass_on("step_ended", row)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
         """Pass on."""
         super().sampled(reading)
         self._pass_on("sampled", dict(reading))
 
-    def launch_ended(self, kind: Kind, result: Result) -> None:
+    def launch_ended(self, result: Result) -> None:
         """Print and pass on."""
-        super().launch_ended(kind, result)
-        self._pass_on("launch_ended", kind, None)
+        super().launch_ended(result)
+        self._pass_on("launch_ended", None)
 
 
 class CampaignPanel(LivePanel):
@@ -217,12 +217,12 @@ class CampaignPanel(LivePanel):
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Not shown."""
 
-    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+    def launch_begins(self, index: int, steps: int | None) -> None:
         """Open the panel under the run's name."""
         self._label = self.name
-        super().launch_begins(kind, index, steps)
+        super().launch_begins(index, steps)
 
-    def launch_ended(self, kind: Kind, result: Result | None) -> None:
+    def launch_ended(self, result: Result | None) -> None:
         """Remove the panel."""
         self.erase()
 

@@ -28,13 +28,13 @@ from canary.protocol.job import (
 )
 from canary.record.ranks import rank_files, rank_path
 from canary.relations import RELATIONS
-from canary.runner.exec.file_notes import MARKS, NOTE, PROTECT, VARIABLE
-from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
 from canary.runner.local import LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child
 
+MARKS = "_RLHF_CANARY_MARKS"
+"""Environment variable with the folder where the processes of a launch mark how far they came."""
 SITE = Path(__file__).parents[2] / "training" / "attach" / "site"
 END_S = 60.0
 """Seconds that a command has to end by itself after a signal."""
@@ -64,8 +64,8 @@ BY_HAND = "use canary.Recorder in this loop, because it changes its parameters i
 def attached_environment(
     base: Mapping[str, str], job: Job, job_file: Path, marks: Path
 ) -> dict[str, str]:
-    """Return the user's environment with variables that attach the canary. In a launch that is cut
-    short, trackers upload nothing. The probe gets repeatable kernels and hashes."""
+    """Return the user's environment with variables that attach the canary. If the training is cut
+    short, trackers upload nothing."""
     environment = dict(base)
     path = environment.get("PYTHONPATH")
     environment |= {
@@ -76,22 +76,15 @@ def attached_environment(
     }
     if job.stop_after is not None:
         environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
-        if job.kind == "probe":
+        if job.exact:
             environment["WANDB_MODE"] = "disabled"
         elif environment.get("WANDB_MODE") not in WANDB_LOCAL:
             environment["WANDB_MODE"] = WANDB_DRYRUN
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    for name in (VARIABLE, SAMPLES):  # from a canary that runs this one
-        environment.pop(name, None)
+    environment.pop(SAMPLES, None)  # from a canary that runs this one
     if any(RELATIONS[name].group == "sampling" for name in job.relations if name in RELATIONS):
         environment[SAMPLES] = "1"
-    if job.files is not None:
-        mode = PROTECT if job.launch or job.kind == "probe" else NOTE
-        environment[VARIABLE] = f"{mode}:{job.files}"
-    if job.kind == "probe":
-        environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        environment.setdefault("PYTHONHASHSEED", "0")
     return environment
 
 
@@ -105,14 +98,10 @@ class CommandRunner(LocalRunner):
         words: Sequence[str],
         streams: Streams,
         on_start: Callable[[int], None] | None = None,
-        *,
-        again: bool = False,
     ) -> None:
-        """`again`: `words` start a process that ran before. If that fails, the run still counts."""
         super().__init__(log, environment, command=tuple(words), on_start=on_start)
-        self._again = again
         self._streams = streams
-        self._probe_over = False
+        self._look_over = False
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
@@ -123,9 +112,6 @@ class CommandRunner(LocalRunner):
                     self._streams.started(list(self._command), environment, self._log)
                 )
             except OSError as error:
-                if self._again:
-                    why = f"{error.filename}: {error.strerror}"
-                    raise Refused(f"the training cannot be started again: {why}") from error
                 if error.filename != self._command[0]:
                     raise
                 raise InputError(
@@ -156,9 +142,9 @@ class CommandRunner(LocalRunner):
                 raise Stopped(stopped.number, _ended_by(child, stopped.number)) from stopped
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
-        """Whether a probe has written all results, or was ended as it would change files."""
-        self._probe_over = job.kind == "probe" and (watch.complete() or _refusal(job) is not None)
-        return self._probe_over
+        """Whether a training that is only looked at has written all results."""
+        self._look_over = job.exact and watch.complete()
+        return self._look_over
 
     def _folders(self) -> list[Path]:
         """Return also those of the command: the working folder, and the folder of its script."""
@@ -166,11 +152,10 @@ class CommandRunner(LocalRunner):
         return [*super()._folders(), Path(), *scripts]
 
     def _tidy(self, child: Child) -> None:
-        """End a command that still runs, with all that it started. A finished probe is killed at
-        once, so that no handler saves anything. A command that ended keeps its background
-        processes."""
+        """End a command that still runs, with all that it started. After the look it is killed at
+        once: no handler runs. A command that ended keeps its background processes."""
         if child.poll() is None:
-            end_tree(child, ask=not self._probe_over)
+            end_tree(child, ask=not self._look_over)
 
     def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         if returncode == 0:
@@ -178,7 +163,7 @@ class CommandRunner(LocalRunner):
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
-        elif job.kind == "probe":
+        elif job.exact:
             return result  # the command's code after its training did not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
             note = (
@@ -201,13 +186,6 @@ class CommandRunner(LocalRunner):
         return replace(result, command_code=returncode)
 
     def _without_result(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
-        refusal = _refusal(job)
-        if refusal is not None:
-            what, remedy = refusal
-            reason = f"the canary ended it because it was about to {what}"
-            if job.kind == "measured":
-                raise Refused(reason)
-            return Result(status="failed", reason=reason, hint=f"{remedy}, or use --no-probe")
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
         words = last_words(watch.printed())
@@ -308,7 +286,7 @@ def _after(words: str) -> str:
 def _interpreter(job: Job) -> str | None:
     """Return which Python ran: a missing package may be installed for another Python."""
     seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
-    path = seen[-1].read_text(encoding="utf-8").partition("\n")[2] if seen else ""
+    path = seen[-1].read_text(encoding="utf-8") if seen else ""
     return f"its Python is {path}" if path else None
 
 
@@ -319,14 +297,6 @@ def _use_begun_results(job: Job) -> None:
         result = rank_path(Path(job.result_file), rank)
         if not result.exists():
             begun.replace(result)
-
-
-def _refusal(job: Job) -> tuple[str, str] | None:
-    """Return what a launch was ended for, and the remedy (see `file_notes.end_here`)."""
-    mark = next(marks_of(job).glob("refused.*"), None)
-    text = "" if mark is None else mark.read_text(encoding="utf-8")
-    what, sign, remedy = text.partition("\n")
-    return (what, remedy) if sign else None
 
 
 def marks_of(job: Job) -> Path:

@@ -22,7 +22,7 @@ class ExecRequest:
     name: str | None = None
     max_steps: int | None = None
     config: Path | None = None
-    no_probe: bool = False
+    exact: bool = False
     stop_on: str | None = None
     threads: int | None = None
     settings: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class ExecRequest:
             found["name"] = (self.name, "--name")
         if self.max_steps is not None:
             found["max_steps"] = (self.max_steps, "--max-steps")
-        if self.no_probe:
-            found["probe_steps"] = (0, "--no-probe")
+        if self.exact:
+            found["exact"] = (True, "--exact")
         if self.stop_on is not None:
             found["stop_on"] = (self.stop_on, "--stop-on")
         if self.threads is not None:

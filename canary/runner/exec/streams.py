@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
-
-from canary.runner.exec.start_command import STDIN
 
 CHUNK = 1 << 16
 
@@ -27,10 +23,9 @@ class Streams(Protocol):
 
 
 class LogOnly:
-    """Output only to the log. `stdin` holds what the command read in its first launch."""
+    """Output only to the log, and no input. `cwd`: the working folder; None: this process's."""
 
-    def __init__(self, stdin: Path | None = None, cwd: str | None = None) -> None:
-        self._stdin = stdin
+    def __init__(self, cwd: str | None = None) -> None:
         self._cwd = cwd
 
     @contextlib.contextmanager
@@ -38,11 +33,10 @@ class LogOnly:
         self, command: list[str], environment: dict[str, str], log: Path
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Yield the started process."""
-        given = self._stdin if self._stdin is not None and self._stdin.exists() else os.devnull
-        with log.open("ab") as stream, Path(given).open("rb") as stdin:
+        with log.open("ab") as stream:
             yield subprocess.Popen(
                 command,
-                stdin=stdin,
+                stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -51,16 +45,11 @@ class LogOnly:
             )
 
 
-@dataclass
 class PassedOn:
     """This process's streams, as if the command had been started in its place.
 
-    For a terminal, the command gets a pseudo-terminal of the same size. Input from a pipe or file
-    is copied to `spool`, for further launches.
+    For a terminal, the command's output gets a pseudo-terminal of the same size.
     """
-
-    spool: Path
-    _threads: list[threading.Thread] = field(default_factory=list)
 
     @contextlib.contextmanager
     def started(
@@ -70,21 +59,14 @@ class PassedOn:
         with log.open("ab", buffering=0) as log_stream:
             out, err = _outlets(log_stream)
             outlets = {outlet for outlet in (out, err) if outlet is not None}
-            stdin, sink = os.pipe() if _spools_stdin() else (None, None)
-            if stdin is not None:
-                environment = environment | {STDIN: pipe_name(stdin)}
             child = subprocess.Popen(
                 command,
-                stdin=stdin,
                 stdout=None if out is None else out.inlet,
                 stderr=None if err is None else err.inlet,
                 env=environment,
                 start_new_session=True,
                 close_fds=False,  # pass on files that a shell opened for the command
             )
-            if stdin is not None and sink is not None:
-                os.close(stdin)
-                self._begin(_pump_stdin, os.fdopen(sink, "wb"), self.spool)
             for outlet in outlets:
                 outlet.begin()
             try:
@@ -92,42 +74,6 @@ class PassedOn:
             finally:
                 for outlet in outlets:
                     outlet.end()
-
-    def _begin(self, work: object, *arguments: object) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
-        thread.start()
-        self._threads.append(thread)
-
-
-def pipe_name(descriptor: int) -> str:
-    """Return the system's name of a pipe, "" if it has none."""
-    try:
-        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
-    except OSError:
-        return ""
-
-
-def _spools_stdin() -> bool:
-    """Whether standard input can be read only once."""
-    try:
-        mode = os.fstat(0).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-
-
-def _pump_stdin(sink: BinaryIO, spool: Path) -> None:
-    """Copy until the input ends or the command stops reading. Input may hold secrets."""
-    with contextlib.suppress(OSError), sink, contextlib.ExitStack() as kept:
-        copy: int | None = None
-        with contextlib.suppress(OSError):
-            copy = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            kept.callback(os.close, copy)
-        while chunk := os.read(0, CHUNK):
-            if copy is not None and not _written(copy, chunk):
-                copy = None
-            sink.write(chunk)
-            sink.flush()
 
 
 def _written(descriptor: int, chunk: bytes) -> bool:

@@ -128,7 +128,7 @@ def from_row(row: Row, **more: Any) -> Observation:
         "grad_norm": norm,
         "learning_rates": () if rate is None else (rate,),
         "batch_size": row.get("samples") or None,
-        "wall_s": row.get("wall_s"),
+        "wall_s": None if row.get("look") else row.get("wall_s"),
         "own_s": own_seconds(row),
         "tokens": tokens_of(row),
     }

@@ -1,4 +1,4 @@
-"""How the process of a user's command ends: with the canary, after a probe, or by an alert."""
+"""How the process of a user's command ends: with the canary, after its look, or by an alert."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from canary.protocol.job import JOB, PARENT
 from canary.training.anomaly.hooks import StopTraining
 
 END_WAIT_S = 60.0
-"""Seconds that a finished probe waits for its parent to end it."""
+"""Seconds that a process whose look is over waits for its parent to end it."""
 PARENT_EVERY_S = 1.0
 
 
 def wait_for_the_end() -> NoReturn:
-    """Wait until the parent ends this probe: code after the training must not run twice."""
+    """Wait until the parent ends this process: `--exact` runs nothing after the look."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -57,7 +57,7 @@ class Suppression:
     """Replaces methods by ones that do nothing, and reports each once. `notes` are the reports."""
 
     def __init__(self, say: Callable[[str], None] | None) -> None:
-        """`say` prints a report; it is None in a probe."""
+        """`say` prints a report; None: nothing is printed."""
         self._say = say
         self._done: set[str] = set()
         self.notes: list[str] = []

@@ -40,7 +40,7 @@ class WatchedTraining:
         self._started = started
         self._running = False
         self._stack = contextlib.ExitStack()
-        self._suppression = Suppression(say if job.kind == "measured" else None)
+        self._suppression = Suppression(None if job.exact else say)
 
     def process_begins(self) -> None:
         """Count calls from here on, and stop pushes to a hub if the training is cut short."""
@@ -60,7 +60,7 @@ class WatchedTraining:
             kwargs = {**kwargs, "resume_from_checkpoint": checkpoint_of(self._job.variation)}
             args = args[1:]
         try:
-            if self._job.stop_after is None or self._job.kind == "probe":
+            if self._job.stop_after is None or self._job.exact:
                 return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
             with self._elsewhere(trainer):
                 args, kwargs = resumed(args, kwargs, self._folder)
@@ -77,7 +77,7 @@ class WatchedTraining:
     @contextlib.contextmanager
     def _elsewhere(self, trainer: Any) -> Iterator[None]:
         """Put checkpoints of a training that is cut short into a scratch folder. Else the trainer
-        would delete older checkpoints of the user. A probe saves as usual: the canary undoes it."""
+        would delete older checkpoints of the user."""
         self._folder = trainer.args.output_dir
         trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
         try:
@@ -101,6 +101,7 @@ class WatchedTraining:
 
     def _watched(self, launch: TrainingLaunch, trainer: Any, train: Callable[[], Any]) -> Any:
         launch.notes += TURN.notes
+        launch.calls = self._calls
         set_up_torch(self._job)
         if self._job.stop_after is not None:
             self._suppression.uploads(trainer)
@@ -108,9 +109,7 @@ class WatchedTraining:
 
         def cut() -> None:
             """Suppress later saves of a training that is cut short, and note it."""
-            if self._job.kind == "probe":
-                # A probe is always short, and the canary removes what it saves.
-                launch.stop_counting_files()
+            if self._job.exact:
                 return
             self._suppression.saves()
             launch.was_cut()
@@ -133,14 +132,14 @@ class WatchedTraining:
         launch.notes += self._suppression.notes
         launch.write(self._described(launch, trainer))
         collector.detach()
-        if self._job.kind == "probe":
+        if self._job.exact:
             wait_for_the_end()
         return outcome
 
     def _described(self, launch: TrainingLaunch, trainer: Any) -> Result:
         """Return the result. If the canary itself fails, only the record says so."""
         try:
-            return launch.completed(trainer, self._calls)
+            return launch.completed(trainer)
         except Exception as error:  # noqa: BLE001 - a user's trainer may lack anything
             traceback.print_exc()
             return Result(

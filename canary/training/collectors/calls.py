@@ -95,16 +95,11 @@ class WrittenFiles:
     """Counts files that Python opens for writing, and bytes passed to the kernel, from `begin` to
     `end`.
 
-    Writes from native code (safetensors) count in the bytes, not in the files. Copies of the user's
-    files that `canary exec` keeps do not count: their size depends on earlier runs.
+    Writes from native code (safetensors) count in the bytes, not in the files.
     """
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
-        # Loaded by `canary.training.attach.site.sitecustomize`, before anything else of the canary.
-        noting = sys.modules.get("_canary_file_notes")
-        self._kept = None if noting is None else noting.Kept
-        kept_in = () if self._kept is None else (self._kept.folder + "/",)
-        self._leave_out = (*map(str, leave_out), *kept_in, "/dev/", "/proc/", "/sys/")
+        self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
         self._counting = False
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
@@ -129,10 +124,13 @@ class WrittenFiles:
         self._bytes_before = self._foreign_bytes()
         self._counting = True
 
-    def end(self) -> Calls:
-        """Stop and return the counts. `bytes_written` excludes rows, log and profile, which vary in
-        length, and the canary's copies; None except on Linux."""
+    def end(self) -> None:
+        """Stop counting."""
         self._counting = False
+
+    def so_far(self) -> Calls:
+        """Return the counts. `bytes_written` excludes rows, log and profile, which vary in length;
+        None except on Linux."""
         after = self._foreign_bytes()
         before = self._bytes_before
         return {
@@ -147,8 +145,7 @@ class WrittenFiles:
         total = _written_chars()
         if total is None:
             return None
-        kept = 0 if self._kept is None else int(self._kept.bytes)
-        return total - kept - sum(path.stat().st_size for path in self._sized if path.exists())
+        return total - sum(path.stat().st_size for path in self._sized if path.exists())
 
 
 def _written_chars() -> int | None:

@@ -55,14 +55,18 @@ class HostMeter:
             return None
         return float(self._knocker.contention_metric)
 
-    def end(self) -> dict[str, float]:
-        """Stop and return the fields of `Launch.host`."""
+    def end(self, steps: int) -> dict[str, float]:
+        """Stop and return the fields of `Launch.host` over so many steps; nothing without a
+        beginning."""
+        if not self._began:
+            return {}
         voluntary, involuntary = (
             now - before for now, before in zip(_switches(), self._before, strict=True)
         )
         found: dict[str, float] = {
             "voluntary_switches": voluntary,
             "involuntary_switches": involuntary,
+            "steps": steps,
         }
         if self._knocker is not None and time.monotonic() - self._began < LEAST_S:
             self.unmeasured = dict.fromkeys(LOCK, TOO_SHORT)

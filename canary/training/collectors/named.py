@@ -1,4 +1,4 @@
-"""Batches of any form as named tensors, which the probe reads."""
+"""Batches of any form as named tensors, which the look reads."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.collectors.uncounted import uncounted
+from canary.training.look import Look
 
 
 class StepListener(Protocol):
@@ -104,14 +105,16 @@ class _RunDelay:
 class EndedSteps:
     """The clock of a training, and its ended steps, passed to `sink` in order. With several ranks,
     rows between `begin` and `end` of `collectives` have `collectives` and `wait_s`. Rows of steps
-    that the profiler slowed down have `profiled: True`."""
+    of the look have `look: True`, those that the profiler slowed down `profiled: True`."""
 
     def __init__(
         self,
         device: torch.device,
         sink: Callable[[Row], None],
+        look: Look,
         profiler: StepProfiler | None = None,
     ) -> None:
+        self.look = look
         self.clock = StepClock(device)
         self.profiler = profiler
         self.collectives = CollectiveTimer(self.clock.mark)
@@ -134,10 +137,11 @@ class EndedSteps:
         self.clock.start()
 
     def end(self) -> None:
-        """Pass on the last rows."""
+        """Pass on the last rows; end the look of a training that is no longer."""
         if self.profiler is not None:
             self.profiler.training_ended()
         self.flush(wait=True)
+        self.look.end()
 
     @uncounted()  # the counts of the next step may have begun
     def close(
@@ -151,6 +155,8 @@ class EndedSteps:
         self.count += 1
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
+        if self.look.exact is not None:
+            row["look"] = True
         if self.profiler is not None:
             with self.clock.phase("other"):
                 # Before the step's end, so that timed steps do not contain the profiler's work.
@@ -164,6 +170,18 @@ class EndedSteps:
         if self.profiler is not None:
             self.profiler.step_ended(row["step"])
         self.flush()
+        if self.look.ends_with(self.count):
+            self.end_look()
+
+    def end_look(self) -> None:
+        """End the look, and begin to measure anew."""
+        if self.look.exact is None:
+            return
+        self.flush(wait=True)
+        self.look.end()
+        self._run_delay.since_last()
+        self._children.since_last()
+        self.clock.start()
 
     def flush(self, wait: bool = False) -> None:
         """Pass on the rows that are ready; with `wait`, wait for the device and pass on all."""

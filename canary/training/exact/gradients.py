@@ -1,4 +1,4 @@
-"""Read the gradients in a probe after backward and at the optimizer. The difference between the two
+"""Read the gradients in a look after backward and at the optimizer. The difference between the two
 is clipping, however a loop does it."""
 
 from __future__ import annotations

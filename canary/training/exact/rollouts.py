@@ -1,4 +1,4 @@
-"""Describe the rollouts of online RL in the probe, with a few numbers per step."""
+"""Describe the rollouts of online RL in the look, with a few numbers per step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect the exact lane's signals in the probe, never in a timed launch.
+"""Collect the exact lane's signals in the look, never in timed steps.
 
 `canary.record.exact` has their types.
 """

@@ -1,7 +1,7 @@
 """Follow a trainer whose class overrides `_inner_training_loop`.
 
 Such a loop may call the model, clip and update by itself. So batches and losses are read when it
-calls the model. In the probe, gradients are read after each backward.
+calls the model. During the look, gradients are read after each backward.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from transformers import Trainer
 
 from canary.training.exact.gradients import Gradients
-from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 
 
 class InnerLoop:
@@ -28,14 +28,14 @@ class InnerLoop:
     def __init__(
         self,
         trainer: Any,
-        exact: ExactSignals | None,
+        look: Look,
         batch_enters: Callable[[dict[str, Any]], None],
         loss_is_known: Callable[[torch.Tensor], None],
     ) -> None:
         self.overridden = type(trainer)._inner_training_loop is not Trainer._inner_training_loop
         """Whether the trainer overrides the loop."""
         self._trainer = trainer
-        self._exact = exact
+        self._look = look
         self._batch_enters = batch_enters
         self._loss_is_known = loss_is_known
         self._gradients: Gradients | None = None
@@ -47,16 +47,20 @@ class InnerLoop:
             yield
             return
         model = self._trainer.model
-        if self._exact is not None and self._gradients is None:
-            self._gradients = Gradients(model, self._exact)
         with contextlib.ExitStack() as undo:
             before, after = _Hook(self._called), _Hook(self._returned)
             undo.callback(model.register_forward_pre_hook(before, with_kwargs=True).remove)
             undo.callback(model.register_forward_hook(after).remove)
-            if self._gradients is not None:
-                undo.callback(self._gradients.end)
+            if self._look.exact is not None:
+                self._gradients = Gradients(model, self._look.exact)
+                self._look.at_end(self._end_gradients)
                 self._gradients.begin()
             yield
+
+    def _end_gradients(self) -> None:
+        if self._gradients is not None:
+            self._gradients.end()
+            self._gradients = None
 
     def update_begins(self) -> float | None:
         """Read the optimizer's gradients; return the norm before clipping, or None if not seen."""

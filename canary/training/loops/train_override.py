@@ -17,7 +17,7 @@ import torch
 
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.uncounted import uncounted
-from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
 
@@ -41,13 +41,13 @@ class OverriddenLoop:
         self,
         trainer: Any,
         clock: StepClock,
-        exact: ExactSignals | None,
+        look: Look,
         batch_enters: Callable[[Mapping[str, Any]], None],
         step_ends: Callable[[OverriddenLoop], None],
     ) -> None:
         self._trainer = trainer
         self._clock = clock
-        self._exact = exact
+        self._look = look
         self._batch_enters = batch_enters
         self._step_ends = step_ends
         self.losses: list[torch.Tensor] = []
@@ -107,14 +107,14 @@ class OverriddenLoop:
 
     def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         whole = getattr(self._trainer.accelerator, "sync_gradients", True)
-        if self._exact is not None and whole:
-            self._exact.gradients_ready()
-            self._exact.update_begins()
+        if self._look.exact is not None and whole:
+            self._look.exact.gradients_ready()
+            self._look.exact.update_begins()
         self.learning_rate = float(self._trainer.optimizer.param_groups[0]["lr"])
         with self._clock.phase("optimizer"):
             outcome = original(*args, **kwargs)
-        if self._exact is not None and whole:
-            self._exact.update_ended()
+        if self._look.exact is not None and whole:
+            self._look.exact.update_ended()
         self.updates += bool(whole)
         return outcome
 
@@ -188,11 +188,11 @@ class InstrumentedLoop(OverriddenLoop):
         return self._clock.phase(name)
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Count the samples, and in the probe collect the tensors."""
+        """Count the samples, and during the look collect the tensors."""
         self.samples += len(tensors["completion_ids"])
         self._batch_enters(tensors)
-        if self._exact is not None:
-            self._exact.rollout(tensors)
+        if self._look.exact is not None:
+            self._look.exact.rollout(tensors)
 
     @uncounted()
     def loss(self, loss: torch.Tensor) -> None:

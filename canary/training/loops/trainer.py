@@ -22,7 +22,7 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
-from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 from canary.training.loops.inner_override import InnerLoop
 from canary.training.loops.no_callbacks import SilentLoop
 from canary.training.loops.train_override import (
@@ -56,7 +56,7 @@ def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
 
 
 class TrainerCollector(TrainerCallback):
-    """Collects one row per step for `sink`; in the probe, `exact` gets the same events."""
+    """Collects one row per step for `sink`; during the look its signals get the same events."""
 
     def __init__(
         self,
@@ -64,8 +64,9 @@ class TrainerCollector(TrainerCallback):
         sink: Callable[[Row], None],
         launch: int,
         *,
+        look: Look,
         stop_after: int | None = None,
-        exact: ExactSignals | None = None,
+        ends_after_look: bool = False,
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
         watch: StepListener | None = None,
@@ -73,11 +74,12 @@ class TrainerCollector(TrainerCallback):
         self._trainer = trainer
         self._launch = launch
         self._stop_after = stop_after
-        self._exact = exact
+        self._ends_after_look = ends_after_look
+        self._look = look
         self._on_cut = on_cut
         self._watch = watch
         self._cut = False
-        self._ended = EndedSteps(torch.device(trainer.args.device), sink, profiler)
+        self._ended = EndedSteps(torch.device(trainer.args.device), sink, look, profiler)
         self._clock = self._ended.clock
         self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []
@@ -91,11 +93,11 @@ class TrainerCollector(TrainerCallback):
         self._in_loss = self._in_step = self._entered = False
         loop = InstrumentedLoop if is_instrumented(trainer) else OverriddenLoop
         self._override: OverriddenLoop | None = loop(
-            trainer, self._clock, exact, self._batch_enters, self._override_step_ends
+            trainer, self._clock, look, self._batch_enters, self._override_step_ends
         )
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
-        self._inner = InnerLoop(trainer, exact, self._model_called, self._model_returned)
+        self._inner = InnerLoop(trainer, look, self._model_called, self._model_returned)
         self._silent = SilentLoop(model_hooked=self._inner.overridden)
         self._finished = self._mean = False
         self._attach()
@@ -213,8 +215,8 @@ class TrainerCollector(TrainerCallback):
             self._tokens[name] = self._tokens.get(name, 0) + count
         if self._watch is not None:
             self._watch.batch(inputs)
-        if self._exact is not None:
-            self._exact.micro_batch(inputs)
+        if self._look.exact is not None:
+            self._look.exact.micro_batch(inputs)
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._silent.methods_used = True
@@ -239,8 +241,8 @@ class TrainerCollector(TrainerCallback):
             return original(*args, **kwargs)
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._exact is not None:
-            self._exact.gradients_ready()
+        if self._look.exact is not None:
+            self._look.exact.gradients_ready()
         before = self._grad_norm
         with self._clock.phase("optimizer"):
             norm = self._grad_norm = original(*args, **kwargs)
@@ -251,8 +253,8 @@ class TrainerCollector(TrainerCallback):
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._exact is not None and self._ended_step is not None:
-            self._exact.work_ends(self._ended_step)
+        if self._look.exact is not None and self._ended_step is not None:
+            self._look.exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
         return result
@@ -264,12 +266,20 @@ class TrainerCollector(TrainerCallback):
             self._override.attach(self._wrap)
 
     def _begin(self, done: int = 0) -> None:
-        if self._exact is not None:
-            self._exact.training_begins(done)
-            if self._stop_after is not None:
-                self._stop_after += done  # a resumed probe runs as many steps as any other
+        if self._ends_after_look and self._stop_after is not None:
+            self._stop_after += done  # the look of a resumed training is as long as any other
+        if self._look.exact is not None:
+            if not self._ends_after_look:
+                self._look.length_is(self._steps_left(done))
+            self._look.exact.training_begins(done)
         self._collectives.begin()
         self._ended.begin(done)
+
+    def _steps_left(self, done: int) -> int | None:
+        """Return how many steps will be recorded, None if the trainer does not know."""
+        known = self._trainer.state.max_steps
+        limits = [last for last in (known, self._stop_after) if last is not None and last > 0]
+        return min(limits) - done if limits else None
 
     def _silent_loop_continues(self) -> None:
         """A batch enters, or another update begins. Without callbacks, this shows that the training
@@ -296,8 +306,8 @@ class TrainerCollector(TrainerCallback):
 
     def _hooked_update_ended(self, *_: Any) -> None:
         if self._silent.update_ended():
-            if self._exact is not None:
-                self._exact.update_ended()
+            if self._look.exact is not None:
+                self._look.exact.update_ended()
             self._clock.switch("other")
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -308,17 +318,17 @@ class TrainerCollector(TrainerCallback):
         before = self._inner.update_begins()
         if self._grad_norm is None:
             self._grad_norm = before
-        if self._exact is not None:
-            self._exact.gradients_ready()
-            self._exact.update_begins()
+        if self._look.exact is not None:
+            self._look.exact.gradients_ready()
+            self._look.exact.update_begins()
         self._learning_rate = float(optimizer.param_groups[0]["lr"])
         self._clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # The work of other callbacks at the step's end is not part of the update.
         self._clock.switch("other")
-        if self._exact is not None:
-            self._exact.update_ended()
+        if self._look.exact is not None:
+            self._look.exact.update_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Take the step's metrics, and stop the training after the last wanted step. An overridden
@@ -333,8 +343,8 @@ class TrainerCollector(TrainerCallback):
             if self._cut and self._on_cut is not None:
                 self._on_cut()
         if self._override is not None and self._override.calls_step_ends:
-            if self._exact is not None:
-                self._exact.work_ends(state.global_step)
+            if self._look.exact is not None:
+                self._look.exact.work_ends(state.global_step)
         elif self._override is not None:
             self._override_step_ends(self._override)
         return control
@@ -371,8 +381,6 @@ class TrainerCollector(TrainerCallback):
         self._close_step()
         self._ended.end()
         self._collectives.end()
-        if self._exact is not None:
-            self._exact.training_ended()
 
     def _close_step(self) -> None:
         if self._ended_step is None:
@@ -382,8 +390,8 @@ class TrainerCollector(TrainerCallback):
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm
         self._inner.step_ended()
-        if self._exact is not None:
-            self._exact.step_ended(self._ended_step)
+        if self._look.exact is not None:
+            self._look.exact.step_ended(self._ended_step)
         if self._watch is not None:
             with self._clock.phase("logging"):
                 self._watch.step_ended(self._ended_step, self._trainer.model, self._learning_rate)

@@ -17,10 +17,10 @@ from canary.training.attach.process import say
 from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.signals import ExactSignals
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
+from canary.training.look import Look, no_look
+from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
-from canary.training.recorder.probe import LoopCollector
 
 
 class Keeper(Protocol):
@@ -30,8 +30,8 @@ class Keeper(Protocol):
     stop_after: int | None
     """Steps after which recording ends; None for all steps."""
 
-    def begin(self, loop: Loop) -> ExactSignals | None:
-        """Begin the loop. Return the collector of exact signals for its first steps, or None."""
+    def begin(self, loop: Loop) -> Look:
+        """Begin the loop, and return its look."""
 
     def profiler(self) -> StepProfiler | None:
         """Return the profiler of some steps, or None. Called once, after `begin`."""
@@ -65,7 +65,7 @@ def is_failure(error: BaseException | None) -> bool:
 
 
 class JobKeeper:
-    """Stores a loop for the job of `canary exec`: its measured launch or its probe."""
+    """Stores a loop for the job of `canary exec`."""
 
     def __init__(self, job: Job, training: TrainingLaunch) -> None:
         self.launch = job.launch
@@ -75,15 +75,16 @@ class JobKeeper:
         self._stack = contextlib.ExitStack()
         self._said_past_end = False
 
-    def begin(self, loop: Loop) -> ExactSignals | None:
-        """Begin; the probe uses deterministic kernels."""
+    def begin(self, loop: Loop) -> Look:
+        """Begin the loop, and return its look."""
         self._loop = loop
         if self.stop_after is not None and sys.modules.get("transformers") is not None:
             from canary.training.attach.suppress import Suppression
 
-            Suppression(say if self._job.kind == "measured" else None).pushes()
+            Suppression(None if self._job.exact else say).pushes()
         set_up_torch(self._job)
-        self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
+        if can_count_calls():
+            self._training.calls = self._stack.enter_context(count_calls())
         self._training.lap("before_training")
         return self._training.begin(loop, loop.describe())
 
@@ -92,7 +93,7 @@ class JobKeeper:
         return self._training.profiler(self._loop.device)
 
     def watch(self) -> RunDetectors | None:
-        """Return the detectors of a measured launch."""
+        """Return the detectors, if the loop goes on after the look."""
         return self._training.watch
 
     def keep(self, row: Row) -> None:
@@ -100,9 +101,9 @@ class JobKeeper:
         self._training.keep(row)
 
     def step_ended(self, collector: LoopCollector) -> None:
-        """After the last recorded step, stop saves of models; a probe's are removed anyway."""
+        """After the last recorded step, stop saves of models."""
         if (
-            self._job.kind == "measured"
+            not self._job.exact
             and collector.steps == self.stop_after
             and sys.modules.get("transformers") is not None
         ):
@@ -111,8 +112,8 @@ class JobKeeper:
             Suppression(say).saves()
 
     def past_end(self) -> None:
-        """End a probe. For a measured loop, print once that recording ended."""
-        if self._job.kind == "probe":
+        """Print once that recording ended; end a process that is only looked at."""
+        if self._job.exact:
             raise SystemExit(0)
         if not self._said_past_end:
             say(
@@ -129,8 +130,6 @@ class JobKeeper:
                 self._training.write(describe_failure(error))
                 return
             collector.stop()
-            if collector.exact is not None:
-                collector.exact.training_ended()
             self._training.write(self._result(collector))
 
     def _result(self, collector: LoopCollector) -> Result:
@@ -141,7 +140,7 @@ class JobKeeper:
                 hint="put each step of the loop into: with recorder.step(batch) as step",
                 usage_error=True,
             )
-        result = self._training.finished(self._loop, self._loop.device, self._calls)
+        result = self._training.finished(self._loop, self._loop.device)
         unmeasured = self._loop.unmeasured() | collector.unmeasured()
         return Result(**vars(result) | {"unmeasured": unmeasured})
 
@@ -154,8 +153,9 @@ class NoKeeper:
     def __init__(self, stop_after: int | None) -> None:
         self.stop_after = stop_after
 
-    def begin(self, loop: Loop) -> None:
-        """Begin without collecting exact signals."""
+    def begin(self, loop: Loop) -> Look:
+        """Begin without a look."""
+        return no_look()
 
     def profiler(self) -> None:
         """Return no profiler."""

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from canary.config.output import OUTPUT_DIR
+from canary.config.spans import LOOK_STEPS
 from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this_rank
+from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
-from canary.training.recorder.probe import LoopCollector
 from canary.training.recorder.step import Step
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ if TYPE_CHECKING:
 
 Batch = TypeVar("Batch")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-PROBE_STEPS = 12
 
 
 class Recorder:
     """Records a loop: `with Recorder("my-loop", model=model, optimizer=optimizer) as recorder:`.
 
-    Alone it writes a run's folder in `output_dir`. The first `probe_steps` steps collect the exact
-    signals and are left out of the speeds. Under `canary exec` it ignores `output_dir`,
-    `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`: the command decides them.
+    Alone it writes a run's folder in `output_dir`. The first `look_steps` steps are looked at
+    closely and left out of the speeds. Under `canary exec` it ignores `output_dir`,
+    `look_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`: the command decides them.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -44,7 +44,7 @@ class Recorder:
         dataset: a datasets.Dataset, whose rows are hashed.
         config: the loop's settings; a changed setting can explain a change in learning.
         output_dir: folder of run folders.
-        probe_steps: number of first steps with the exact signals, or 0.
+        look_steps: number of first steps to look at closely, at most a third of `max_steps`, or 0.
         max_steps: after these steps `done` is true and nothing more is recorded.
         tracker: called with a step and its scalars by name.
         profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
@@ -68,7 +68,7 @@ class Recorder:
         dataset: Any = None,
         config: Mapping[str, Any] | None = None,
         output_dir: str | Path = OUTPUT_DIR,
-        probe_steps: int = PROBE_STEPS,
+        look_steps: int = LOOK_STEPS,
         max_steps: int | None = None,
         tracker: Callable[[int, dict[str, float]], None] | None = None,
         profiler: Mapping[str, Any] | None = None,
@@ -80,7 +80,7 @@ class Recorder:
                 "use at most 64 letters, digits, '.', '_' and '-'",
             )
         for argument, value, least in (
-            ("probe_steps", probe_steps, 0),
+            ("look_steps", look_steps, 0),
             ("max_steps", max_steps, 1),
         ):
             if value is not None and value < least:
@@ -97,10 +97,10 @@ class Recorder:
             train_dataset=dataset,
             settings=dict(config or {}),
         )
-        profiled = None if profiler is None else check_profiler(profiler, probe_steps, max_steps)
+        profiled = None if profiler is None else check_profiler(profiler, look_steps, max_steps)
         if stop_on is not None and stop_on not in SEVERITIES:
             raise UsageError(f"Recorder(stop_on={stop_on!r})", f"one of {', '.join(SEVERITIES)}")
-        self._options = (Path(output_dir), probe_steps, max_steps, tracker, profiled, stop_on)
+        self._options = (Path(output_dir), look_steps, max_steps, tracker, profiled, stop_on)
         self._keeper: Keeper | None = None
         self._collector: LoopCollector | None = None
         self.folder: Path | None = None
@@ -149,10 +149,10 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._keeper = self._find_keeper()
-        exact = self._keeper.begin(self._loop)
+        look = self._keeper.begin(self._loop)
         keeper = self._keeper
         self._collector = LoopCollector(
-            self._loop, keeper.keep, keeper.launch, exact, keeper.profiler(), keeper.watch()
+            self._loop, keeper.keep, keeper.launch, look, keeper.profiler(), keeper.watch()
         )
         self._collector.start()
         return self
@@ -184,14 +184,14 @@ class Recorder:
         found = job_keeper()
         if found is not None:
             return found
-        output_dir, probe_steps, max_steps, tracker, profiled, stop_on = self._options
+        output_dir, look_steps, max_steps, tracker, profiled, stop_on = self._options
         if this_rank():
             return NoKeeper(max_steps)
         # Imported here, because a user's Python may lack the packages that read records.
         from canary.training.recorder.standalone import RecordKeeper
 
         keeper = RecordKeeper(
-            self._loop.name, output_dir, probe_steps, max_steps, tracker, profiled, stop_on
+            self._loop.name, output_dir, look_steps, max_steps, tracker, profiled, stop_on
         )
         self.folder = keeper.path
         return keeper
@@ -209,7 +209,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def check_profiler(
-    given: Mapping[str, Any], probe_steps: int, max_steps: int | None
+    given: Mapping[str, Any], look_steps: int, max_steps: int | None
 ) -> dict[str, Any]:
     """Return the section with its defaults.
 
@@ -228,11 +228,11 @@ def check_profiler(
         return settings
     start = settings["start_step"]
     last = start + settings["num_steps"] - 1
-    if start <= probe_steps:
+    if start <= look_steps:
         raise UsageError(
-            f"Recorder(profiler=...) begins at step {start}, but the first {probe_steps} steps "
-            "collect the exact signals",
-            f"set start_step above {probe_steps}, or lower probe_steps",
+            f"Recorder(profiler=...) begins at step {start}, but the first {look_steps} steps "
+            "are looked at closely",
+            f"set start_step above {look_steps}, or lower look_steps",
         )
     if max_steps is not None and last > max_steps:
         raise UsageError(

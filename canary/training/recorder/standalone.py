@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import yaml
 
-from canary.config.load import METRICS_WARMUP
+from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.protocol.failure import describe_failure
@@ -37,9 +37,10 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
+from canary.training.look import Look, no_look
 from canary.training.recorder.attached import is_failure, process_started
+from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
-from canary.training.recorder.probe import LoopCollector
 
 LOG = (
     "The Recorder does not copy the output of your loop. To find it here, run the loop under "
@@ -55,16 +56,16 @@ class RecordKeeper(RecordWriter):
         self,
         name: str,
         output_dir: Path,
-        probe_steps: int,
+        look_steps: int,
         max_steps: int | None,
         tracker: Tracker | None,
         profiler: Mapping[str, Any] | None = None,
         stop_on: Severity | None = None,
     ) -> None:
         self._name = name
-        self._probe_steps = probe_steps
+        self._look_steps = look_steps
         self.stop_after = max_steps
-        self.launch = 1 if probe_steps else 0
+        self.launch = 0
         self._tracker = tracker
         run_id = new_run_id(name, datetime.now(UTC))
         super().__init__(RunFolder.create(output_dir.absolute(), run_id), name, {})
@@ -81,7 +82,7 @@ class RecordKeeper(RecordWriter):
         """The run's folder."""
         return self.folder.path
 
-    def begin(self, loop: Loop) -> ExactSignals | None:
+    def begin(self, loop: Loop) -> Look:
         """Write what is known before the first step."""
         startup = time.perf_counter() - process_started()
         self._loop = loop
@@ -90,12 +91,12 @@ class RecordKeeper(RecordWriter):
         self._dtype = str(training["dtype"])
         config = {
             "name": self._name,
-            **as_config(training, "measured"),
+            **as_config(training),
             "device": self._device.type,
             "threads": torch.get_num_threads(),
             "max_steps": self.stop_after,
-            "probe_steps": self._probe_steps,
-            "metrics_warmup_steps": self._probe_steps + METRICS_WARMUP,
+            "look_steps": self._look_steps,
+            "metrics_warmup_steps": WARMUP_AFTER_LOOK if self._look_steps else WARMUP,
             "output_dir": str(self.folder.path.parent),
         }
         if self._profile is not None:
@@ -104,12 +105,10 @@ class RecordKeeper(RecordWriter):
         self.folder.log.write_text(LOG, encoding="utf-8")
         self.record.config.update(config)
         self.describe_machine()
-        self.record.notes += notes_of(self._probe_steps)
+        self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
         self._look_at_device()
-        if self._probe_steps:
-            self.add_launch("probe", 0)
-        self.add_launch("measured", self.launch)
+        self.add_launch(self.launch)
         self._startup = {"before_training": startup}
         self.record.launches[-1].startup_seconds = self._startup
         self.record.perf.startup_seconds = self._startup
@@ -121,9 +120,10 @@ class RecordKeeper(RecordWriter):
             stop_on=self._stop_on,
         )
         self.write()
-        if not self._probe_steps:
-            self._host.begin()
-        return self._probe_begins()
+        if self._look_steps:
+            return self._look_begins()
+        self._host.begin()
+        return no_look()
 
     def _look_at_device(self) -> None:
         self.record.env["device"] = describe_device(self._device, self._dtype)
@@ -133,18 +133,18 @@ class RecordKeeper(RecordWriter):
             if device is not None:
                 self.record.gpu_health.update(health(device))
 
-    def _probe_begins(self) -> ExactSignals | None:
-        if not self._probe_steps:
-            return None
+    def _look_begins(self) -> Look:
         # A notebook may hold the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
-        self._probe_rows = StepFile(self.folder.probe_steps)
+        look = Look(self._look_steps, exact, self._look_over)
+        if self.stop_after is not None:
+            look.length_is(self.stop_after)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self.folder
-        by_canary = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
+        by_canary = (folder.steps, folder.alerts, folder.log, folder.path)
         self._files = WrittenFiles(leave_out=by_canary)
         self._files.begin()
-        return exact
+        return look
 
     def profiler(self) -> StepProfiler | None:
         """Return the profiler if the user asked for one."""
@@ -171,8 +171,7 @@ class RecordKeeper(RecordWriter):
             return
         try:
             self._written.append(row)
-            if row["step"] <= self._probe_steps:
-                self._probe_rows.append(row)
+            if row.get("look"):
                 self._kept.append(row)
         except OSError as error:
             self._broken = error
@@ -191,33 +190,26 @@ class RecordKeeper(RecordWriter):
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
     def step_ended(self, collector: LoopCollector) -> None:
-        """After the probe's last step, write the exact signals and stop collecting them."""
-        if collector.exact is not None and collector.steps in (self._probe_steps, self.stop_after):
-            collector.rows.flush(wait=True)
-            self._probe_ends(collector)
-            with self._given_up_on_error():
-                self.write()
+        """A step has ended."""
 
-    def _probe_ends(self, collector: LoopCollector) -> None:
-        exact, collector.exact = collector.exact, None
-        assert exact is not None
-        exact.training_ended()
+    def _look_over(self, exact: ExactSignals) -> None:
+        """Put the signals into the record; the steps that follow are timed."""
         exact.add_rows(self._kept)
-        calls = self._files.end()
+        calls = self._files.so_far()
+        self._files.end()
         if self._calls is not None:
             calls = {**self._calls.describe(), **calls}
         self._stack.close()
-        self._probe_rows.close()
         found: Exact = {
             "steps": len(self._kept),
             "data": describe_data(self._loop),
             **exact.found,
             "calls": calls,
         }
-        result = Result("completed", exact=found, unmeasured=collector.unmeasured())
-        self.close_launch(0, result, len(self._kept))
-        self.keep_result("probe", result)
+        self.record.exact.update(found)
         self._track(len(self._kept), exact_scalars(self.record.exact))
+        with self._given_up_on_error():
+            self.write()
         self._host.begin()
 
     def past_end(self) -> None:
@@ -233,7 +225,7 @@ class RecordKeeper(RecordWriter):
                 collector.rows.flush(wait=True)
         else:
             result = self._completed(collector)
-            self._keep_host(collector.steps - self._probe_steps)
+            self._keep_host(collector)
         self._host.stop()
         self._written.close()
         with self._given_up_on_error():
@@ -243,8 +235,6 @@ class RecordKeeper(RecordWriter):
 
     def _completed(self, collector: LoopCollector) -> Result:
         collector.stop()
-        if collector.exact is not None:
-            self._probe_ends(collector)
         if self._broken is not None:
             full = self._broken.errno in (errno.ENOSPC, errno.EDQUOT)
             reason = f"a row could not be written: {self._broken}"
@@ -253,20 +243,20 @@ class RecordKeeper(RecordWriter):
             return Result(status="failed", reason=self._loop.why_no_step(collector.begun))
         return Result(status="completed")
 
-    def _keep_host(self, steps: int) -> None:
+    def _keep_host(self, collector: LoopCollector) -> None:
         result = Result(
             "running",  # until `_finish`
             startup_seconds=self._startup,
-            unmeasured=self._host.unmeasured,
-            host=self._host.end() if steps > 0 else {},
+            unmeasured={**self._host.unmeasured, **collector.unmeasured()},
+            host=self._host.end(collector.steps - len(self._kept)),
         )
-        self.close_launch(self.launch, result, steps)
-        self.keep_result("measured", result)
+        self.close_launch(self.launch, result, collector.steps)
+        self.keep_result(result)
 
     def warmup(self, rows: Sequence[Row]) -> int:
-        """Return the probe's steps plus the usual warm-up."""
-        timed = max(0, len(rows) - self._probe_steps)
-        warmup = self._probe_steps + min(METRICS_WARMUP, timed // 5)
+        """Return the usual number of steps."""
+        looked = sum(bool(row.get("look")) for row in rows)
+        warmup = warmup_steps(looked, len(rows))
         self.record.config["metrics_warmup_steps"] = warmup
         return warmup
 
@@ -287,14 +277,9 @@ class RecordKeeper(RecordWriter):
             print(f"canary: the record cannot be written: {error}", file=sys.stderr, flush=True)
 
 
-def notes_of(probe_steps: int) -> list[str]:
-    """Return notes for the reader of a record whose first `probe_steps` steps are the probe."""
+def notes() -> list[str]:
+    """Return notes for the reader of the record."""
     found = []
-    if probe_steps:
-        found.append(
-            f"the first {probe_steps} steps collect the exact signals and are left out of the "
-            "speeds; unlike canary exec, the Recorder does not make kernels deterministic"
-        )
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
         found.append(f"only rank 0 of {ranks} is recorded; canary exec records all ranks")

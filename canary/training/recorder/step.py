@@ -10,7 +10,7 @@ from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.phases import PHASES
 
 if TYPE_CHECKING:
-    from canary.training.recorder.probe import LoopCollector
+    from canary.training.recorder.collector import LoopCollector
 
 
 class Step:

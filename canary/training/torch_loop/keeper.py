@@ -17,14 +17,14 @@ from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.attached import JobKeeper
-from canary.training.recorder.probe import LoopCollector
+from canary.training.recorder.collector import LoopCollector
 from canary.training.torch_loop.plain_loop import PlainLoop
 
 UNSEEN = {
     "losses": ("stability.loss_values", "the loop called backward on no single number"),
     "norms": (
         "stability.grad_norm_values",
-        "the loop did not call torch.nn.utils.clip_grad_norm_; the probe reads the norms",
+        "the loop did not call torch.nn.utils.clip_grad_norm_; the look reads the norms",
     ),
     "tokens": ("tokens", "no batch of token ids was seen"),
     "labels": (
@@ -63,7 +63,7 @@ class LoopKeeper(JobKeeper):
     def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
         """Add settings that the first step showed."""
         self._training.learned(arguments, dtype)
-        if not self.is_probe:
+        if not self.ends_after_look:
             self._training.begun(self._loop, self._loop.device)
 
     def steps_inside_backward(self) -> None:
@@ -111,7 +111,8 @@ class LoopKeeper(JobKeeper):
         """Append to the job's file of rows, and note what they hold."""
         shown = {
             "losses": row["loss"] is not None,
-            "norms": row["grad_norm"] is not None,
+            # The look reads them by itself.
+            "norms": row["grad_norm"] is not None and not row.get("look"),
             "tokens": row["input_tokens"] is not None or row["label_tokens"] is not None,
             "labels": row["label_tokens"] is not None,
             "samples": bool(row["samples"]),
@@ -120,9 +121,9 @@ class LoopKeeper(JobKeeper):
         super().keep(row)
 
     @property
-    def is_probe(self) -> bool:
-        """Whether this is the probe, which ends with its last recorded step."""
-        return self._job.kind == "probe"
+    def ends_after_look(self) -> bool:
+        """Whether the process ends with the last step of the look."""
+        return self._job.exact
 
 
 class ProcessEnd:

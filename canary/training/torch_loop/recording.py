@@ -16,7 +16,7 @@ from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
 from canary.training.launch import TrainingLaunch
-from canary.training.recorder.probe import LoopCollector, Scalar
+from canary.training.recorder.collector import LoopCollector, Scalar
 from canary.training.torch_loop.batches import as_tokens, fed_sha256
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
 from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
@@ -82,15 +82,15 @@ class Recording:
         self._end = ProcessEnd(self.process_ends)
 
     def _collecting(self, loop: PlainLoop, optimizers: Sequence[Optimizer]) -> LoopCollector:
-        exact = self._keeper.begin(loop)
-        if exact is not None:
+        look = self._keeper.begin(loop)
+        if look.exact is not None:
             every = (id(value) for one in optimizers for value in parameters_of(one))
-            exact.trained_in_turn = frozenset(every)
+            look.exact.trained_in_turn = frozenset(every)
         return LoopCollector(
             loop,
             self._keeper.keep,
             self._keeper.launch,
-            exact,
+            look,
             self._keeper.profiler(),
             self._keeper.watch(),
             driven=True,
@@ -137,7 +137,7 @@ class Recording:
             batches = [entered]
         for batch in batches:
             tensors = as_tokens(batch, embeds=self._embeds)
-            if from_loader and entered and self.collector.exact is not None:
+            if from_loader and entered and self.collector.look.exact is not None:
                 tensors.fed_sha256 = fed_sha256(tensors, entered)
             if not self._micro_batches:
                 self._learn_batch(tensors)
@@ -272,7 +272,7 @@ class Recording:
 
     def _reached_end(self) -> None:
         self.is_over = True
-        if self._keeper.is_probe:
+        if self._keeper.ends_after_look:
             self._keeper.end(self.collector, None)
             wait_for_the_end()
         self.collector.stop()

@@ -59,8 +59,8 @@ class Scaling:
         return loss.detach() / self._scaler._scale
 
     def factor(self, run: Any) -> float:
-        """Return what the gradients were multiplied by; only a probe asks."""
-        if self._scaler is None or run.collector.exact is None:
+        """Return what the gradients were multiplied by; only a look asks."""
+        if self._scaler is None or run.collector.look.exact is None:
             return 1.0
         return float(self._scaler.get_scale())
 

@@ -25,7 +25,6 @@ from canary.training.relations.another_way import ANOTHER_WAY
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.closures import StepArguments
-from canary.training.torch_loop.earlier_loops import ALL, EarlierLoops
 from canary.training.torch_loop.models import (
     children_of,
     holds,
@@ -43,13 +42,10 @@ class LoopWatch:
 
     def __init__(self, job: Job, started: float) -> None:
         self._job, self._started = job, started
-        self._earlier = EarlierLoops(job)
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._run: Recording | None = None
         self._off = TURN.taken
         self._unsettled = False
-        self._ignored = 0
-        """The size of the largest loop that is not to be recorded."""
         self._begun = 0
         self._inside = self._in_backward = False
         self._updating: list[int] = []
@@ -116,7 +112,6 @@ class LoopWatch:
         if run is not None and not self._off and not run.was_written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
             run.discard()
-            self._earlier.leave(ALL)
         self._run, self._off = None, True
 
     # Which loop is recorded.
@@ -139,7 +134,7 @@ class LoopWatch:
         if not optimizers or TURN.taken:
             return
         size = size_of(optimizers[0])
-        known = self._ignored if self._run is None else self._run.size
+        known = 0 if self._run is None else self._run.size
         if not size or size <= known:
             self._unsettled = False
         elif module is None or holds(module, optimizers[0]):
@@ -147,10 +142,6 @@ class LoopWatch:
             self._begin(optimizers)
 
     def _begin(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        if self._begun < self._earlier.to_leave_out():
-            self._begun += 1
-            self._ignored = size_of(optimizers[0])
-            return
         notes: list[str] = []
         if self._run is not None:
             if self._run.is_over or self._run.was_written:
@@ -161,7 +152,6 @@ class LoopWatch:
             )
             self._run.discard()
             self._run = None
-            self._earlier.leave(self._begun)
         launch = claimed_launch(self._job, self._started)
         if launch is None:
             self._off = True

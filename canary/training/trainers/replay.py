@@ -4,7 +4,7 @@ With CANARY_RECORD_COMPLETIONS=FILE a launch saves what `generate` returns. With
 CANARY_REPLAY_COMPLETIONS=FILE `generate` returns the saved completions. Each prompt gets its first
 completion at its first occurrence and so on, however calls are batched and padded. So trainings
 that compute differently can be compared on the same completions (teacher forcing). In both cases
-sampling has a separate random stream, so that dropout draws the same numbers. In a probe,
+sampling has a separate random stream, so that dropout draws the same numbers. During the look,
 `on_policy` also checks the sampling itself.
 """
 
@@ -37,14 +37,13 @@ Completions = dict[Tokens, list[list[int]]]
 
 @contextmanager
 def completions_of(
-    trainer: Any, kind: str, notes: list[str], last: int | None = None
+    trainer: Any, look_steps: int, notes: list[str]
 ) -> Iterator[OnPolicyCheck | None]:
     """Record or replay the completions of the training inside, as the environment asks.
 
-    A recording is written only after the training ends well. `kind` is the launch's kind: a
-    recording keeps the completions of probe and measured launches apart. In a probe of `last`
-    steps this yields the check of the sampling, otherwise None. Raises InputError if the recording
-    is missing or both variables are set.
+    A recording is written only after the training ends well. With a look of `look_steps` this
+    yields the check of the sampling, otherwise None. Raises InputError if the recording is missing
+    or both variables are set.
     """
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
@@ -59,12 +58,11 @@ def completions_of(
         )
     seed = int(trainer.args.seed)
     watch = None
-    if kind == "probe":
-        steps = int(trainer.args.max_steps) if last is None else last
-        watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), steps)
+    if look_steps:
+        watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), look_steps)
     if replay:
         path = rank_path(Path(replay), rank)
-        _wrap(model, _Replay(model, read(path, kind), path.name, watch))
+        _wrap(model, _Replay(model, read(path), path.name, watch))
         notes.append("completions were replayed from a recording, not sampled")
         yield watch
         return
@@ -73,29 +71,34 @@ def completions_of(
     _wrap(model, functools.partial(_recorded, model, _Stream(seed), sampled, watch))
     notes.append("completions were recorded as they were sampled")
     yield watch
-    write(rank_path(Path(record), rank), kind, sampled)
+    write(rank_path(Path(record), rank), sampled)
 
 
-def read(path: Path, kind: str) -> Completions:
-    """Return the recorded completions of this kind of launch, or else those of the other kind.
+def read(path: Path) -> Completions:
+    """Return the recorded completions.
 
     Raises InputError if the file is missing or holds no completions.
     """
     try:
-        kinds = jsonio.loads(path.read_text(encoding="utf-8"))
-        rows = kinds.get(kind) or next(iter(kinds.values()))
-        return {tuple(prompt): completions for prompt, completions in rows}
-    except (OSError, ValueError, StopIteration, AttributeError, TypeError) as error:
-        raise InputError(
-            f"{REPLAY} names {path}, which holds no completions",
-            f"record them first with {RECORD}",
-        ) from error
+        rows = jsonio.loads(path.read_text(encoding="utf-8"))
+        found = {tuple(prompt): completions for prompt, completions in rows}
+    except (OSError, ValueError, TypeError) as error:
+        raise _no_recording(path) from error
+    if not found:
+        raise _no_recording(path)
+    return found
 
 
-def write(path: Path, kind: str, sampled: Completions) -> None:
-    """Write the completions of one kind of launch; the recording keeps those of the other kind."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found[kind] = [[list(prompt), completions] for prompt, completions in sampled.items()]
+def _no_recording(path: Path) -> InputError:
+    return InputError(
+        f"{REPLAY} names {path}, which holds no completions",
+        f"record them first with {RECORD}",
+    )
+
+
+def write(path: Path, sampled: Completions) -> None:
+    """Write the completions of a launch."""
+    found = [[list(prompt), completions] for prompt, completions in sampled.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonio.replace_file(path, json.dumps(found))
 

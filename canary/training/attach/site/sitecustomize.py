@@ -18,13 +18,6 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # noqa: PTH120
 
-ROOT = "_RLHF_CANARY_ROOT"
-"""Environment variable with the first Python process of a chain, for workers outside of it."""
-RAYS_WORKER = "ray/_private/workers/default_worker.py"
-
-BEFORE_TRAINING: list[Callable[[], None]] = []
-"""Called before a training begins."""
-
 
 class Finder:
     """Loads the wanted modules as usual, then calls a function with each, once. A lookup alone
@@ -56,8 +49,6 @@ class Finder:
 
 def trainer_loaded(module: ModuleType) -> None:
     """Attach the canary to `transformers.trainer`."""
-    for call in BEFORE_TRAINING:
-        call()
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
@@ -109,8 +100,6 @@ def backwards_alone(count: str) -> None:
 
 def optimizer_made(taps: object) -> None:
     """Attach the canary to the loops of this process. If that fails, leave a mark."""
-    for call in BEFORE_TRAINING:
-        call()
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
@@ -129,39 +118,6 @@ def optimizer_made(taps: object) -> None:
         begin(taps, Job.read(Path(job_file)), STARTED)  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
-
-
-def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
-    """Start noting file changes; return functions to call with modules that write natively."""
-    noting = load_alone("runner/exec/file_notes")
-    mode = os.environ[noting.VARIABLE].partition(":")[0]
-    if mode == noting.NOTE and root == os.getpid():
-        load_alone("runner/exec/start_command").keep_start(HERE)
-    notes = noting.begin(load_alone("runner/exec/free_paths"), root)
-    if mode == noting.PROTECT:
-        load_alone("training/attach/programs").begin(
-            noting.end_here, lambda: load_alone("config/command_line"), HERE
-        )
-    writers = load_alone("training/attach/writers")
-    writers.report_open(notes)
-    writers.report_nodes(notes)
-    BEFORE_TRAINING.append(notes.before_training)
-    found: dict[str, Callable[[ModuleType], None]] = writers.reporters(notes)
-    return found
-
-
-def noted_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
-    """As `note_files`. If that fails, a repeated launch ends at once, and the first launch leaves a
-    mark, so that none follows."""
-    try:
-        return note_files(root)
-    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
-        why = f"{type(error).__name__}: {error}"
-        if not os.environ["_RLHF_CANARY_FILES"].startswith("protect:"):
-            mark("unnoted", why)
-            return {}
-        mark("refused", f"run while the canary cannot note its changes ({why})\nplease report it")
-        os._exit(70)
 
 
 def load_alone(module_path: str) -> ModuleType:
@@ -208,30 +164,6 @@ def foreign_canary() -> str | None:
     return None if ours else folders[0]
 
 
-def seen() -> int:
-    """Mark this process and each of its forks. Return the pid of the first Python in its chain of
-    parents, up to a shell or another program."""
-    folder = os.environ.get("_RLHF_CANARY_MARKS", "")
-    root = os.getpid()
-    try:
-        if is_rays_worker():
-            root = int(os.environ[ROOT])
-        else:
-            with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
-                root = int(stream.readline())
-    except (OSError, ValueError, KeyError):
-        os.environ[ROOT] = str(root)
-    text = f"{root}\n{sys.executable or ''}"
-    mark("seen", text)
-    os.register_at_fork(after_in_child=lambda: mark("seen", text))
-    return root
-
-
-def is_rays_worker() -> bool:
-    """Whether Ray started this process for a driver that is part of the user's command."""
-    return any(word.endswith(RAYS_WORKER) for word in getattr(sys, "orig_argv", ())[1:4])
-
-
 def mark(name: str, text: str = "") -> None:
     """Leave a file that says how far this process came."""
     folder = os.environ.get("_RLHF_CANARY_MARKS")
@@ -247,13 +179,11 @@ def begin() -> None:
     """Remove this folder from the path, install the hooks, and run the user's `sitecustomize`."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
-        root = seen()
+        mark("seen", sys.executable or "")
         wanted: dict[str, Callable[[ModuleType], None]] = {
             "transformers.trainer": trainer_loaded,
             "torch": torch_loaded,
         }
-        if os.environ.get("_RLHF_CANARY_FILES"):
-            wanted |= noted_files(root)
         sys.meta_path.insert(0, Finder(wanted))
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:

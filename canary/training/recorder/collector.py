@@ -17,7 +17,7 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.gradients import Gradients
-from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 from canary.training.recorder.loop import Loop, mean_of
 
 Scalar: TypeAlias = torch.Tensor | float | int
@@ -50,14 +50,14 @@ def _fill(loop: Loop, row: Row, values: dict[str, float]) -> None:
 
 
 class LoopCollector:
-    """Collects the steps of one loop: a row each for `sink`, exact signals while `exact` is set."""
+    """Collects the steps of one loop: a row each for `sink`, and exact signals during the look."""
 
     def __init__(
         self,
         loop: Loop,
         sink: Callable[[Row], None],
         launch: int,
-        exact: ExactSignals | None,
+        look: Look,
         profiler: StepProfiler | None = None,
         watch: StepListener | None = None,
         *,
@@ -69,12 +69,13 @@ class LoopCollector:
         """Finished steps."""
         self.begun = False
         """Whether any step has begun."""
-        self.exact = exact
+        self.look = look
         self._gradients: Gradients | None = None
-        if exact is not None and loop.model is not None:
-            self._gradients = Gradients(loop.model, exact)
+        if look.exact is not None and loop.model is not None:
+            self._gradients = Gradients(loop.model, look.exact)
+            look.at_end(self._unhook_gradients)
         self._device = loop.device
-        self.rows = EndedSteps(self._device, sink, profiler)
+        self.rows = EndedSteps(self._device, sink, look, profiler)
         self._clock = self.rows.clock
         self.loop = loop
         self._launch = launch
@@ -87,8 +88,8 @@ class LoopCollector:
 
     def start(self) -> None:
         """Begin the loop: hook the optimizers. Time before the first step counts as data."""
-        if self.exact is not None:
-            self.exact.training_begins()
+        if self.look.exact is not None:
+            self.look.exact.training_begins()
             if self._device.type == "cuda":
                 # Hashing a large model takes memory that is not the loop's.
                 torch.cuda.reset_peak_memory_stats(self._device)
@@ -115,13 +116,11 @@ class LoopCollector:
         self.detach()
         if self.rows.profiler is not None:
             self.rows.profiler.give_up()
-        if self.exact is not None:
-            self.exact.give_up()
+        self.look.give_up()
 
     def detach(self) -> None:
-        """Remove the hooks on optimizers, gradients and collectives."""
+        """Remove the hooks on optimizers and collectives."""
         self.rows.collectives.end()
-        self._unhook_gradients()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -136,10 +135,8 @@ class LoopCollector:
         self._clock.switch("other")
         if not self._running:
             self._running = self.begun = True
-            if self.exact is None:
-                self._unhook_gradients()
-            elif self.loop.model is not None:
-                self.exact.update_begins()
+            if self.look.exact is not None and self.loop.model is not None:
+                self.look.exact.update_begins()
         if batch is not None:
             self.batch(batch)
 
@@ -179,8 +176,8 @@ class LoopCollector:
         self._now.samples += rows_of(tensors)
         if self._watch is not None:
             self._watch.batch(tensors)
-        if self.exact is not None:
-            self.exact.micro_batch(hashable(tensors))
+        if self.look.exact is not None:
+            self.look.exact.micro_batch(hashable(tensors))
 
     def unmeasured(self) -> dict[str, str]:
         """Return the signals that the steps did not show, and why."""
@@ -257,19 +254,19 @@ class LoopCollector:
         self._now = _RunningStep()
         if self._gradients is not None:
             self._gradients.drop_attempt()
-        if self.exact is not None:
-            self.exact.drop_micro_batches()
+        if self.look.exact is not None:
+            self.look.exact.drop_micro_batches()
 
     def _close(self) -> None:
         self.steps += 1
         now, self._now = self._now, _RunningStep()
         self._running = False
-        if self.exact is not None:
-            self.exact.work_ends(self.steps)
-            self.exact.update_ended()
+        if self.look.exact is not None:
+            self.look.exact.work_ends(self.steps)
+            self.look.exact.update_ended()
             if self._gradients is not None:
                 self._gradients.step_ended()
-            self.exact.step_ended(self.steps)
+            self.look.exact.step_ended(self.steps)
         if self._watch is not None:
             rate = now.learning_rate
             known = float(rate) if isinstance(rate, int | float) else None

@@ -1,0 +1,66 @@
+"""The switch from the first steps of a training, which are looked at closely, to those timed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+
+from canary.config.spans import look_steps
+from canary.training.exact.signals import ExactSignals
+
+
+class Look:
+    """The first steps of a training: described exactly, and never timed.
+
+    The loops ask it for `exact` at each event. After its last step it leaves nothing behind: hooks
+    are removed, copies are freed, and the peak of the device's memory is reset.
+    """
+
+    def __init__(
+        self, steps: int, exact: ExactSignals | None, over: Callable[[ExactSignals], None]
+    ) -> None:
+        """`steps`: its length. `exact`: describes the steps; None: nothing is looked at. `over` is
+        called once, with the complete signals."""
+        self.exact = exact if steps else None
+        """What describes the running step; None after the look."""
+        self._steps = steps
+        self._over = over
+        self._undo = contextlib.ExitStack()
+
+    def length_is(self, steps: int | None) -> None:
+        """Shorten the look of a training of so many steps; None: it is not known."""
+        self._steps = look_steps(self._steps, steps)
+
+    def at_end(self, undo: Callable[[], None]) -> None:
+        """Call `undo` when the look ends, in whatever way."""
+        self._undo.callback(undo)
+
+    def ends_with(self, count: int) -> bool:
+        """Return whether the look ends with the `count`-th step of the training."""
+        return self.exact is not None and count >= self._steps
+
+    def end(self) -> None:
+        """End the look: its last step has ended and its rows are written, or the training ended."""
+        exact, self.exact = self.exact, None
+        if exact is None:
+            return
+        exact.training_ended()
+        self._undo.close()
+        self._over(exact)
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+    def give_up(self) -> None:
+        """Stop without a result: the training failed."""
+        exact, self.exact = self.exact, None
+        if exact is not None:
+            exact.give_up()
+        self._undo.close()
+
+
+def no_look() -> Look:
+    """Return the look of a training that is only timed."""
+    return Look(0, None, lambda _: None)
