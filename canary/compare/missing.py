@@ -27,7 +27,7 @@ WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
 
 
 def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
-    """Return by name the checks that a record's measured launches have data for."""
+    """Return by name the checks that a record's launches have data for."""
     side = [record]
     bare = is_imported(record) and untimed(record)
     gates: tuple[Metric, ...] = ("max_memory",) if bare else WALL_AND_MEMORY

@@ -39,7 +39,7 @@ def stability_checks(
 
 
 def _fewest_steps(records: Sequence[RunRecord]) -> int | None:
-    """Return the steps of the shortest measured launch; None without one."""
+    """Return the steps of the shortest launch; None without one."""
     counts = [
         launch.steps
         for record in records
@@ -56,7 +56,7 @@ def _steps_trained(
     name, limit = "steps_trained", thresholds.max_steps_lost_pct
     before, after = _fewest_steps(baseline), _fewest_steps(current)
     if not before or after is None:
-        return check_of(name, "skip", "no measured launches to compare")
+        return check_of(name, "skip", "no launches to compare")
     lost = 100 * (1 - after / before)
     words = f"{CHECKS[name].title} {before} -> {after}"
     status: CheckStatus = "fail" if lost > limit else "warn" if lost > 0 else "pass"

@@ -153,8 +153,8 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
 def _with_differences(
     refused: Comparison, now: Sequence[RunRecord], good: Sequence[RunRecord], thresholds: Thresholds
 ) -> Comparison:
-    """Add the differences of config and look (if there is one) of a failed run, for its diagnosis only:
-    they do not judge it."""
+    """Add the differences of config and look of a failed run, for its diagnosis only: they do not
+    judge it."""
     if not good or mismatch(good[-1], now[-1]):
         return refused
     lane = exact_lane(now, good, thresholds)

@@ -245,8 +245,8 @@ class CanaryConfig(_WithImport):
     metrics_warmup_steps: int | None = Field(
         None,
         ge=0,
-        description="Steps after the look that the speeds leave out; null: 4 (10 without a look), or "
-        "a fifth of them if less.",
+        description="Steps after the look that the speeds leave out; null: 4 (10 without a look), "
+        "or a fifth of them if less.",
     )
     look_steps: int = Field(
         LOOK_STEPS,

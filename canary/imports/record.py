@@ -1,4 +1,4 @@
-"""The record of an imported run: a normal run folder with one measured launch."""
+"""The record of an imported run: a normal run folder with one launch."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DEVICE_ONLY = (
 
 
 class HeldDevice:
-    """Locks the device of each rank, and samples the first one during measured launches.
+    """Locks the device of each rank, and samples the first one during launches.
 
     Raises (on entry):
         MachineError: the requested device is missing, or another canary holds it.

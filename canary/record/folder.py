@@ -149,7 +149,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
 
 
 def measured_rows(folder: RunFolder) -> list[Row]:
-    """Return the measured launches' rows, merged over ranks, in the order written."""
+    """Return the launches' rows, merged over ranks, in the order written."""
     return merged_rows(RankSteps(folder.steps).read())
 
 

@@ -11,7 +11,7 @@ Seconds = Mapping[str, float]
 
 
 def phases_of_launches(records: Sequence[RunRecord]) -> list[dict[str, float]]:
-    """Return seconds by phase of each completed measured launch, steps cut to the 95th percentile;
+    """Return seconds by phase of each completed launch, steps cut to the 95th percentile;
     of whole records of earlier versions."""
     launches = (
         launch.phases_steady

@@ -41,8 +41,8 @@ def child_environment(
     """Return the parent's environment with variables that make launches comparable.
 
     Compiled kernels are cached in `cache_dir`, which outlives the run: else a second run would
-    differ by compiling less. Each launch prepares its dataset rows anew (`Job.rows_dir`). That makes
-    the counts of tokenizer calls and cache hits exact.
+    differ by compiling less. Each launch prepares its dataset rows anew (`Job.rows_dir`): that
+    makes the counts of tokenizer calls and cache hits exact.
 
     `device` is the uuid of the GPU, or the uuids of several ranks' GPUs separated by commas. It is
     None without a GPU.

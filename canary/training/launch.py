@@ -26,7 +26,7 @@ from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
-from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,

@@ -29,6 +29,11 @@ class Look:
         self._over = over
         self._undo = contextlib.ExitStack()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the running step is looked at."""
+        return self.exact is not None
+
     def length_is(self, steps: int | None) -> None:
         """Shorten the look of a training of so many steps; None: it is not known."""
         self._steps = look_steps(self._steps, steps)

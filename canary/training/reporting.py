@@ -51,7 +51,7 @@ def silence(trainer: Any) -> None:
 
 
 class Reporter:
-    """Sends each step to a trainer's trackers, and with the first one after the look its signals."""
+    """Sends each step to a trainer's trackers, and the signals of the look with a later step."""
 
     def __init__(self, trainer: Any, job: Job) -> None:
         self._trackers = Trackers(trainer)

@@ -168,7 +168,7 @@ def _comparable(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, 
 
 
 def losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare the look's losses; on a CPU also the measured launch's, which repeat exactly."""
+    """Compare the look's losses; on a CPU also those of all steps, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
     found = _sequence(signal, sides, *told_losses(sides), floor)

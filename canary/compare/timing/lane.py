@@ -134,7 +134,7 @@ OF_LAUNCH: dict[Metric, str] = {
 
 
 def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
-    """Return seconds per step of each completed measured launch; step times may be the record's."""
+    """Return seconds per step of each completed launch; step times may be the record's."""
     attribute = OF_LAUNCH[metric]
     values = [
         getattr(launch, attribute) for launch in record.launches if launch.status == "completed"

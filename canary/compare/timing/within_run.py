@@ -75,7 +75,7 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
 
 
 def _logs(records: Sequence[RunRecord]) -> list[float]:
-    """Return log ratios of the measured launches that have one."""
+    """Return log ratios of the launches that have one."""
     return [
         math.log(launch.slowing)
         for record in records

@@ -11,7 +11,7 @@ GOOD, FAIR = 85.0, 60.0
 
 
 def judge(record: RunRecord) -> Answer:
-    """Judge by NVML's mean while the measured launch trained."""
+    """Judge by NVML's mean while the launch trained."""
     if not on_gpu(record):
         return NO_GPU
     utilization = record.perf.gpu_utilization_avg

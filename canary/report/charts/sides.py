@@ -26,13 +26,13 @@ _ROWS: TypeAdapter[list[Row]] = TypeAdapter(list[Row])
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run, with its measured launches' steps if they could be read."""
+    """A run, with its launches' steps if they could be read."""
 
     record: RunRecord
     rows: tuple[Row, ...] = ()
 
     def first_rows(self) -> list[Row]:
-        """Return the rows of the first measured launch, from which the record's series come."""
+        """Return the rows of the first launch, from which the record's series come."""
         first = min((row.get("launch", 0) for row in self.rows), default=0)
         return [row for row in self.rows if row.get("launch", 0) == first]
 

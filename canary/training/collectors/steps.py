@@ -19,7 +19,6 @@ from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.collectors.uncounted import uncounted
-from canary.training.look import Look
 
 
 class StepListener(Protocol):
@@ -30,6 +29,20 @@ class StepListener(Protocol):
 
     def step_ended(self, step: int, model: Any, rate: float | None) -> None:
         """Get the model and the learning rate at the step's end."""
+
+
+class FirstSteps(Protocol):
+    """The steps that are looked at before those that are timed (see `canary.training.look`)."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the running step is one of them."""
+
+    def ends_with(self, count: int) -> bool:
+        """Return whether they end with the `count`-th step."""
+
+    def end(self) -> None:
+        """End them; their rows are written."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ class EndedSteps:
         self,
         device: torch.device,
         sink: Callable[[Row], None],
-        look: Look,
+        look: FirstSteps,
         profiler: StepProfiler | None = None,
     ) -> None:
         self.look = look
@@ -155,7 +168,7 @@ class EndedSteps:
         self.count += 1
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
-        if self.look.exact is not None:
+        if self.look.is_on:
             row["look"] = True
         if self.profiler is not None:
             with self.clock.phase("other"):
@@ -175,7 +188,7 @@ class EndedSteps:
 
     def end_look(self) -> None:
         """End the look, and begin to measure anew."""
-        if self.look.exact is None:
+        if not self.look.is_on:
             return
         self.flush(wait=True)
         self.look.end()

@@ -12,7 +12,7 @@ from typing import Protocol
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
-from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.attach.process import say
 from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import can_count_calls, count_calls

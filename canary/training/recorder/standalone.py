@@ -30,7 +30,7 @@ from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
 from canary.record.tracked import exact_scalars, row_scalars
-from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler

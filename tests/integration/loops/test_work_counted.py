@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import canary
-from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.exact import operators
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector

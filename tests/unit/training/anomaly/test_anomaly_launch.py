@@ -16,7 +16,7 @@ from canary.errors import ConfigError
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.tracked import row_scalars
-from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.anomaly.parameters import CHUNK, UPDATES
 from canary.training.collectors.batches import batch_sha256
 

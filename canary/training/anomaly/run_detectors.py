@@ -1,4 +1,4 @@
-"""Runs the detectors on the rows of a canary's measured launch. Needs torch."""
+"""Runs the detectors on the rows of a launch. Needs torch."""
 
 from __future__ import annotations
 
