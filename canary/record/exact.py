@@ -208,6 +208,8 @@ class Calls(Part, total=False):
     tokenizer_calls: int
     dataset_maps: int
     dataset_maps_executed: int
+    dataset_maps_unhashable: int
+    """Of functions that datasets cannot hash: each run maps anew, whatever the cache holds."""
     dataset_cache_hits: int
     files_opened: int
     files_distinct: int

@@ -199,13 +199,17 @@ def tokenizer_calls(
 ) -> Counted:
     """Compare the calls of the whole trainings if they differ, otherwise those of the looks.
 
-    A baseline without calls has no percentage: the limit is then a share of one call per step."""
+    A baseline without calls has no percentage: the limit is then a share of one call per step. A
+    map whose result one side found in the user's cache called no tokenizer there."""
     found = plain(row, baseline, current, thresholds)
-    measured = [side.io.get("tokenizer_calls") for side in (baseline, current)]
+    whole = [side.io.get("tokenizer_calls") for side in (baseline, current)]
     steps: int | None = current.exact.get("steps")
-    if (measured[0] or 0) != (measured[1] or 0):
-        found = replace(found, baseline=measured[0], current=measured[1])
+    if (whole[0] or 0) != (whole[1] or 0):
+        found = replace(found, baseline=whole[0], current=whole[1])
         steps = len(current.stability.loss_values)
+    hits = [side.io.get("dataset_cache_hits") for side in (baseline, current)]
+    if hits[0] != hits[1]:
+        found = replace(found, why_not="one side found more mapped rows in the cache of datasets")
     return replace(found, limit=row.limit(thresholds) / 100 * (found.baseline or steps or 0))
 
 

@@ -205,7 +205,7 @@ COUNTS: tuple[Count, ...] = (
     Count(
         "calls",
         "dataset_maps",
-        lambda record: record.io.get("dataset_maps_executed"),
+        lambda record: record.exact.get("calls", {}).get("dataset_maps_unhashable"),
         lambda limits: limits.max_dataset_maps_increase,
     ),
     Count(

@@ -16,7 +16,8 @@ from canary.record.exact import Calls
 
 
 class CallCounts:
-    """Counts of this process: tokenizer calls, dataset maps requested and executed."""
+    """Counts of this process: tokenizer calls, and dataset maps: requested, executed, and those
+    that no cache can hold."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -30,6 +31,7 @@ class CallCounts:
             "dataset_maps": requested,
             "dataset_maps_executed": executed,
             "dataset_cache_hits": requested - executed,
+            "dataset_maps_unhashable": self.counts["dataset_maps_unhashable"],
         }
 
 
@@ -63,13 +65,15 @@ def can_count_calls() -> bool:
 @contextmanager
 def count_calls() -> Iterator[CallCounts]:
     """Count calls of the libraries' classes, which includes calls inside trainers."""
-    from datasets import Dataset
+    from datasets import Dataset, fingerprint
     from transformers import PreTrainedTokenizerBase
 
     counted = CallCounts()
     targets: list[tuple[Any, str, str]] = [
         (PreTrainedTokenizerBase, "__call__", "tokenizer_calls"),
         (Dataset, "map", "dataset_maps"),
+        # datasets makes one up for a function that it cannot hash.
+        (fingerprint, "generate_random_fingerprint", "dataset_maps_unhashable"),
     ]
     originals = [(owner, name, owner.__dict__[name]) for owner, name, _ in targets]
     for owner, name, label in targets:

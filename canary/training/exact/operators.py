@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
@@ -122,7 +125,8 @@ class LiveTensors:
     """Counts live tensors created after `freeze`: a leak shows as a steady slope.
 
     Objects alive at `freeze` move to the garbage collector's permanent generation and are not
-    walked. So a count takes only some milliseconds.
+    walked. So a count takes only some milliseconds. Batches that wait in the queue of a DataLoader
+    do not count: how many do depends on the speed of its workers.
     """
 
     def __init__(self, whole_process: bool = True) -> None:
@@ -131,18 +135,23 @@ class LiveTensors:
         self.start_bytes: int | None = None
         """Bytes of all tensors alive at `freeze`; None if other code may hold tensors too."""
         self._whole_process = whole_process
+        self._loaders: list[weakref.ref[Any]] = []
 
     def freeze(self) -> None:
         """Exclude everything alive now from the counts."""
         gc.collect()
+        objects = gc.get_objects()
+        self._loaders = _loaders_in(objects)
         if self._whole_process:
-            self.start_bytes = _alive()[1]
+            self.start_bytes = _size(objects, _waiting(self._loaders))[1]
+        del objects
         gc.freeze()
 
     def count(self) -> None:
         """Add one count, after a garbage collection."""
         gc.collect()
-        tensors, total = _alive()
+        objects = gc.get_objects()
+        tensors, total = _size(objects, _waiting([*self._loaders, *_loaders_in(objects)]))
         self.counts.append(tensors)
         self.bytes.append(total)
 
@@ -151,18 +160,47 @@ class LiveTensors:
         gc.unfreeze()
 
 
-def _alive() -> tuple[int, int]:
-    """Return (tensors with data, bytes of their storages) that the garbage collector walks."""
+def _loaders_in(objects: Sequence[Any]) -> list[weakref.ref[Any]]:
+    """Return the iterators of DataLoaders with workers."""
+    return [weakref.ref(one) for one in objects if type(one) is _MultiProcessingDataLoaderIter]
+
+
+def _waiting(loaders: Sequence[weakref.ref[Any]]) -> set[int]:
+    """Return the ids of tensors in batches that arrived before the loop asked for them."""
+    found: set[int] = set()
+    for loader in filter(None, (reference() for reference in loaders)):
+        arrived = [info[1] for info in list(loader._task_info.values()) if len(info) == 2]
+        arrived += list(getattr(loader._data_queue, "queue", ()))  # of the thread that pins memory
+        found |= {id(one) for one in _inside(arrived) if isinstance(one, torch.Tensor)}
+    return found
+
+
+def _inside(batch: Any) -> Iterator[Any]:
+    """Yield the leaves of nested mappings, sequences and objects."""
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    elif hasattr(batch, "__dict__") and not isinstance(batch, torch.Tensor):
+        batch = list(vars(batch).values())
+    if isinstance(batch, list | tuple):
+        for one in batch:
+            yield from _inside(one)
+    else:
+        yield batch
+
+
+def _size(objects: Sequence[Any], left_out: Set[int]) -> tuple[int, int]:
+    """Return (tensors with data, bytes of their storages) among the objects."""
     storages: dict[int, int] = {}
     tensors = 0
-    for item in gc.get_objects():
+    for item in objects:
         kind = type(item)
         # torch.compile keeps tensors that have shapes but no data.
         if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
             continue
-        if item.layout is torch.strided and item.device.type != "meta":
-            tensors += 1
-            storage = item.untyped_storage()
-            with contextlib.suppress(RuntimeError):  # a sharded tensor has none: its shard does
-                storages[storage.data_ptr()] = storage.nbytes()
+        if id(item) in left_out or item.layout is not torch.strided or item.device.type == "meta":
+            continue
+        tensors += 1
+        storage = item.untyped_storage()
+        with contextlib.suppress(RuntimeError):  # a sharded tensor has none: its shard does
+            storages[storage.data_ptr()] = storage.nbytes()
     return tensors, sum(storages.values())
