@@ -25,6 +25,9 @@ def wait_for_the_end() -> NoReturn:
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    if threading.current_thread() is threading.main_thread():
+        # A DataLoader raises an error when the parent kills its workers.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     time.sleep(END_WAIT_S)
     os._exit(0)
 
