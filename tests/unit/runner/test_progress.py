@@ -74,7 +74,7 @@ def test_the_outcome_is_told_in_units() -> None:
         run_id="r",
         timestamp="2026-01-01T00:00:00+00:00",
         duration_seconds=12.0,
-        launches=[Launch(index=1, kind="measured", status="completed")],
+        launches=[Launch(index=1, status="completed")],
     )
     text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
     assert text.splitlines() == [

@@ -106,7 +106,6 @@ def test_only_single_numbers_are_losses() -> None:
 
 def test_a_probe_leaves_out_the_loops_that_the_measured_launch_left_out(tmp_path: Path) -> None:
     measured = Job(
-        kind="measured",
         launch=0,
         config_file="",
         rows_file="",
