@@ -25,7 +25,7 @@ for script in sys.argv[1:]:
 
 
 def test_a_worker_with_the_environment_of_the_docs_belongs_to_its_driver(tmp_path: Path) -> None:
-    job = Job("measured", 0, "", "", "", str(tmp_path / "launch0"), "", "")
+    job = Job(0, "", "", "", str(tmp_path / "launch0"), "", "")
     marks = marks_of(job)
     marks.mkdir(parents=True)
     job_file = tmp_path / "job.json"
