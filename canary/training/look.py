@@ -26,6 +26,7 @@ class Look:
         self.exact = exact if steps else None
         """What describes the running step; None after the look."""
         self._steps = steps
+        self._count_in_time()
         self._over = over
         self._undo = contextlib.ExitStack()
 
@@ -37,6 +38,12 @@ class Look:
     def length_is(self, steps: int | None) -> None:
         """Shorten the look of a training of so many steps; None: it is not known."""
         self._steps = look_steps(self._steps, steps)
+        self._count_in_time()
+
+    def _count_in_time(self) -> None:
+        """Operators are counted in the last step of a very short look."""
+        if self.exact is not None:
+            self.exact.work_by(self._steps)
 
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the look ends, in whatever way."""

@@ -84,7 +84,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  memory      300 MB peak (resident)",
         "  final loss  2 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
-        "  exact       no probe: learning and work cannot be compared exactly",
+        "  exact       no look: learning and work cannot be compared exactly",
         "  note        2 steps timed after warm-up, a comparison needs 5; train more steps",
     ]
 
