@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from canary.matrix.attempt import TIMED_OUT
 from canary.matrix.commands import CLUSTER
 from tests.integration.matrix.clusters import (
@@ -31,6 +33,7 @@ def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> N
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["0\n", "1\n", ""]
 
 
+@pytest.mark.slow
 def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     ray: RayCluster, tmp_path: Path
 ) -> None:
@@ -54,6 +57,7 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]
 
 
+@pytest.mark.slow
 def test_a_script_that_is_started_twice_runs_once(ray: RayCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path, ray.address)
     attempt = counted(tmp_path, 1)
@@ -77,6 +81,7 @@ print("together" if abs(first - second) < 1.9 else "apart")
 """
 
 
+@pytest.mark.slow
 def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path: Path) -> None:
     """Both cores of the cluster are for its tasks: the job itself takes none."""
     queue = launcher(tmp_path, ray.address)
