@@ -38,7 +38,7 @@ def inside(options: dict[str, list[str]]) -> dict[str, str]:
     for volume in options.get("--volume", []):
         outside, target, *_ = volume.split(":")
         mounts[target] = outside
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
     for line in Path(options["--env-file"][0]).read_text().splitlines():
         name, _, value = line.partition("=")
         environment[name] = value
