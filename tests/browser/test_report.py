@@ -13,7 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.comparison_page import Part, comparisons_page
-from tests.browser.opened import SCREENS, Opened, serious, unfold
+from tests.browser.opened import SCREENS, Opened, leave_three_rows, serious, unfold
 from tests.unit.comparing import history, record, records
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import numbers, page_of, rows
@@ -79,6 +79,7 @@ def test_the_page_is_whole_and_silent_without_a_network(seen: Opened) -> None:
 def test_axe_finds_nothing_serious(browser: Browser, short: Path, scheme: str, width: int) -> None:
     opened = Opened(browser, short, color_scheme=scheme, viewport={"width": width, "height": 800})
     unfold(opened.page)
+    leave_three_rows(opened.page)
     assert serious(opened.page) == []
     opened.context.close()
 
