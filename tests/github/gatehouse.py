@@ -238,8 +238,12 @@ class Gatehouse:
         return [self.push_main(self.run()) for _ in range(count)]
 
     def baseline(self, count: int = 3) -> None:
-        """What so many pushes leave on the baseline branch, in one commit."""
-        entries = [(self.commit(), self.run()) for _ in range(count)]
+        """What so many pushes leave on the baseline branch."""
+        self.store(*(self.run() for _ in range(count)))
+
+    def store(self, *runs: RunRecord, **commit: Any) -> None:
+        """What pushes with these runs leave on the baseline branch, in one commit."""
+        entries = [(self.commit(**commit), run) for run in runs]
         with TemporaryDirectory() as name:
             folder = Path(name)
             if (self.bare / "refs" / "heads" / BRANCH).exists():
