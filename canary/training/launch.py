@@ -161,6 +161,7 @@ class TrainingLaunch:
         self.calls: CallCounts | None = None
         """Counts calls of libraries, if they are loaded."""
         self._exact: Exact = {}
+        self._begun_on: torch.device | None = None
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
@@ -248,6 +249,8 @@ class TrainingLaunch:
         self._kept = []
         if self.on_look is not None:
             self.on_look(self._exact)
+        if self._begun_on is not None:
+            self.begun(trained, self._begun_on)
         self._time_begins()
 
     def _counted(self) -> Calls:
@@ -268,12 +271,15 @@ class TrainingLaunch:
             self._training["dtype"] = dtype
 
     def begun(self, trained: Trained, device: torch.device) -> None:
-        """Write what is known after the first step, for a process that another one may kill."""
+        """Write what is known after the first step, and again after the look, for a process that
+        another one may kill."""
+        self._begun_on = device
         distributed = describe_distributed(trained)
         result = Result(
             status="completed",
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),
+            exact=self._exact,
             training=self._training | {"distributed": distributed},
             notes=(*self.notes, KILLED),
         )
