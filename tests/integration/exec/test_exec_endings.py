@@ -118,7 +118,7 @@ def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) 
 
 def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:
     config = tmp_path / "limits.yaml"
-    config.write_text("name: slow\ntimeout: 4\nprobe_steps: 0\n")
+    config.write_text("name: slow\ntimeout: 4\nlook_steps: 0\n")
     started = tmp_path / "started"
     code = f"sleep 600 & echo $! > {started}; wait"
     done = watched(place, "bash", "-c", code, options=("--config", str(config)))
