@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
 from canary.config.spans import look_steps
 from canary.training.exact.signals import ExactSignals
+
+if TYPE_CHECKING:
+    from canary.training.anomaly.run_detectors import RunDetectors
 
 
 class Look:
@@ -48,6 +53,13 @@ class Look:
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the look ends, in whatever way."""
         self._undo.callback(undo)
+
+    def watched_by(self, watch: RunDetectors) -> None:
+        """Leave what the detectors keep out of the signals."""
+        if self.exact is not None:
+            self.exact.own_tensors = watch.tensors
+            watch.in_look = True
+            self.at_end(functools.partial(setattr, watch, "in_look", False))
 
     def ends_with(self, count: int) -> bool:
         """Return whether the look ends with the `count`-th step of the training."""
