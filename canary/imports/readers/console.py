@@ -145,7 +145,9 @@ def _lines(
 
 def _is_torn(text: str, known: Set[str]) -> bool:
     """Return whether a line that fits no pattern is a part of one like those with `known` names."""
-    return text.count("{") != text.count("}") and any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
+    if text.count("{") == text.count("}"):
+        return False
+    return any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
 
 
 def _first_match(
