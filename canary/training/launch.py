@@ -379,6 +379,7 @@ class TrainingLaunch:
         """Write the result for the parent, and close the rows."""
         if self._profiler is not None:
             self._profiler.give_up()
+        self.look.give_up()
         self._rows.close()
         self._host.stop()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
