@@ -8,7 +8,10 @@ from collections.abc import Callable
 import torch
 
 from canary.config.spans import look_steps
-from canary.training.exact.signals import ExactSignals
+from canary.record.exact import Calls, Exact
+from canary.record.step_row import Row
+from canary.training.exact.fingerprints import describe_data
+from canary.training.exact.signals import ExactSignals, Trained
 
 
 class Look:
@@ -26,6 +29,7 @@ class Look:
         self.exact = exact if steps else None
         """What describes the running step; None after the look."""
         self._steps = steps
+        self._count_in_time()
         self._over = over
         self._undo = contextlib.ExitStack()
 
@@ -37,6 +41,12 @@ class Look:
     def length_is(self, steps: int | None) -> None:
         """Shorten the look of a training of so many steps; None: it is not known."""
         self._steps = look_steps(self._steps, steps)
+        self._count_in_time()
+
+    def _count_in_time(self) -> None:
+        """Operators are counted in the last step of a very short look."""
+        if self.exact is not None:
+            self.exact.work_by(self._steps)
 
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the look ends, in whatever way."""
@@ -64,6 +74,12 @@ class Look:
         if exact is not None:
             exact.give_up()
         self._undo.close()
+
+
+def signals_of(exact: ExactSignals, rows: list[Row], trained: Trained, calls: Calls) -> Exact:
+    """Return the record's `exact` of a look that is over. `rows`: of its steps; `calls`: so far."""
+    exact.add_rows(rows)
+    return {"steps": len(rows), "data": describe_data(trained), **exact.found, "calls": calls}
 
 
 def no_look() -> Look:

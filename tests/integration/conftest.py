@@ -23,7 +23,7 @@ STEPS = 4
 
 TINY = {
     "max_steps": STEPS,
-    "probe_steps": 3,
+    "look_steps": 3,
     "metrics_warmup_steps": 1,
     "batch_size": 2,
     "gradient_accumulation_steps": 2,

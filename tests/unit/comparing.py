@@ -75,8 +75,7 @@ def record(
     steps = len(base.stability.loss_values)
     tokens = base.tokens["input_tokens"] / steps
     launch = Launch(
-        index=1,
-        kind="measured",
+        index=0,
         status="completed",
         steps=steps,
         mean_step_time_s=mean,
@@ -176,11 +175,10 @@ def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
 
 
 def trained(whole: RunRecord, steps: int) -> RunRecord:
-    """As if each of its measured launches had trained so many steps."""
+    """As if each of its launches had trained so many steps."""
     made = copied(whole)
     for launch in made.launches:
-        if launch.kind == "measured":
-            launch.steps = steps
+        launch.steps = steps
     return made
 
 

@@ -11,7 +11,7 @@ from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, plain
 
-FILE = Path(__file__).parents[1] / "data" / "ppo_probe.json"
+FILE = Path(__file__).parents[1] / "data" / "ppo_look.json"
 SIGNALS = ("exact", "rollout", "signals")
 METRICS = ("exact", "trajectory", "rl")
 

@@ -25,7 +25,6 @@ from tests.integration.exec.user_scripts import (
 def job_in(folder: Path) -> Job:
     (folder / "launch0").mkdir(parents=True)
     return Job(
-        kind="measured",
         launch=0,
         config_file=str(folder / "config.yaml"),
         rows_file=str(folder / "steps.jsonl"),

@@ -118,7 +118,6 @@ def test_what_is_told_is_logging_time_and_the_probe_tells_nothing(
 
 def job(run_dir: Path, launch: int) -> Job:
     return Job(
-        kind="measured",
         launch=launch,
         config_file="",
         rows_file=str(run_dir / "steps.jsonl"),

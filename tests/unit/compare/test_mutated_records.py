@@ -18,7 +18,7 @@ from canary.report.document import document
 from canary.report.render import render
 
 ROOT = Path(__file__).parents[3]
-FILES = ("baselines/examples/sft_smoke.json", "tests/data/ppo_probe.json")
+FILES = ("baselines/examples/sft_smoke.json", "tests/data/ppo_look.json")
 VALUES: tuple[Any, ...] = (
     None,
     0,

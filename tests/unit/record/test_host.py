@@ -27,7 +27,7 @@ def record(**host: float) -> RunRecord:
     made = RunRecord(
         run_id="r",
         timestamp="2026-01-01T00:00:00+00:00",
-        launches=[Launch(index=1, kind="measured", status="completed", steps=10, host=host)],
+        launches=[Launch(index=1, status="completed", steps=10, host=host)],
         env={"cpu_usable": 4},
     )
     made.perf.cpu_utilization_avg = 100.0

@@ -37,7 +37,7 @@ def record() -> RunRecord:
     return RunRecord(
         run_id="r",
         timestamp="2026-01-01T00:00:00+00:00",
-        launches=[Launch(index=1, kind="measured", status="completed")],
+        launches=[Launch(index=1, status="completed")],
     )
 
 

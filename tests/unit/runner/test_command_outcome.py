@@ -16,7 +16,6 @@ from canary.runner.exec.streams import Streams
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     made = Job(
-        kind="measured",
         launch=0,
         config_file="",
         rows_file=str(tmp_path / "steps.jsonl"),

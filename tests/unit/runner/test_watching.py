@@ -49,7 +49,6 @@ stand_still()
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return Job(
-        kind="measured",
         launch=1,
         config_file="",
         rows_file=str(tmp_path / "steps.jsonl"),

@@ -87,7 +87,7 @@ def test_the_probe_is_followed_too(tmp_path: Path) -> None:
     _, pace = following.look()
     assert (pace.kind, pace.done, pace.steps) == ("probe", 5, 12)
     assert "5 of 12" in live.words(following)[live.NUMBERS]
-    rewrite(folder, launches=[Launch(index=1, kind="measured", status="running")])
+    rewrite(folder, launches=[Launch(index=1, status="running")])
     assert "none yet" in live.words(following)[live.NUMBERS]
 
 

@@ -38,7 +38,6 @@ def run(
     spent = {name: of.get(name, 0.0) + cpu.get(name, 0.0) for name in PHASES} if cpu else {}
     launch = Launch(
         index=1,
-        kind="measured",
         status="completed",
         steps=100,
         phases=steady,
