@@ -90,7 +90,7 @@ def server(stored: Path, tmp_path: Path) -> Iterator[GitServer]:
         found.readers = {"gitlab-ci-token": READ_TOKEN}
         bare = found.make("project")
         git(stored, "init", "--quiet")
-        git(stored, "add", "v1")
+        git(stored, "add", "v2")
         git(stored, "commit", "--quiet", "--allow-empty", "--message", "history")
         git(stored, "push", "--quiet", "--force", str(bare), "HEAD:refs/heads/canary-baselines")
         yield found
