@@ -75,7 +75,9 @@ class RunDetectors:
         """Put the alerts of a row into it. Return StopTraining if the training must end."""
         step = int(row["step"])
         names, updates = self._parameters.never_changed() if self._parameters else ((), 0)
-        batches = next((kept for at, kept in self._batches if at == step), [])
+        batches: list[dict[str, torch.Tensor]] = []
+        while self._batches and self._batches[0][0] <= step:
+            batches = self._batches.popleft()[1]
         observation = from_row(
             row,
             never_changed=names,
