@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from canary.config.spans import look_steps
-from canary.training.exact.signals import ExactSignals
+from canary.record.exact import Calls, Exact
+from canary.record.step_row import Row
+from canary.training.exact.fingerprints import describe_data
+from canary.training.exact.signals import ExactSignals, Trained
 
 if TYPE_CHECKING:
     from canary.training.anomaly.run_detectors import RunDetectors
@@ -83,6 +86,12 @@ class Look:
         if exact is not None:
             exact.give_up()
         self._undo.close()
+
+
+def signals_of(exact: ExactSignals, rows: list[Row], trained: Trained, calls: Calls) -> Exact:
+    """Return the record's `exact` of a look that is over. `rows`: of its steps; `calls`: so far."""
+    exact.add_rows(rows)
+    return {"steps": len(rows), "data": describe_data(trained), **exact.found, "calls": calls}
 
 
 def no_look() -> Look:

@@ -25,7 +25,8 @@ SIZE: dict[str, object] = {
     "look_steps": 12,
     "batch_size": 4,
     "gradient_accumulation_steps": 2,
-    "dataset_size": 300,
+    "dataset_size": 160,
+    "allow_repeat": True,
     "metrics_warmup_steps": 2,
 }
 

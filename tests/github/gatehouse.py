@@ -37,7 +37,7 @@ NAME = "org/repo"
 NOW = "2026-01-01T00:00:00+00:00"
 CONFIG = "canary.yaml"
 BASE_CONFIG = yaml.safe_dump(
-    {key: example().config[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
+    {key: example().config[key] for key in ("training_type", "name", "max_steps", "look_steps")}
 )
 
 

@@ -90,7 +90,7 @@ def test_six_verdicts_and_their_exit_codes(make: Any, verdict: str, code: int, s
     assert found.first_line
 
 
-def without_probe(number: int) -> RunRecord:
+def without_look(number: int) -> RunRecord:
     return altered(record(number), "exact", to={})
 
 
@@ -110,8 +110,8 @@ def unsteady() -> Comparison:
 
 
 NEVER_PASSED = {
-    "no probe on either side": lambda: compare_to_baseline(without_probe(9), without_probe(0)),
-    "no probe on this side": lambda: compare_to_baseline(without_probe(9), record(0)),
+    "no look on either side": lambda: compare_to_baseline(without_look(9), without_look(0)),
+    "no look on this side": lambda: compare_to_baseline(without_look(9), record(0)),
     "a stage that one side alone recorded": lambda: compare_to_baseline(
         without_gradient(9), record(0)
     ),
@@ -286,8 +286,8 @@ def test_a_worse_loss_belongs_to_the_change_that_explains_it() -> None:
     worse = altered(HEALTHY, "config", "learning_rate", to=1e-2)
     losses = [1.5 * float(loss) for loss in worse.stability.loss_values]
     worse = altered(worse, "stability", "loss_values", to=losses)
-    probed = [1.5 * loss for loss in plain(worse)["trajectory"]["losses"]]
-    worse = altered(worse, "exact", "trajectory", "losses", to=probed)
+    looked = [1.5 * loss for loss in plain(worse)["trajectory"]["losses"]]
+    worse = altered(worse, "exact", "trajectory", "losses", to=looked)
     found = compare_to_baseline(worse, STORED)
     assert found.check("final_loss").status == "changed"
     assert found.verdict == "changed"

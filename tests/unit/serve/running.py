@@ -47,7 +47,7 @@ def running(
 ) -> RunFolder:
     """A run of this process that goes on and has no rows yet."""
     folder = RunFolder.create(root, name)
-    config = {"max_steps": steps, "probe_steps": 12, "training_type": "dpo"}
+    config = {"max_steps": steps, "look_steps": 12, "training_type": "dpo"}
     made = start_record(name, "dpo_smoke", datetime.now(UTC), config)
     made.launches = [Launch(index=1, kind=kind, status="running")]
     folder.write(made)
