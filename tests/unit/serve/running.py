@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from canary.record import jsonio
 from canary.record.folder import RunFolder, start_record, this_process
@@ -36,13 +36,13 @@ def running(
     name: str = "20260301-080000-dpo_smoke-00aa",
     *,
     steps: int = 100,
-    kind: Literal["probe", "measured"] = "measured",
+    exact: bool = False,
 ) -> RunFolder:
     """A run of this process that goes on and has no rows yet."""
     folder = RunFolder.create(root, name)
-    config = {"max_steps": steps, "look_steps": 12, "training_type": "dpo"}
+    config = {"max_steps": steps, "look_steps": 12, "training_type": "dpo", "exact": exact}
     made = start_record(name, "dpo_smoke", datetime.now(UTC), config)
-    made.launches = [Launch(index=1, kind=kind, status="running")]
+    made.launches = [Launch(index=1, status="running")]
     folder.write(made)
     return folder
 
