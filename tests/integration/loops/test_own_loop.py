@@ -17,8 +17,8 @@ from transformers import (
 
 from canary.inputs.embedded import tiny_dir
 from canary.training.exact.signals import ExactSignals
-from canary.training.loops.trainer import TrainerCollector
 from canary.training.look import Look, no_look
+from canary.training.loops.trainer import TrainerCollector
 from tests.integration.ppo.watched_ppo import ppo_trainer
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]

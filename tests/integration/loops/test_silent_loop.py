@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 from canary.inputs.embedded import tiny_dir
 from canary.training.exact.signals import ExactSignals
-from canary.training.loops.trainer import TrainerCollector
 from canary.training.look import Look
+from canary.training.loops.trainer import TrainerCollector
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
-from canary.training.loops.trainer import TrainerCollector
 from canary.training.look import no_look
+from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 

@@ -14,8 +14,8 @@ import canary
 from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.exact import operators
 from canary.training.exact.signals import ExactSignals
-from canary.training.loops.trainer import TrainerCollector
 from canary.training.look import Look
+from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.run.test_recorder import train
 from tests.integration.trainers.test_workload import make_spec

@@ -12,8 +12,8 @@ import torch
 from canary.compare.invariants.checks import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS
 from canary.training.exact.signals import ExactSignals
-from canary.training.loops.trainer import TrainerCollector
 from canary.training.look import Look
+from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
 
