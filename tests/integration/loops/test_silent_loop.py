@@ -103,17 +103,21 @@ def watched(
 ) -> tuple[TrainerCollector, ExactSignals, list[Any]]:
     rows: list[Any] = []
     exact = ExactSignals(trainer, work_step=2)
+    look = Look(STEPS, exact, lambda signals: None)
     collector = TrainerCollector(
         trainer,
         rows.append,
         0,
-        look=Look(STEPS, exact, lambda signals: None),
+        look=look,
         ends_after_look=True,
         stop_after=stop_after,
         on_cut=on_cut,
     )
-    collector.run(trainer.train)
-    collector.detach()
+    try:
+        collector.run(trainer.train)
+    finally:
+        look.give_up()
+        collector.detach()
     return collector, exact, rows
 
 
