@@ -233,9 +233,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example under `canary exec`, cut after 14 of 40 steps."""
+    """The example under `canary exec`, cut after 36 of 40 steps."""
     folder = tmp_path_factory.mktemp("watched")
-    words = ("--name", "given", "--max-steps", "14", "-o", str(folder / "out"))
+    words = ("--name", "given", "--max-steps", "36", "-o", str(folder / "out"))
     ended = canary("exec", *words, "--", sys.executable, str(EXAMPLES / "loop.py"), cwd=folder)
     assert ended.code == 0, ended.err
     assert not (folder / "canary_output").exists()
@@ -244,9 +244,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_under_exec_the_loop_ends_after_max_steps(watched: Path, alone: RunRecord) -> None:
     record = load_record(watched)
-    assert len(record.stability.loss_values) == 14
-    assert record.stability.loss_values == alone.stability.loss_values[:14]
-    assert [launch.look_steps for launch in record.launches] == [4], "a third"
+    assert len(record.stability.loss_values) == 36
+    assert record.stability.loss_values[:16] == alone.stability.loss_values
+    assert [launch.look_steps for launch in record.launches] == [12]
     assert record.config["trainer"] == "canary.Recorder"
     assert record.name == "given"
     assert record.perf.cpu_utilization_avg is not None
