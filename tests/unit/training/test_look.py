@@ -237,14 +237,8 @@ for number in range(8):
         gc.collect()
         alive = gc.get_objects()
         tensors = [one for one in alive if issubclass(type(one), torch.Tensor)]
-<<<<<<< HEAD
-        ours = [one for one in alive if str(type(one).__module__).startswith("canary")]
-        kinds = [type(one).__name__ for one in ours]
-        of_look = [name for name in kinds if name in sys.argv[1].split(",")]
-=======
         own = [type(one) for one in alive if str(type(one).__module__).startswith("canary")]
         of_look = [kind.__name__ for kind in own if kind.__name__ in sys.argv[1].split(",")]
->>>>>>> h/r1
         found = [len(tensors), sum(one.nbytes for one in tensors), of_look, gc.get_freeze_count()]
         print(json.dumps([*found, str(_get_current_dispatch_mode())]))
         del alive, tensors
