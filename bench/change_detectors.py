@@ -93,7 +93,6 @@ def record(place: int, step_time_ms: float, facts: Facts) -> RunRecord:
     spread = dict.fromkeys(("mean", "median", "p50", "p95", "p99", "min", "max"), seconds)
     launch = Launch(
         index=1,
-        kind="measured",
         status="completed",
         steps=100,
         mean_step_time_s=seconds,

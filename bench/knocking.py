@@ -1,7 +1,7 @@
 """The cost of gilknocker's thread per training step: `python -m bench.knocking [-n PAIRS]`.
 
 One process trains the embedded model in short blocks of steps, in alternating order (ABBA): with
-gilknocker's thread, as in a measured launch, and without. Prints the ratios of CPU time (process
+gilknocker's thread, as in a launch, and without. Prints the ratios of CPU time (process
 and training thread) and of wall time. Their 95% intervals come from the pairs' log ratios.
 """
 

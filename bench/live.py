@@ -77,10 +77,10 @@ def played(steps: int) -> float:
         return now
 
     with mock.patch("canary.runner.display.panel.time.monotonic", moment):
-        panel.launch_begins("measured", 1, steps)
+        panel.launch_begins(1, steps)
         start = time.process_time()
         for row in rows:
-            panel.step_ended("measured", row)
+            panel.step_ended(row)
             now += POLL_S
             panel.waiting()
             now += STEP_S - POLL_S
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=9, help="rounds")
     rounds = parser.parse_args().n
     pace = Pace()
-    pace.begin("measured", 100)
+    pace.begin(100)
     for step in range(1, 51):
         pace.add(step_row(step))
     panel = LivePanel(console())

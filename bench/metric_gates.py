@@ -69,7 +69,7 @@ def record(series: Series, number: int, gates: Sequence[Mapping[str, Any]]) -> R
         env={"device": {"type": "named", "name": "simulated"}},
         config={"training_type": "import", "metrics": list(gates)},
         source=Source(format="jsonl", preset="verl"),
-        launches=[Launch(index=1, kind="measured", status="completed")],
+        launches=[Launch(index=1, status="completed")],
     )
     return summarise(bare, rows, WARMUP)
 

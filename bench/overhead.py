@@ -3,10 +3,10 @@
 Each pair is the same training without and with the canary, in separate processes and alternating
 order (ABBA):
 
-- `run`: the built-in trainer, without and with the collectors of a measured launch;
-- `exec`: a program that trains the same, started by Python or by `canary exec --no-probe`;
+- `run`: the built-in trainer, without and with the collectors of timed steps;
+- `exec`: a program that trains the same, started by Python or by `canary exec` without a look;
 - `torch`: a plain loop on the embedded model, started in these two ways;
-- `recorder`: a plain loop on the embedded model, without and with the Recorder after its probe;
+- `recorder`: a plain loop on the embedded model, without and with the Recorder, which has no look;
 - `profiler`: all of `canary run`, without and with the profiler's default window.
 
 The time is the mean wall time between step ends after warm-up, by this program's clock on both
@@ -40,7 +40,7 @@ WARMUP = 10
 LOOP_STEPS = 110
 CANARY_CALLS = {
     "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
-    "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
+    "canary.training.recorder.collector": (("LoopCollector", "step_begins", "step_ends", "loss"),),
     "canary.training.torch_loop.recording": (
         ("Recording", "called", "backward_begins", "backward_ended", "update_begins"),
         ("Recording", "update_ended"),
@@ -87,9 +87,10 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
 
     trainer.add_callback(Marking())
     if arm == "collected":
+        from canary.training.look import no_look
         from canary.training.loops.trainer import TrainerCollector
 
-        TrainerCollector(trainer, StepFile(place / "steps.jsonl").append, 0)
+        TrainerCollector(trainer, StepFile(place / "steps.jsonl").append, 0, look=no_look())
     trainer.train()
 
 
@@ -115,7 +116,7 @@ def loop(arm: str, place: Path, marks: Marks) -> None:
             mark(marks)
         return
     recorder = Recorder(
-        "overhead", model=model, optimizer=optimizer, output_dir=place, probe_steps=0
+        "overhead", model=model, optimizer=optimizer, output_dir=place, look_steps=0
     )
     with recorder:
         for ids in batches:
@@ -188,7 +189,8 @@ def measure(arm: str, config_file: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "bench.overhead", "--child", arm, config_file, folder]
         if arm in ("watched", "execed"):
-            options = ["--name", "overhead", "--no-probe", "-o", f"{folder}/out"]
+            options = ["--name", "overhead", "-o", f"{folder}/out"]
+            options += ["--set", "look_steps=0"]
             words = [sys.executable, "-m", "canary.cli", "exec", *options, "--", *words]
         done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:

@@ -87,7 +87,6 @@ def make_record(
     tokens = base.tokens["input_tokens"] / len(base.stability.loss_values)
     launch = Launch(
         index=1,
-        kind="measured",
         status="completed",
         steps=len(base.stability.loss_values),
         mean_step_time_s=found.mean,

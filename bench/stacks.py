@@ -28,15 +28,15 @@ TRL_PPO = "trl_ppo"
 TRAINERS = (*sorted(ROWS, key=lambda name: ROWS[name].own_loop), TRL_PPO)
 """trl's trainers first."""
 PARTNERS = ("torch", "transformers", "accelerate", "peft", "datasets", "tokenizers")
-STEPS, PROBE_STEPS = 8, 4
+STEPS, LOOK_STEPS = 12, 4
 TIMEOUT = 300
 SETTINGS = {
     "max_steps": STEPS,
-    "probe_steps": PROBE_STEPS,
+    "look_steps": LOOK_STEPS,
     "metrics_warmup_steps": 1,
     "batch_size": 2,
     "gradient_accumulation_steps": 2,
-    "dataset_size": 48,
+    "dataset_size": 72,
     "threads": 1,
     "device": "cpu",
     "timeout": TIMEOUT,
@@ -62,7 +62,7 @@ def command_of(kind: str, folder: Path) -> list[str]:
     """Return the command line of a short canary; trl's PPO runs in a user's script."""
     values: dict[str, object] = SETTINGS | EXTRA.get(kind, {})
     if kind == TRL_PPO:
-        values = {key: values[key] for key in ("probe_steps", "metrics_warmup_steps", "timeout")}
+        values = {key: values[key] for key in ("look_steps", "metrics_warmup_steps", "timeout")}
         values["threads"] = 1
     else:
         values |= {"name": kind, "training_type": kind}
@@ -97,7 +97,7 @@ def try_trainer(kind: str, folder: Path) -> Outcome:
         return Outcome("fails", (f"exit code {done.returncode}: {last[-1]}",))
     record = load_record(found[-1])
     log = found[-1].with_name("log.txt").read_text(encoding="utf-8")
-    lacking = missing(record, log, kind, STEPS, PROBE_STEPS)
+    lacking = missing(record, log, kind, STEPS, LOOK_STEPS)
     if lacking:
         return Outcome("fails", tuple(lacking))
     return Outcome("works with a note" if record.notes else "works", tuple(record.notes))

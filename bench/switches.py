@@ -99,7 +99,7 @@ def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path |
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         trainer: Any = build_trainer(spec)
         _watch(trainer, padded)
-        with completions_of(trainer, "probe", spec.notes):
+        with completions_of(trainer, 0, spec.notes):
             trainer.train()
     names = SHOWN.get(trainer_name, ("loss", "grad_norm"))
     steps = [entry for entry in trainer.state.log_history if names[0] in entry]
@@ -138,7 +138,7 @@ def drawn_alike(name: str, place: Path) -> None:
         train(name, place / f"drawn-{name}{number}", {**changes, "max_steps": 1}, file)
         found = Counter(
             f"{prompt} {completion}"
-            for prompt, completions in read(file, "probe").items()
+            for prompt, completions in read(file).items()
             for completion in completions
         )
         if switch:

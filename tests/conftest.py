@@ -3,9 +3,11 @@ file, or shared trainings."""
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +44,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         deadline = os.environ.get(DEADLINE)
         if deadline and time.time() > float(deadline):
             pytest.skip(NO_TIME)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line() -> Iterator[None]:
+    """typer builds all commands again for each call, 0.1 s of a core. Here it builds them once per
+    process."""
+    import typer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -29,7 +29,7 @@ BUILT_IN: dict[str, dict[str, object]] = CANARIES | {
     "ppo_judged": settings("ppo", **PPO_SIZE, **PPO_JUDGED),
 }
 SCRIPTS = ("own_sft", "own_ranks")
-SCRIPT_STEPS = 10
+SCRIPT_STEPS = 36
 CANARY = (sys.executable, "-m", "canary.cli")
 
 
@@ -42,8 +42,6 @@ class Training:
     """The change; None for the clean training."""
     pair: str = ""
     """Names one of several equal runs."""
-    probe: bool = True
-    """Whether the run has a probe."""
 
     def write(self, folder: Path) -> tuple[str, ...]:
         """Write the training's files into its working directory. Return its command.
@@ -57,8 +55,7 @@ class Training:
         plant(folder, row.plant or "pass", row.before or "pass")
         text = row.yaml or yaml.safe_dump({**BUILT_IN[self.base], **row.config})
         (folder / "canary.yaml").write_text(text)
-        probe = () if self.probe else ("--set", "probe_steps=0")
-        return (*CANARY, "run", "canary.yaml", "--quiet", "-o", "runs", *probe)
+        return (*CANARY, "run", "canary.yaml", "--quiet", "-o", "runs")
 
     def _exec(self, folder: Path) -> tuple[str, ...]:
         change = self.row.plant if self.row else ""
@@ -68,8 +65,7 @@ class Training:
             command: tuple[str, ...] = (sys.executable, "train.py")
         else:
             command = rank_script(folder, steps=SCRIPT_STEPS, before=change)
-        probe = () if self.probe else ("--no-probe",)
-        return (*CANARY, "exec", "--name", "own", "-o", "runs", *probe, "--", *command)
+        return (*CANARY, "exec", "--name", "own", "-o", "runs", "--", *command)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables added to this process's."""

@@ -37,8 +37,8 @@ def trainings_of(row: Row, runs: int) -> tuple[tuple[Training, ...], tuple[Train
     # Pairs must run in turn, so that each row has its own clean runs.
     names = [f"{row.id} {number}" for number in range(runs)]
     return (
-        tuple(Training(row.base, row, name, probe=name == names[0]) for name in names),
-        tuple(Training(row.base, None, name, probe=name == names[0]) for name in names),
+        tuple(Training(row.base, row, name) for name in names),
+        tuple(Training(row.base, None, name) for name in names),
     )
 
 

@@ -1,4 +1,4 @@
-"""A copy of the working folder, for launches that leave files on purpose."""
+"""A copy of the working folder, for further launches of a user's command."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,19 @@ def copy_of(folder: Path, to: Path, leave_out: Iterable[Path]) -> None:
                 target.symlink_to(_target(source, folder, plan.left_out))
             else:
                 _copy_file(source, target, size)
+
+
+COPY = "working-folder"
+"""The name of a copy, in the folder of the check."""
+
+
+def new_folder(parent: Path) -> Path:
+    """Make a folder for a copy, for this user alone. The user may have one of its name."""
+    try:
+        (parent / COPY).mkdir(0o700, parents=True)
+    except FileExistsError:
+        return Path(tempfile.mkdtemp(prefix=f"{COPY}-", dir=parent))
+    return parent / COPY
 
 
 def remove_copy(copied: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from canary.check.copied import TooLarge, copy_of, new_folder, remove_copy
 from canary.config.load import LoadedConfig
 from canary.errors import RunFailed
 from canary.protocol.job import Listener, Result
@@ -44,8 +46,48 @@ class Launches:
     listener: Listener
     folder: Path
     count: int = 0
+    _kept: Path | None = None
+    _why_not_kept: TooLarge | OSError | None = None
     _known: dict[str, Launched] = field(default_factory=dict)
     _again: Launched | None = None
+
+    @contextlib.contextmanager
+    def kept_folder(self) -> Iterator[None]:
+        """Keep a copy of the working folder as a user's command finds it now: further launches
+        inside start from that."""
+        if self.loaded.config.training_type != "exec":
+            yield
+            return
+        kept = new_folder(self.folder)
+        try:
+            copy_of(Path.cwd(), kept, (self.folder, Path(self.loaded.config.output_dir)))
+            self._kept = kept
+        except (TooLarge, OSError) as why:
+            self._why_not_kept = why
+        try:
+            yield
+        finally:
+            remove_copy(kept)
+
+    @contextlib.contextmanager
+    def working_folder(self) -> Iterator[Path | None]:
+        """Yield a new copy of the kept folder for one or more launches; None without a command.
+
+        Raises:
+            TooLarge: it holds too many files or bytes.
+            OSError: something cannot be read or written.
+        """
+        if self._why_not_kept is not None:
+            raise self._why_not_kept
+        if self._kept is None:
+            yield None
+            return
+        copied = new_folder(self.folder)
+        try:
+            copy_of(self._kept, copied, ())
+            yield copied
+        finally:
+            remove_copy(copied)
 
     def run(
         self,
@@ -86,9 +128,11 @@ class Launches:
 
         Raises:
             RunFailed: it does not complete.
+            TooLarge, OSError: the working folder cannot be copied.
         """
         if self._again is None:
-            self._again = self.run(variation={})
+            with self.working_folder() as copied:
+                self._again = self.run(variation={}, copied=copied)
         return self._again
 
     def varied(self, variation: Variation, loaded: LoadedConfig, copied: Path | None) -> Launched:
@@ -101,5 +145,5 @@ class Launches:
             return self.run(variation=variation, loaded=loaded, copied=copied)
         known = dumps({name: variation.get(name) for name in ("no_dropout", "perturbed")})
         if known not in self._known:
-            self._known[known] = self.run(variation=variation)
+            self._known[known] = self.run(variation=variation, copied=copied)
         return self._known[known]

@@ -132,6 +132,19 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     if request.output_dir is None:
         claimed(folder)
     launches = Launches(loaded, listener, folder.absolute())
+    with launches.kept_folder():
+        return _checked(request, wanted, launches, began, say)
+
+
+def _checked(
+    request: CheckRequest,
+    wanted: Sequence[str],
+    launches: Launches,
+    began: float,
+    say: Callable[[str], None],
+) -> Checked:
+    """Run the launches one by one, and judge what they showed."""
+    loaded = launches.loaded
     # With nothing to vary, the launch says whether a Trainer trains.
     files = own_files(loaded, wanted)
     slow = {name for name in wanted if name in RELATIONS and RELATIONS[name].slow}
@@ -157,7 +170,9 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
         found.append(_worst(relation, answers, left_out))
     seconds = time.monotonic() - began
     notes = tuple(record.notes)
-    return Checked(record.name, tuple(found), folder, launches.count, seconds, notes, described)
+    return Checked(
+        record.name, tuple(found), launches.folder, launches.count, seconds, notes, described
+    )
 
 
 def _of_first(

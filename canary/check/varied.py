@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from canary.check.copied import TooLarge, copy_of, remove_copy
+from canary.check.copied import TooLarge
 from canary.check.launches import Launched, Launches
 from canary.check.ranks import on_ranks
 from canary.config.load import LoadedConfig
@@ -23,8 +23,6 @@ from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.trajectory import rows_of, same, series
 from canary.relations.workers import NO_LOADER
 
-COPY = "working-folder"
-"""The copy of the working folder, in the folder of the check."""
 NO_SEED = "two launches of the command differ although nothing was changed: give it a seed"
 REPEATS = 1e-4
 """Relative; two first losses of one command are at most so far apart."""
@@ -74,26 +72,30 @@ def ask_launches(
     record, folder, result = base
     recorded: list[Exact] = []
     folders = [folder]
-    copied: Path | None = None
+    planned = [_planned(launches.loaded, one, record, result) for one in variations]
+    why = next((plan for plan in planned if isinstance(plan, str)), None)
+    if why is not None:
+        return outcome(relation.id, "not applicable", why)
     try:
-        planned = [_planned(launches.loaded, one, record, result) for one in variations]
-        for plan in planned:
-            if isinstance(plan, str):
-                return outcome(relation.id, "not applicable", plan)
-        for plan in planned:
-            assert not isinstance(plan, str)
-            loaded, one = plan
-            in_copy = bool(one.get("killed") or one.get("restarted"))
-            if one.get("killed"):
-                copied = _new_folder(launches.folder)
-                _copy(copied, loaded)
-            varied: Variation = {**one, "saved_in": str(folders[-1])}
-            found, folder, ended = launches.varied(varied, loaded, copied if in_copy else None)
-            folders.append(folder)
-            why = ended.not_varied or _saved_elsewhere(found.exact, copied)
-            if why is not None:
-                return outcome(relation.id, "not applicable", why)
-            recorded.append(found.exact)
+        with contextlib.ExitStack() as stack:
+            copied: Path | None = None
+            for plan in planned:
+                assert not isinstance(plan, str)
+                loaded, one = plan
+                if not one.get("restarted"):
+                    copied = stack.enter_context(launches.working_folder())
+                varied: Variation = {**one, "saved_in": str(folders[-1])}
+                found, folder, ended = launches.varied(varied, loaded, copied)
+                folders.append(folder)
+                elsewhere = _saved_elsewhere(found.exact, copied) if one.get("killed") else None
+                why = ended.not_varied or elsewhere
+                if why is not None:
+                    return outcome(relation.id, "not applicable", why)
+                recorded.append(found.exact)
+        judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
+        if judged["status"] == "broken" and not _repeats(record.exact, launches):
+            return outcome(relation.id, "undecided", NO_SEED)
+        return judged
     except RunFailed as error:
         return outcome(relation.id, "undecided", f"{one['name']}: {error.message}")
     except TooLarge as why_not:
@@ -105,12 +107,6 @@ def ask_launches(
     finally:
         for checkpoint in (path for one in folders for path in one.glob("checkpoint-*")):
             shutil.rmtree(checkpoint, ignore_errors=True)
-        if copied is not None:
-            remove_copy(copied)
-    judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
-    if judged["status"] == "broken" and not _repeats(record.exact, launches):
-        return outcome(relation.id, "undecided", NO_SEED)
-    return judged
 
 
 def _repeats(exact: Exact, launches: Launches) -> bool:
@@ -125,25 +121,6 @@ def _repeats(exact: Exact, launches: Launches) -> bool:
         return False
     pairs = zip(series(exact, "losses")[:1], series(again, "losses")[:1], strict=False)
     return all(was is None or one is None or same(was, one, REPEATS) for was, one in pairs)
-
-
-def _new_folder(parent: Path) -> Path:
-    """Make a folder for the copy, for this user alone. The user may have one of its name."""
-    try:
-        (parent / COPY).mkdir(0o700, parents=True)
-    except FileExistsError:
-        return Path(tempfile.mkdtemp(prefix=f"{COPY}-", dir=parent))
-    return parent / COPY
-
-
-def _copy(to: Path, loaded: LoadedConfig) -> None:
-    """Copy the working folder as the command of the first launch found it: its changes are undone.
-
-    Raises:
-        TooLarge: it holds too many files or bytes.
-        OSError: something cannot be read or written.
-    """
-    copy_of(Path.cwd(), to, (to.parent, Path(loaded.config.output_dir)))
 
 
 def _saved_elsewhere(exact: Exact, copied: Path | None) -> str | None:

@@ -36,14 +36,13 @@ from canary.training.collectors.distributed import (
 )
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals, Trained
 from canary.training.exact.trainer_settings import (
     describe_device,
     describe_training,
     scales_gradients,
 )
-from canary.training.look import Look, no_look
+from canary.training.look import Look, no_look, signals_of
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
@@ -161,6 +160,7 @@ class TrainingLaunch:
         self.calls: CallCounts | None = None
         """Counts calls of libraries, if they are loaded."""
         self._exact: Exact = {}
+        self._begun_on: torch.device | None = None
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
@@ -225,6 +225,8 @@ class TrainingLaunch:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)
             self.look = Look(self.job.look_steps, exact, over)
+            if self.watch is not None:
+                self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
         self._files.begin()
@@ -238,16 +240,12 @@ class TrainingLaunch:
 
     def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
         """Keep what the look saw; the steps that follow are timed."""
-        exact.add_rows(self._kept)
-        self._exact = {
-            "steps": len(self._kept),
-            "data": describe_data(trained),
-            **exact.found,
-            "calls": self._counted(),
-        }
+        self._exact = signals_of(exact, self._kept, trained, self._counted())
         self._kept = []
         if self.on_look is not None:
             self.on_look(self._exact)
+        if self._begun_on is not None:
+            self.begun(trained, self._begun_on)
         self._time_begins()
 
     def _counted(self) -> Calls:
@@ -268,12 +266,15 @@ class TrainingLaunch:
             self._training["dtype"] = dtype
 
     def begun(self, trained: Trained, device: torch.device) -> None:
-        """Write what is known after the first step, for a process that another one may kill."""
+        """Write what is known after the first step, and again after the look, for a process that
+        another one may kill."""
+        self._begun_on = device
         distributed = describe_distributed(trained)
         result = Result(
             status="completed",
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),
+            exact=self._exact,
             training=self._training | {"distributed": distributed},
             notes=(*self.notes, KILLED),
         )
@@ -380,6 +381,7 @@ class TrainingLaunch:
         """Write the result for the parent, and close the rows."""
         if self._profiler is not None:
             self._profiler.give_up()
+        self.look.give_up()
         self._rows.close()
         self._host.stop()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:

@@ -11,7 +11,7 @@ from canary.check.page import check_page
 from canary.check.run import Checked
 from canary.relations import RELATIONS
 from canary.relations.relation import outcome
-from tests.browser.test_report import Opened
+from tests.browser.opened import SCREENS, Opened
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 LONG = "the test failed: https://example.org/" + "x" * 300
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_a_check_fits_the_window(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
     names = list(RELATIONS)
     outcomes = (

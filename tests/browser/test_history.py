@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.test_report import Opened
+from tests.browser.opened import SCREENS, Opened
 from tests.unit.pages.test_history_page import WORSE, drawn, made
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_changes_are_labelled_inside_the_picture(
     browser: Browser, tmp_path: Path, scheme: str, width: int
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canary.matrix.stored import write_page
-from tests.browser.test_report import Opened
+from tests.browser.opened import Opened
 from tests.unit.matrix.making import Made
 
 if TYPE_CHECKING:

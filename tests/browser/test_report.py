@@ -4,48 +4,24 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from importlib.metadata import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.comparing import example, history, record, records
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from canary.report.charts.sides import ShownRun, ShownSides
+from canary.report.comparison_page import Part, comparisons_page
+from tests.browser.opened import SCREENS, Opened, leave_three_rows, serious, unfold
+from tests.unit.comparing import history, record, records
 from tests.unit.hostile import PAYLOADS, planted
-from tests.unit.pages.making import numbers, page_of
+from tests.unit.pages.making import numbers, page_of, rows
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.xdist_group("browser")
-
-
-class Opened:
-    """A page in the browser; every request but the one for its file is aborted and noted."""
-
-    def __init__(self, browser: Browser, file: Path, **context: Any) -> None:
-        self.said: list[str] = []
-        self.requested: list[str] = []
-        self.context = browser.new_context(accept_downloads=True, **context)
-        self.page: Page = self.context.new_page()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-
-        def dismiss(dialog: Any) -> None:
-            self.said.append("dialog")
-            dialog.dismiss()
-
-        self.page.on("dialog", dismiss)
-
-        def refuse(route: Any) -> None:
-            if route.request.url == file.as_uri():
-                route.continue_()
-                return
-            self.requested.append(route.request.url)
-            route.abort()
-
-        self.page.route("**/*", refuse)
-        self.page.goto(file.as_uri())
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +36,24 @@ def file(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(params=[("light", 375), ("dark", 1280)])
+def of_few_steps(run: RunRecord) -> RunRecord:
+    """The run with short curves: their tables have few rows."""
+    for values in (run.stability.loss_values, run.stability.grad_norm_values):
+        del values[6:]
+    return run
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with all charts and checks."""
+    now = [of_few_steps(run) for run in records([0.15] * 3, first=50)]
+    made = tmp_path_factory.mktemp("short") / "report.html"
+    text = page_of(now, [of_few_steps(run) for run in history(count=3)], steps=4)
+    made.write_text(text, encoding="utf-8")
+    return made
+
+
+@pytest.fixture(params=SCREENS)
 def seen(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterator[Opened]:
     """The page in each scheme and width."""
     scheme, width = request.param
@@ -82,25 +75,12 @@ def test_the_page_is_whole_and_silent_without_a_network(seen: Opened) -> None:
     assert sizes[0] <= sizes[1]
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 375), ("dark", 1280)])
-def test_axe_finds_nothing_serious(
-    browser: Browser, tmp_path: Path, scheme: str, width: int
-) -> None:
-    made = tmp_path / "report.html"
-    made.write_text(page_of(records([0.15] * 3, first=50), history(count=3), steps=4))
-    opened = Opened(browser, made, color_scheme=scheme, viewport={"width": width, "height": 800})
-    for opener in opened.page.locator("summary").all():
-        opener.click()
-    (axe,) = (file for file in files("axe-playwright-python") or () if file.name == "axe.min.js")
-    source = Path(str(axe.locate()))
-    opened.page.evaluate(source.read_text(encoding="utf-8"))
-    found = opened.page.evaluate("axe.run()")
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:200], rule["nodes"][0]["failureSummary"])
-        for rule in found["violations"]
-        if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+def test_axe_finds_nothing_serious(browser: Browser, short: Path, scheme: str, width: int) -> None:
+    opened = Opened(browser, short, color_scheme=scheme, viewport={"width": width, "height": 800})
+    unfold(opened.page)
+    leave_three_rows(opened.page)
+    assert serious(opened.page) == []
     opened.context.close()
 
 
@@ -176,22 +156,40 @@ def test_without_scripts_all_but_the_csv_is_there(browser: Browser, file: Path) 
     opened.context.close()
 
 
-MARKUP = [payload for payload in PAYLOADS if "<" in payload or "://" in payload]
+HOSTILE = (
+    *(
+        one
+        for one in PAYLOADS
+        if one.startswith(("<img", "</details>", "![", "<!-- rlhf-canary:end"))
+    ),
+    "</script><script>alert(1)</script>",
+)
 
 
-@pytest.mark.parametrize("payload", [*MARKUP, "</script><script>alert(1)</script>"])
-def test_no_text_of_a_record_runs(browser: Browser, tmp_path: Path, payload: str) -> None:
-    hostile = planted(payload)
-    hostile.stability.loss_values = example().stability.loss_values
-    hostile.alerts = [
-        {"severity": "high", "category": payload, "type": payload, "message": payload, "step": 3}
-    ]
+def test_no_text_of_a_record_runs(browser: Browser, tmp_path: Path) -> None:
+    before = [of_few_steps(run) for run in history(count=3)]
+    shown_before = tuple(map(ShownRun, before))
+    parts: list[Part] = []
+    for payload in HOSTILE:
+        hostile = planted(payload)
+        hostile.alerts = [
+            {
+                "severity": "high",
+                "category": payload,
+                "type": payload,
+                "message": payload,
+                "step": 3,
+            }
+        ]
+        found = compare_to_baseline([of_few_steps(hostile)], before)
+        shown = ShownRun(hostile, rows(3) if payload == HOSTILE[0] else ())
+        parts.append((payload, ShownSides((shown,), shown_before, found), None))
     made = tmp_path / "report.html"
-    made.write_text(page_of([hostile], history(count=3), steps=3), encoding="utf-8")
+    made.write_text(comparisons_page(parts), encoding="utf-8")
     opened = Opened(browser, made)
-    for opener in opened.page.locator("summary").all():
-        opener.click()
+    unfold(opened.page)
+    assert opened.page.locator("article").count() == len(HOSTILE)
     assert opened.said == []
     assert opened.requested == []
-    assert opened.page.locator("img, iframe, a, script[src]").count() == 0
+    assert opened.page.locator("img, iframe, a:not([href^='#part']), script[src]").count() == 0
     opened.context.close()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from canary.record.step_row import RowAlert
-from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running
-from tests.unit.serve.test_server import serving
+from canary.serve import app, feeds
+from tests.browser.opened import SCREENS, serious
+from tests.unit.serve.running import (
+    add_rows,
+    finished,
+    rewrite,
+    rows_between,
+    running,
+    serving,
+)
+from tests.unit.serve.test_server import serving_process
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-SCREENS = [("light", 375), ("dark", 1280)]
 GOING = "20260301-080000-dpo_smoke-00aa"
 BEFORE, NOW = (f"20260101-00000{n}-sft_smoke-000{n}" for n in (1, 2))
 PAGES = {
@@ -48,8 +55,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
-    with serving(root) as (url, _):
+    with serving(root) as url:
         yield url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """The server in this process looks often."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("WORDS_EVERY_S", "RUNS_EVERY_S", "CHARTS_EVERY_S"):
+            patch.setattr(app, name, 0.2)
+        patch.setattr(feeds, "WAIT_S", 0.1)
+        yield
 
 
 class Opened:
@@ -77,8 +94,14 @@ class Opened:
         self.context.close()
 
 
-@pytest.mark.parametrize("kind", PAGES)
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
+@pytest.mark.parametrize(
+    ("kind", "scheme", "width"),
+    [
+        *((kind, *screen) for kind in ("list", "running") for screen in SCREENS),
+        ("ended", *SCREENS[0]),
+        ("comparison", *SCREENS[0]),
+    ],
+)
 def test_every_page_is_silent_and_fits_the_window(
     browser: Browser, address: str, kind: str, scheme: str, width: int
 ) -> None:
@@ -89,25 +112,8 @@ def test_every_page_is_silent_and_fits_the_window(
         assert opened.page.locator("figure svg").count() >= 2
     inner, outer = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert inner <= outer
-    opened.close()
-
-
-@pytest.mark.parametrize("kind", ["list", "running"])
-@pytest.mark.parametrize(("scheme", "width"), SCREENS)
-def test_axe_finds_nothing_serious(
-    browser: Browser, address: str, kind: str, scheme: str, width: int
-) -> None:
-    screen = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
-    opened = Opened(browser, address, PAGES[kind], **screen)
-    (axe,) = (file for file in files("axe-playwright-python") or () if file.name == "axe.min.js")
-    opened.page.evaluate(Path(str(axe.locate())).read_text(encoding="utf-8"))
-    found = opened.page.evaluate("axe.run()")
-    serious = [
-        (rule["id"], rule["nodes"][0]["html"][:200], rule["nodes"][0]["failureSummary"])
-        for rule in found["violations"]
-        if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    if kind in ("list", "running"):  # The others are reports, as in `test_report.py`.
+        assert serious(opened.page) == []
     opened.close()
 
 
@@ -189,16 +195,16 @@ def test_a_server_that_goes_is_said_and_one_that_comes_back_is_used(
 ) -> None:
     folder = running(tmp_path)
     add_rows(folder, rows_between(1, 3))
-    with serving(tmp_path) as (url, _):
+    with serving_process(tmp_path) as (url, _):
         opened = Opened(browser, url, f"run/{folder.path.name}")
         assert opened.page.locator("#lost").is_hidden()
     opened.page.locator("#lost").wait_for(state="visible")
     assert opened.page.locator("figure svg").count() >= 2
-    with serving(tmp_path, "--port", url.split(":")[2].strip("/")):
+    with serving(tmp_path, port=int(url.split(":")[2].strip("/"))):
         opened.page.locator("#lost").wait_for(state="hidden")
         add_rows(folder, rows_between(4, 6))
         opened.page.locator("dd", has_text="6 of 100").wait_for()
-    opened.context.close()
+        opened.context.close()
 
 
 def test_without_scripts_everything_is_there(browser: Browser, address: str) -> None:

@@ -30,6 +30,17 @@ esac
 """,
 }
 """Programs of a CI, which are not here."""
+WITHOUT_CHARTS = """
+import importlib.machinery, sys
+
+class Core(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name == "altair" else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Core
+"""
+"""The jobs install the package without its extras, so no report has charts."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +117,24 @@ def job(ci: str, name: str) -> Job:
     return found
 
 
+def without_charts(folder: Path) -> dict[str, str]:
+    """Environment of a Python in which nothing draws charts; `folder` gets a file for it."""
+    (folder / "sitecustomize.py").write_text(WITHOUT_CHARTS, encoding="utf-8")
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*([before] if before else []), str(folder)])}
+
+
 def started(one: Job, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run a job's shell in a folder, with stand-ins and this environment's `canary` on PATH."""
+    """Run a job's shell in a folder, with stand-ins and this environment's `canary` on PATH. It
+    draws no charts."""
     programs = folder.parent / "programs"
     programs.mkdir(exist_ok=True)
     for name, script in STANDINS.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (programs / name).chmod(0o755)
+    environ = without_charts(programs) | environ
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
     return subprocess.run(
         one.command,
         cwd=folder,

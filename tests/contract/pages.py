@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -91,6 +92,7 @@ def links(page: str) -> set[str]:
     return {target for target in found if "://" not in target}
 
 
+@functools.cache
 def anchors(page: str) -> set[str]:
     """What GitHub calls the headings of a page."""
     tokens = _parsed(page)
@@ -102,6 +104,7 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@functools.cache
 def _parsed(page: str) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(page)
 

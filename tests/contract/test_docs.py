@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
@@ -77,12 +78,20 @@ def shell_lines() -> list[str]:
     return sorted({line for line in lines if line.startswith("canary ")})
 
 
+@pytest.fixture(scope="module")
+def verbs() -> Any:
+    """All verbs; to make their options takes longest."""
+    return get_command(app)
+
+
 @pytest.mark.parametrize("line", shell_lines())
-def test_every_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_is_understood(
+    line: str, verbs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Verb, options and arguments; nothing runs. There are two runs for `latest~1`."""
     monkeypatch.setattr("canary.record.runs.run_folders", lambda root: [root / "1", root / "2"])
     words = shlex.split(line.split(" # ")[0])[1:]
-    command = get_command(app)
+    command = verbs
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     with command.make_context(line, words) as context:

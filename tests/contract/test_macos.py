@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -37,59 +38,72 @@ def canary(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("missing", "error"),
-    [
-        ("import os; os.sched_getaffinity(0)", "AttributeError"),
-        ("import os; os.pidfd_open(1)", "AttributeError"),
-        ("import select; select.epoll()", "AttributeError"),
-        ("open('/proc/self/stat')", "FileNotFoundError"),
-        ("from pathlib import Path; list(Path('/proc').iterdir())", "FileNotFoundError"),
-        ("import sys; assert sys.platform == 'linux'", "AssertionError"),
-    ],
-)
-def test_what_linux_alone_has_is_missing_in_these_tests(
-    missing: str, error: str, tmp_path: Path
-) -> None:
-    done = canary(tmp_path, "-c", missing)
-    assert done.returncode == 1
-    assert f"\n{error}" in done.stderr
+MISSING = {
+    "import os; os.sched_getaffinity(0)": "AttributeError",
+    "import os; os.pidfd_open(1)": "AttributeError",
+    "import select; select.epoll()": "AttributeError",
+    "open('/proc/self/stat')": "FileNotFoundError",
+    "from pathlib import Path; list(Path('/proc').iterdir())": "FileNotFoundError",
+    "import sys; assert sys.platform == 'linux'": "AssertionError",
+}
+TRIED = """
+import json
+def error(text):
+    try:
+        exec(text, {})
+    except Exception as problem:
+        return type(problem).__name__
+print(json.dumps({text: error(text) for text in %r}))
+"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--help"], "Train and record:"),
-        (["env"], "python "),
-        (["config", "schema"], "max_steps"),
-        (["compare", *EQUAL], "Learns the same"),
-        (["compare", *EQUAL, "--format", "json"], '"verdict"'),
-        (["explain", *EXPLAINED], "Likely cause: kernel"),
-        (["report", *EXPLAINED, "-o", "page.html"], "wrote page.html"),
-        (["import", str(LOGGED / "maxtext"), "-o", "imported"], "named"),
-        (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),
-        (["list", "."], "holds no runs"),
-        (["baseline", "list", "."], ""),
-        (["matrix", "matrix.yaml", "--dry-run"], "sft_smoke"),
-    ],
-    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
-)
-def test_verbs_that_train_nothing_need_nothing_of_linux(
-    arguments: list[str], says: str, tmp_path: Path
-) -> None:
-    (tmp_path / "matrix.yaml").write_text(MATRIX, encoding="utf-8")
-    done = canary(tmp_path, *arguments)
-    assert "unexpected" not in done.stderr, done.stderr
-    assert done.returncode in (0, 1, 2), done.stderr
-    assert says in done.stdout + done.stderr
-
-
-def test_a_history_is_kept_and_read(tmp_path: Path) -> None:
-    for record in EQUAL:
-        assert canary(tmp_path, "save-baseline", record, "history").returncode == 0
-    done = canary(tmp_path, "history", "history")
+def test_what_linux_alone_has_is_missing_in_these_tests(tmp_path: Path) -> None:
+    done = canary(tmp_path, "-c", TRIED % [*MISSING])
     assert done.returncode == 0, done.stderr
-    assert "Too few runs to judge" in done.stdout
+    assert json.loads(done.stdout) == MISSING
+
+
+VERBS = [
+    (["--help"], "Train and record:"),
+    (["env"], "python "),
+    (["config", "schema"], "max_steps"),
+    (["compare", *EQUAL], "Learns the same"),
+    (["compare", *EQUAL, "--format", "json"], '"verdict"'),
+    (["explain", *EXPLAINED], "Likely cause: kernel"),
+    (["report", *EXPLAINED, "-o", "page.html"], "wrote page.html"),
+    (["import", str(LOGGED / "maxtext"), "-o", "imported"], "named"),
+    (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),
+    (["list", "."], "holds no runs"),
+    (["baseline", "list", "."], ""),
+    (["matrix", "matrix.yaml", "--dry-run"], "sft_smoke"),
+    *((["save-baseline", record, "history"], "") for record in EQUAL),
+    (["history", "history"], "Too few runs to judge"),
+]
+ALL = """
+import contextlib, io, json, sys
+from canary.cli import main
+said = []
+for arguments in json.loads(%r):
+    sys.argv, out, code = ["canary", *arguments], io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code or 0
+    said.append([code, out.getvalue()])
+print(json.dumps(said))
+"""
+
+
+def test_verbs_that_train_nothing_need_nothing_of_linux(tmp_path: Path) -> None:
+    (tmp_path / "matrix.yaml").write_text(MATRIX, encoding="utf-8")
+    done = canary(tmp_path, "-c", ALL % json.dumps([words for words, _ in VERBS]))
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout.splitlines()[-1])
+    for (words, says), (code, text) in zip(VERBS, answers, strict=True):
+        assert "unexpected" not in text, (words, text)
+        assert code in (0, 1, 2), (words, text)
+        assert says in text, (words, text)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.contract.ci_jobs import without_charts
 from tests.contract.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
@@ -161,10 +162,12 @@ def test_pytest_finds_the_plugin_of_the_package(installed: Path, tmp_path: Path)
         "def test_run(canary):\n"
         f"    canary.assert_no_regression_of_run({current!r}, baseline={baseline!r})\n"
     )
+    environ = os.environ | {"PYTHONPATH": str(installed)}
+    environ["PYTHONPATH"] += f"{os.pathsep}{without_charts(tmp_path)['PYTHONPATH']}"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "pytest", "-rA", "-p", "no:hypothesispytest"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(installed)},
+        env=environ,
         capture_output=True,
         text=True,
         timeout=120,

@@ -21,22 +21,22 @@ AT_A_TIME = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 """Trainings beside each other, of one thread each; other processes of the tests train too."""
 
 SIZE: dict[str, object] = {
-    "max_steps": 12,
-    "probe_steps": 12,
+    "max_steps": 36,
+    "look_steps": 12,
     "batch_size": 4,
     "gradient_accumulation_steps": 2,
     "dataset_size": 160,
+    "allow_repeat": True,
     "metrics_warmup_steps": 2,
 }
 
 PPO_SIZE: dict[str, object] = {
     "max_steps": 6,
-    "probe_steps": 6,
-    "repeats": 0,
+    "look_steps": 6,
+    "exact": True,
     "batch_size": 2,
     "gradient_accumulation_steps": 2,
     "dataset_size": 60,
-    "metrics_warmup_steps": 1,
     "max_new_tokens": 16,
     "temperature": 0.8,
     "learning_rate": 1e-4,

@@ -17,7 +17,7 @@ from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, wri
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
-STEPS = 8
+STEPS = 36
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if rank == 1:
 
 
 def trained(folder: Path, before: str = "") -> RunRecord:
-    command = rank_script(folder, before=before)
+    command = rank_script(folder, steps=18, before=before)
     ended = watched(folder, *command, options=("--name", "ranks"))
     assert ended.code == 0, ended.err
     return ended.record()

@@ -129,7 +129,7 @@ def test_a_fault_of_the_data_is_caught_where_it_enters(
 
 
 def total(batches: list[list[Micro]], name: TokenCount) -> int:
-    """A count over all micro-batches of a probe."""
+    """A count over all micro-batches of a look."""
     return sum(micro[name] for step in batches for micro in step)
 
 

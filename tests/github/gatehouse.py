@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
-from canary.baseline.branch import Remote, push
+from canary.baseline.branch import BRANCH, Remote, pull
 from canary.baseline.history import Context, save
+from canary.baseline.layout import files_of
 from canary.config.token import Token
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
@@ -33,7 +37,7 @@ NAME = "org/repo"
 NOW = "2026-01-01T00:00:00+00:00"
 CONFIG = "canary.yaml"
 BASE_CONFIG = yaml.safe_dump(
-    {key: example().config[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
+    {key: example().config[key] for key in ("training_type", "name", "max_steps", "look_steps")}
 )
 
 
@@ -46,9 +50,60 @@ def git(folder: Path, *words: str, given: str = "") -> str:
     return done.stdout.strip()
 
 
-def _data(text: str) -> str:
-    """A text as `git fast-import` reads it."""
-    return f"data {len(text.encode())}\n{text}\n"
+@dataclass(frozen=True)
+class Bare:
+    """A bare repository whose commits are written as files: a process of git would cost more."""
+
+    folder: Path
+
+    def make(self) -> None:
+        (self.folder / "objects").mkdir(parents=True)
+        (self.folder / "refs" / "heads").mkdir(parents=True)
+        (self.folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (self.folder / "config").write_text(
+            "[core]\nrepositoryformatversion = 0\nbare = true\n"
+            "[uploadpack]\nallowAnySHA1InWant = true\nallowFilter = true\n"
+        )
+
+    def commit(self, branch: str, files: Mapping[str, bytes], parent: str | None, at: int) -> str:
+        """A commit of these files alone, as the branch's tip."""
+        who = f"t <t@example.org> {at} +0000"
+        lines = [
+            f"tree {self._tree(files)}",
+            *([f"parent {parent}"] if parent else []),
+            f"author {who}\ncommitter {who}\n\nchange {at}",
+        ]
+        sha = self._object("commit", "\n".join(lines).encode())
+        tip = self.folder / "refs" / "heads" / branch
+        tip.parent.mkdir(parents=True, exist_ok=True)
+        tip.write_text(f"{sha}\n")
+        return sha
+
+    def _tree(self, files: Mapping[str, bytes]) -> str:
+        folders: dict[str, dict[str, bytes]] = {}
+        entries = []
+        for path, content in files.items():
+            first, _, rest = path.partition("/")
+            if rest:
+                folders.setdefault(first, {})[rest] = content
+            else:
+                entries.append((first, "100644", self._object("blob", content)))
+        # Git sorts a folder as if its name ended in a slash.
+        entries += [(f"{name}/", "40000", self._tree(held)) for name, held in folders.items()]
+        parts = [
+            f"{mode} {name.rstrip('/')}".encode() + b"\0" + bytes.fromhex(sha)
+            for name, mode, sha in sorted(entries)
+        ]
+        return self._object("tree", b"".join(parts))
+
+    def _object(self, kind: str, content: bytes) -> str:
+        stored = f"{kind} {len(content)}".encode() + b"\0" + content
+        sha = hashlib.sha1(stored).hexdigest()
+        path = self.folder / "objects" / sha[:2] / sha[2:]
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(zlib.compress(stored, 1))
+        return sha
 
 
 @dataclass(frozen=True)
@@ -75,9 +130,7 @@ class Gatehouse:
 
     def __post_init__(self) -> None:
         self.bare = self.root / "origin.git"
-        git(self.root, "init", "-q", "--bare", "-b", "main", str(self.bare))
-        with (self.bare / "config").open("a") as config:
-            config.write("[uploadpack]\nallowAnySHA1InWant = true\nallowFilter = true\n")
+        Bare(self.bare).make()
         self.heads: dict[str, str] = {}
         self.files: dict[str, dict[str, str]] = {}
         self.hub_repository = self.github.state.add_repository(NAME)
@@ -88,17 +141,11 @@ class Gatehouse:
     def commit(self, branch: str = "main", files: Mapping[str, str] | None = None) -> str:
         """A commit on a branch, made at the default branch where it is new."""
         self.runs += 1
-        changed = {CONFIG: BASE_CONFIG, "change": str(self.runs), **(files or {})}
         parent = self.heads.get(branch) or self.heads.get("main")
+        changed = {CONFIG: BASE_CONFIG, "change": str(self.runs), **(files or {})}
         content = self.files.get(branch, self.files.get("main", {})) | changed
-        lines = [
-            f"commit refs/heads/{branch}\nmark :1\ncommitter t <t@example.org> {self.runs} +0000\n",
-            _data(f"change {self.runs}"),
-            f"from {parent}\n" if parent else "",
-            *(f"M 100644 inline {path}\n{_data(text)}" for path, text in changed.items()),
-            "get-mark :1\ndone\n",
-        ]
-        sha = git(self.bare, "fast-import", "--quiet", "--done", given="".join(lines))
+        stored = {path: text.encode() for path, text in content.items()}
+        sha = Bare(self.bare).commit(branch, stored, parent, self.runs)
         self.heads[branch], self.files[branch] = sha, content
         return self.hub_repository.add_commit(
             content, sha=sha, branch=branch if branch == "main" else ""
@@ -191,15 +238,21 @@ class Gatehouse:
         return [self.push_main(self.run()) for _ in range(count)]
 
     def baseline(self, count: int = 3) -> None:
-        """What so many pushes leave on the baseline branch, in one commit."""
-        entries = [(self.commit(), self.run()) for _ in range(count)]
+        """What so many pushes leave on the baseline branch."""
+        self.store(*(self.run() for _ in range(count)))
 
-        def add(folder: Path) -> None:
+    def store(self, *runs: RunRecord, **commit: Any) -> None:
+        """What pushes with these runs leave on the baseline branch, in one commit."""
+        entries = [(self.commit(**commit), run) for run in runs]
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            if (self.bare / "refs" / "heads" / BRANCH).exists():
+                pull(Remote(f"file://{self.bare}"), folder)
             for sha, run in entries:
                 context = Context(commit=sha, ref="refs/heads/main", verdict="pass", stored=NOW)
                 save(folder, run, context=context)
-
-        push(Remote(f"file://{self.bare}", "canary-baselines"), add, message="runs")
+            files = {one: (folder / one).read_bytes() for one in files_of(folder)}
+        Bare(self.bare).commit(BRANCH, files, None, self.runs)
 
     def push_main(self, *runs: RunRecord, sha: str = "", **inputs: Any) -> Said:
         """A push to the default branch and its report."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ def house(tmp_path: Path, github: GitHub) -> Gatehouse:
 @pytest.fixture
 def pull(house: Gatehouse) -> Pull:
     return house.pull()
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts can be drawn, and the page is one word: what is tested is how it is linked."""
+    monkeypatch.setattr("canary.gate.page.can_draw", lambda: True)
+    monkeypatch.setattr("canary.gate.page.confined", lambda *_, **__: "page")
 
 
 def linked_after(uploaded: Uploaded, between: Any = None) -> Any:
@@ -98,7 +106,7 @@ def test_the_page_shows_the_changed_line_that_the_cause_names(house: Gatehouse, 
     assert '<span class="added">+learning_rate: 0.001</span>' in text
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_the_comment_promises_no_report_before_it_is_uploaded(house: Gatehouse, pull: Pull) -> None:
     seen = []
     judged(house, pull, Uploaded(), between=lambda _: seen.append(house.comments(pull)[0].body))
@@ -107,7 +115,7 @@ def test_the_comment_promises_no_report_before_it_is_uploaded(house: Gatehouse, 
     assert house.hub_repository.comments_on(pull.number)[0].body.count("\n- **") >= 1
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     house: Gatehouse, pull: Pull
 ) -> None:
@@ -116,7 +124,7 @@ def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     assert f"- **Report**: {wanted}" in house.comments(pull)[0].body
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize("odd", ["javascript:alert(1)", f"{PAGE}) [x](http://evil", f"{PAGE}\n# x"])
 def test_an_address_that_is_none_is_not_linked(house: Gatehouse, pull: Pull, odd: str) -> None:
     judged(house, pull, Uploaded(odd))
@@ -182,21 +190,23 @@ def test_the_process_that_draws_has_no_token(
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "ghs_secret")
     given: list[Any] = []
-    real = __import__("subprocess").run
+    real = subprocess.run
 
     def run(*words: Any, **more: Any) -> Any:
         if b"comparisons_text" in (more.get("input") or b""):
             given.append(more)
+            return subprocess.CompletedProcess(words, 0, b'["page", "", ""]')
         return real(*words, **more)
 
     monkeypatch.setattr("subprocess.run", run)
-    house.judge(pull, house.run(SLOW))
+    said = house.judge(pull, house.run(SLOW))
+    assert page(said).read_text() == "page"
     (child,) = given
     assert set(child["env"]) <= {"PATH", "LANG", "LD_LIBRARY_PATH"}
     assert house.github.token.encode() not in child["input"]
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_a_link_that_an_earlier_job_left_is_not_made(house: Gatehouse, pull: Pull) -> None:
     """On a machine that stays, the file of another job may lie there."""
     left: list[bytes] = []
@@ -210,7 +220,7 @@ def test_a_link_that_an_earlier_job_left_is_not_made(house: Gatehouse, pull: Pul
     assert PAGE not in house.comments(pull)[0].body
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_a_commit_that_moved_on_keeps_the_later_comment(house: Gatehouse, pull: Pull) -> None:
     def pushed(settings: ReportSettings) -> None:
         house.push_to(pull)
@@ -220,7 +230,7 @@ def test_a_commit_that_moved_on_keeps_the_later_comment(house: Gatehouse, pull: 
     assert PAGE not in house.comments(pull)[0].body
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_a_file_of_the_link_that_was_changed_is_a_notice(house: Gatehouse, pull: Pull) -> None:
     said = judged(
         house, pull, Uploaded(PAGE), between=lambda settings: settings.link.write_text("{}")
@@ -229,7 +239,7 @@ def test_a_file_of_the_link_that_was_changed_is_a_notice(house: Gatehouse, pull:
     assert PAGE not in house.comments(pull)[0].body
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_a_users_template_may_leave_the_report_out_or_put_it_elsewhere(house: Gatehouse) -> None:
     own = '{% extends "comment.md.jinja" %}{% block lead %}{% endblock %}'
     elsewhere = own + "{% block footer %}See {{ source.report }}.\n{{ super() }}{% endblock %}"

@@ -1,4 +1,4 @@
-"""The probes on a real device, against the device's own word."""
+"""The meters of a real device, against the device's own word."""
 
 from __future__ import annotations
 

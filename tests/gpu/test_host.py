@@ -12,6 +12,7 @@ import torch
 from canary.record.types import RunRecord
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.steps import EndedSteps
+from canary.training.look import no_look
 from tests.integration.conftest import canary, settings, write_config
 from tests.planting import plant
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.gpu
 
 def run(folder: Path, body: str, **changes: Any) -> RunRecord:
     plant(folder, body)
-    steps = {"max_steps": 80, "probe_steps": 3, "metrics_warmup_steps": 5, "device": "cuda"}
+    steps = {"max_steps": 80, "look_steps": 3, "metrics_warmup_steps": 5, "device": "cuda"}
     path = write_config(folder, settings("sft", **steps | {"dataset_size": 400} | changes))
     finished = canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
     assert finished.code == 0, finished.err
@@ -52,7 +53,7 @@ def test_backward_of_a_device_is_no_waiting_of_the_host() -> None:
 
 def test_rows_tell_of_the_allocators_retries() -> None:
     rows: list[Any] = []
-    steps = EndedSteps(torch.device("cuda"), rows.append)
+    steps = EndedSteps(torch.device("cuda"), rows.append, no_look())
     steps.begin()
     steps.close({"step": 1}, {}, lambda row, values: None)
     steps.flush(wait=True)

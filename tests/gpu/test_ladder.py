@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow]
 
 def climbed(folder: Path, device: str, training_type: TrainingType, levels: str) -> dict[str, Any]:
     """The ladder's JSON."""
-    values = settings(training_type, device=device, max_steps=8, dataset_size=64, probe_steps=3)
+    values = settings(training_type, device=device, max_steps=10, dataset_size=80, look_steps=3)
     path = write_config(folder, values | {"metrics_warmup_steps": 2})
     words = ("--levels", levels, "--rounds", "1", "--format", "json", "-o", str(folder / "out"))
     done = canary("ladder", str(path), *words, timeout=1500)

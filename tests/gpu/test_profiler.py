@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=model,
         optimizer=optimizer,
         output_dir=tmp_path_factory.mktemp("profiled"),
-        probe_steps=0,
+        look_steps=0,
         profiler={"start_step": 5, "num_steps": 2},
     )
     with recorder:

@@ -18,7 +18,7 @@ def test_a_recorded_step_waits_for_nothing(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     batches = [torch.randint(0, 64, (4, 8), device="cuda") for _ in range(12)]
     recorder = Recorder(
-        "device", model=model, optimizer=optimizer, output_dir=tmp_path, probe_steps=0
+        "device", model=model, optimizer=optimizer, output_dir=tmp_path, look_steps=0
     )
     with recorder:
         for number, ids in enumerate(batches):

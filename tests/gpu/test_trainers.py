@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 import pytest
 
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.machine import gpu
-from tests.gpu.trainings import CASES, PROFILED, STEPS, WARMUP, Case, Trainings
+from tests.gpu.trainings import CASES, LOOK, PROFILED, STEPS, UNTIMED, Case, Trainings, values_of
+from tests.integration.conftest import canary, write_config
+from tests.planting import plant
 
 pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow]
 
@@ -68,10 +71,12 @@ def test_steps_agree_with_a_clock_that_waits_for_the_device(
     ends = trained.synchronised_s()
     walls = [row["wall_s"] for row in trained.rows()]
     assert len(ends) == STEPS
-    told, true = sum(walls[WARMUP:]), ends[-1] - ends[WARMUP - 1]
+    told, true = sum(walls[UNTIMED:]), ends[-1] - ends[UNTIMED - 1]
     assert told == pytest.approx(true, rel=0.05, abs=0.01)
     # Step by step too; logging, which comes after the clock, differs a little between steps.
-    for wall, before, after in zip(walls[WARMUP:], ends[WARMUP - 1 :], ends[WARMUP:], strict=False):
+    for wall, before, after in zip(
+        walls[UNTIMED:], ends[UNTIMED - 1 :], ends[UNTIMED:], strict=False
+    ):
         assert wall == pytest.approx(after - before, rel=0.25, abs=0.02)
 
 
@@ -154,11 +159,32 @@ def test_bfloat16_starts_where_float32_does(
 
 
 @pytest.mark.parametrize("training_type", ["sft", "ppo"])
-def test_the_probe_repeats_bit_by_bit(
-    training_type: str, trainings: Trainings, device: str
-) -> None:
+def test_the_look_repeats_bit_by_bit(training_type: str, trainings: Trainings, device: str) -> None:
     case = Case(training_type, "float32")
     first, again = trainings.of(case).record.exact, trainings.again(case).exact
     assert first["trajectory"] == again["trajectory"]
     assert first["first_gradient"] == again["first_gradient"]
     assert first["batches"] == again["batches"]
+
+
+KERNELS = """
+import torch
+from transformers import TrainerCallback
+
+class Kernels(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        with open(FILE, "a") as stream:
+            print(torch.are_deterministic_algorithms_enabled(), file=stream)
+
+trainer.add_callback(Kernels())
+"""
+
+
+def test_kernels_are_deterministic_in_the_look_alone(tmp_path: Path, device: str) -> None:
+    told = tmp_path / "kernels.txt"
+    plant(tmp_path, f"FILE = {str(told)!r}\n{KERNELS}")
+    path = write_config(tmp_path, values_of(Case("sft", "float32"), device))
+    finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
+    assert finished.code == 0, finished.err
+    looked = str(device == "cuda")
+    assert told.read_text().split() == [looked] * LOOK + ["False"] * (STEPS - LOOK)

@@ -12,7 +12,8 @@ from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 from tests.planting import plant
 
-STEPS, WARMUP = 14, 4
+STEPS, LOOK, WARMUP = 16, 2, 4
+UNTIMED = LOOK + WARMUP
 PROFILED = {"enabled": True, "start_step": 8, "num_steps": 2}
 DTYPES = ("float32", "bfloat16")
 
@@ -61,11 +62,11 @@ class Trained:
         return self.run.record()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of the measured launch."""
+        """Of its steps."""
         return self.run.rows()
 
     def synchronised_s(self) -> list[float]:
-        """When each step of the measured launch had ended, on the synchronised clock."""
+        """When each step had ended, on the synchronised clock."""
         launch = self.rows()[0]["launch"]
         lines = (self.folder / f"clock-launch{launch}").read_text().splitlines()
         return [float(line) for line in lines]
@@ -78,7 +79,7 @@ def values_of(case: Case, device: str) -> dict[str, object]:
         "dtype": case.dtype,
         "max_steps": STEPS,
         "metrics_warmup_steps": WARMUP,
-        "probe_steps": 2,
+        "look_steps": LOOK,
         "dataset_size": 4 * STEPS,
         "threads": 1 if device == "cpu" else 4,
     }
@@ -105,9 +106,9 @@ class Trainings:
         return self._done[case]
 
     def again(self, case: Case) -> RunRecord:
-        """The probe of a case once more."""
+        """The look of a case once more."""
         folder = self._folder / f"{case.name}-again"
-        path = write_config(folder, values_of(case, self._device) | {"repeats": 0})
+        path = write_config(folder, values_of(case, self._device) | {"exact": True})
         finished = canary("run", str(path), "-o", str(folder / "out"))
         assert finished.code == 0, finished.err + finished.log()
         return finished.record()

@@ -14,7 +14,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +38,40 @@ class OwnRunner(Runner):
         return self.root / "actions-runner" / "_work" / "_temp"
 
 
+class Packer:
+    """A process with the upload action's own libraries, which take a moment to load."""
+
+    def __init__(self, modules: Path) -> None:
+        self._node = subprocess.Popen(
+            ["node", str(UPLOAD / "pack.mjs"), str(modules)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def pack(self, folder: Path, target: Path) -> bool:
+        """Pack a folder as the upload would; return False where it sends nothing."""
+        assert self._node.stdin is not None
+        assert self._node.stdout is not None
+        self._node.stdin.write(json.dumps([str(folder), str(target)]) + "\n")
+        self._node.stdin.flush()
+        said = next((line for line in self._node.stdout if line.startswith("answer: ")), "")
+        answer = said.removeprefix("answer: ").strip()
+        assert answer in ("packed", "nothing"), answer
+        return answer == "packed"
+
+    def close(self) -> None:
+        """End the process."""
+        self._node.kill()
+        self._node.communicate()
+
+
 class Machine:
     """The runner, and what is asked of it."""
 
-    def __init__(self, root: Path, modules: Path) -> None:
+    def __init__(self, root: Path, packer: Packer) -> None:
         self.root = root
-        self.modules = modules
+        self.packer = packer
         action = root / "action"
         shutil.copytree(ROOT / "scripts", action / "scripts")
         (action / "image.txt").write_text("")
@@ -94,10 +121,7 @@ class Machine:
             return {}
         target = self.root / "sent.zip"
         target.unlink(missing_ok=True)
-        command = ["node", str(UPLOAD / "pack.mjs"), str(self.modules), str(folder), str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 3), done.stdout + done.stderr
-        if done.returncode == 3:
+        if not self.packer.pack(folder, target):
             return {}
         with zipfile.ZipFile(target) as packed:
             names = [item.filename for item in packed.infolist() if not item.is_dir()]
@@ -191,9 +215,9 @@ def upload_libraries(cache: Path) -> Path:
     return modules
 
 
-@contextmanager
-def machine_of(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """A machine in a folder that every user may enter, removed whatever its modes are."""
+@pytest.fixture(scope="session")
+def packer(request: pytest.FixtureRequest) -> Iterator[Packer]:
+    """What packs the artifact."""
     cache = getattr(request.config, "cache", None)
     assert cache is not None
     try:
@@ -202,9 +226,17 @@ def machine_of(request: pytest.FixtureRequest) -> Iterator[Machine]:
         from tests.github.fixtures import left_out
 
         left_out(str(why))
+    made = Packer(modules)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def machine(packer: Packer) -> Iterator[Machine]:
+    """A machine in a folder that every user may enter, removed whatever its modes are."""
     with tempfile.TemporaryDirectory(prefix="canary-stranger-") as name:
         Path(name).chmod(0o755)
-        machine = Machine(Path(name), modules)
+        machine = Machine(Path(name), packer)
         try:
             yield machine
         finally:

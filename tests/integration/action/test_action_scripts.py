@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -28,13 +29,13 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with a canary of a few steps at its base, and a change of its steps on top."""
-    folder = tmp_path / "checkout"
+    folder = tmp_path_factory.mktemp("theirs") / "checkout"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    config = settings("sft", max_steps=8, probe_steps=3, dataset_size=40)
+    config = settings("sft", max_steps=8, look_steps=3, dataset_size=40)
     (folder / "canary.yaml").write_text(yaml.safe_dump(config))
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "base")
@@ -43,9 +44,15 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def base(checkout: Path) -> str:
+    return git(checkout, "rev-parse", "HEAD~1")
+
+
 @pytest.fixture
-def runner(tmp_path: Path, workspace: Path) -> Runner:
-    base = git(workspace, "rev-parse", "HEAD~1")
+def runner(tmp_path: Path, checkout: Path, base: str) -> Runner:
+    workspace = tmp_path / "checkout"
+    shutil.copytree(checkout, workspace)
     return Runner(tmp_path, workspace, {"pull_request": {"base": {"sha": base}}})
 
 

@@ -11,7 +11,6 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,12 @@ from tests.integration.action.strangers import (
     USER,
     Machine,
     cancelled,
-    machine_of,
+    machine,
+    packer,
     until,
 )
 
-
-@pytest.fixture
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with machine_of(request) as one:
-        yield one
+__all__ = ["machine", "packer"]
 
 
 HONEST = f"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from canary.runner.warm import WARM_FOLDER
 from tests.contract.git_server import GitServer, serving
 from tests.github.fixtures import description, github
 from tests.github.gatehouse import NAME, git, pull_event, push_event
@@ -59,6 +61,7 @@ def on(runner: Runner, github: GitHub, event: str, payload: dict[str, object], r
     (runner.root / "summary").unlink(missing_ok=True)
     runner.event = payload
     runner.extra = {
+        **{name: text for name, text in os.environ.items() if name == WARM_FOLDER},
         "GITHUB_SERVER_URL": runner.extra["GITHUB_SERVER_URL"],
         "GITHUB_EVENT_NAME": event,
         "GITHUB_EVENT_PATH": str(path),
@@ -123,7 +126,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
         "name": "own",
         "training_type": "exec",
         "max_steps": 7,
-        "probe_steps": 3,
+        "look_steps": 3,
     }
     config["thresholds"] = PATIENT
     (runner.workspace / "canary.yaml").write_text(yaml.safe_dump(config))

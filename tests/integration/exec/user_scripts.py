@@ -84,7 +84,7 @@ QUIET = os.environ | {
     "OMP_NUM_THREADS": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
 }
-FASTEST = ("--name", "own", "--no-probe")
+FASTEST = ("--name", "own")
 
 
 @dataclass(frozen=True)

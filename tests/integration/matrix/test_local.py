@@ -23,7 +23,7 @@ cells:
 history: stored
 save: true
 """
-CANARY = "training_type: sft\nmax_steps: 8\nrepeats: 1\nprobe_steps: 2\n"
+CANARY = "training_type: sft\nmax_steps: 8\nrepeats: 1\nlook_steps: 2\n"
 
 
 def matrix(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:

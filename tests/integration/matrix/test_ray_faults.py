@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,
@@ -15,6 +17,7 @@ from tests.integration.matrix.clusters import (
 from tests.integration.matrix.ray_cluster import RayCluster, launcher
 
 
+@pytest.mark.slow
 def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path, ray.address)
     runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")

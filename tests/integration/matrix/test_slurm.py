@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,
@@ -45,6 +47,7 @@ def test_a_refusal_is_told_and_tried_again_as_often_as_said(
     assert entry.number == 3
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -99,6 +102,7 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     assert seen_of(tmp_path, "c0") == ["begins", "begins", "ends"]
 
 
+@pytest.mark.slow
 def test_a_script_that_is_started_twice_runs_once(slurm: SlurmCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path)
     attempt = counted(tmp_path, 1)

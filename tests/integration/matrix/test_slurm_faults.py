@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from canary.matrix.cells import Cell
 from canary.matrix.launchers.queue import QueueLauncher
 from tests.integration.matrix.clusters import (
@@ -21,6 +23,8 @@ from tests.integration.matrix.clusters import (
 )
 from tests.integration.matrix.slurm_cluster import SlurmCluster, jobs_of, launcher
 from tests.integration.matrix.stand_ins import judged
+
+pytestmark = pytest.mark.slow
 
 
 def node_of(slurm: SlurmCluster, job: str) -> str:

@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         dataset_size=48,
         num_workers=1,
         report_to=["tensorboard"],
-        profiler={"enabled": True, "start_step": 2, "num_steps": 1},
+        profiler={"enabled": True, "start_step": 4, "num_steps": 1},
         trainer_args={"save_strategy": "steps", "save_steps": 4},
         ppo={"num_mini_batches": 2, "ppo_epochs": 2, "ent_coef": 0.01, "adap_kl_ctrl": True},
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import errno
+import io
 import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,15 @@ DOCS = Path(__file__).parents[3] / "docs" / "baseline.md"
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class Done:
+    """How a verb ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 @dataclass
 class Place:
     """A checkout whose origin is a repository on a server, and the command line in it."""
@@ -48,21 +57,19 @@ class Place:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
 
-    def canary(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs `canary baseline ...` as a person would."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("GITHUB_", "CANARY_"))
-        }
-        return subprocess.run(
-            [sys.executable, "-m", "canary", "baseline", *words],
-            cwd=self.folder,
-            env=kept | {"PYTHONPATH": str(Path.cwd()), "CANARY_TOKEN": TOKEN} | self.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def canary(self, *words: str) -> Done:
+        """Runs `canary baseline ...`, as a person would."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            for name in [*os.environ]:
+                if name.startswith(("GITHUB_", "CANARY_")):
+                    patch.delenv(name)
+            for name, value in ({"CANARY_TOKEN": TOKEN} | self.environ).items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            with pytest.raises(SystemExit) as ended:
+                main(["baseline", *words])
+        return Done(int(str(ended.value.code)), out.getvalue(), err.getvalue())
 
     def run(self, number: int) -> str:
         """A run's folder."""

@@ -93,7 +93,6 @@ def test_a_training_is_stored_by_what_decides_it() -> None:
     others = [
         Training(row.base),
         Training(row.base, row, "again"),
-        Training(row.base, row, probe=False),
         Training(row.base, replace(row, plant=row.plant + "\npass")),
         Training(row.base, replace(row, environment={"A": "1"})),
         Training(row.base, replace(row, config={"seed": 7})),
@@ -101,14 +100,11 @@ def test_a_training_is_stored_by_what_decides_it() -> None:
     assert len({name, *map(digest, others)}) == len(others) + 1
 
 
-def test_paired_runs_take_turns_and_only_the_first_of_a_side_is_probed() -> None:
+def test_paired_runs_take_turns() -> None:
     row = Row("x", "", "sft", "host", paired=True)
-    most = looks_of(row)[-1]
-    blocks = blocks_of(row, most)
+    blocks = blocks_of(row, looks_of(row)[-1])
     sides = ["".join("f" if training.row else "c" for training in block) for block in blocks]
     assert sides == ["cffccffccf", "fccffc"]
-    probes = [training.probe for block in blocks for training in block]
-    assert probes == [True, True] + [False] * (2 * most - 2)
 
 
 def test_a_later_look_adds_runs_to_those_of_the_first() -> None:

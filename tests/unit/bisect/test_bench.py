@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe
 from canary.bisect.caches import own_caches
 from canary.bisect.model import CannotRun
+from canary.campaign import environments
 from tests.unit.bisect.workshop import Repository
 
 CONFIG = "name: theirs\ncommand: [python, train.py]\n"
@@ -26,6 +28,13 @@ def made(tmp_path: Path) -> Repository:
             config.unlink()
         made.commit(f"c{number}", {"number.txt": str(number)})
     return made
+
+
+@pytest.fixture
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setup that installs nothing: to make an environment with pip takes seconds."""
+    bare = functools.partial(environments.new_environment, pip=False)
+    monkeypatch.setattr(environments, "new_environment", bare)
 
 
 def bench_of(made: Repository, folder: Path, setup: str | None = None) -> CommitBench:
@@ -74,6 +83,7 @@ def test_a_commit_without_a_valid_config_cannot_run(
         bench.close()
 
 
+@pytest.mark.usefixtures("without_pip")
 def test_a_commit_whose_setup_fails_cannot_run_and_its_output_is_kept(
     made: Repository, tmp_path: Path
 ) -> None:
@@ -87,6 +97,7 @@ def test_a_commit_whose_setup_fails_cannot_run_and_its_output_is_kept(
     assert log.read_text() == "no compiler\n"
 
 
+@pytest.mark.usefixtures("without_pip")
 def test_setup_sees_only_the_commits_own_caches(made: Repository, tmp_path: Path) -> None:
     setup = 'touch "$XDG_CACHE_HOME/built"; env > environment.txt'
     bench = bench_of(made, tmp_path / "out", setup)

@@ -40,7 +40,7 @@ def test_the_noise_of_cpu_time_is_measured_beside_that_of_the_clock() -> None:
 def test_signals_that_differ_between_equal_runs_are_named() -> None:
     made = calibration(equal_runs())
     noisy = made.model.model_copy(update={"inexact": {"batches.<script>": 1.0}})
-    shown = replace(made, model=noisy, probed=True)
+    shown = replace(made, model=noisy, looked=True)
     assert "batches.<script>" in calibration_text(shown)
     assert "batches.&lt;script&gt;" in shown._repr_html_()
     assert "batches.<script>" not in shown._repr_html_()

@@ -139,8 +139,8 @@ def refused(**changes: object) -> UsageError:
 
 
 def test_repeats_are_refused_in_ab_and_exact_is_named() -> None:
-    error = refused(settings=("max_steps=10", "repeats=0"))
-    assert error.message == "--set repeats=0 has no effect in ab"
+    error = refused(settings=("max_steps=10", "repeats=2"))
+    assert error.message == "--set repeats=2 has no effect in ab"
     assert "--exact" in str(error.hint)
     assert refused(settings=(" repeats = 3",)).message == "--set repeats=3 has no effect in ab"
 
@@ -150,14 +150,14 @@ def test_pairs_and_budget_are_numbers_above_zero() -> None:
     assert "--budget must be more than 0 minutes" in refused(budget_minutes=0).message
 
 
-def test_exact_runs_one_probe_per_side_and_takes_no_pairs() -> None:
+def test_exact_runs_one_look_per_side_and_takes_no_pairs() -> None:
     request = AbRequest(config=None, exact=True, settings=("max_steps=10",))
     assert request.plan().pairs == 1
-    assert request.all_settings == ("max_steps=10", "repeats=0")
+    assert request.all_settings == ("max_steps=10", "exact=true")
     assert "leave --pairs out" in str(refused(exact=True, pairs="3").hint)
 
 
-def test_an_imported_run_has_no_probe_for_exact(
+def test_an_imported_run_has_no_look_for_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

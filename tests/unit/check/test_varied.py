@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from canary.check.copied import COPY
 from canary.check.launches import Launches
-from canary.check.varied import COPY, affordable, ask_launches, variations_of
-from canary.config.load import load_config
+from canary.check.varied import affordable, ask_launches, variations_of
+from canary.config.load import load_values
 from canary.errors import RunFailed
 from canary.protocol.job import TORCH_LOOP, Result
 from canary.record.exact import Exact
@@ -74,7 +75,11 @@ class Fake(Launches):
         if copied is not None:
             (copied / f"left{len(self.ran)}.pt").touch()
         result = replace(TRAINER, not_varied=self.why)
-        return _record(self.exacts.pop(0)), Path("run"), result
+        exact = self.exacts.pop(0)
+        if "saved" in exact.get("varied", {}):
+            saved = [path.format(copy=copied) for path in exact["varied"]["saved"]]
+            exact = {**exact, "varied": {**exact["varied"], "saved": saved}}
+        return _record(exact), Path("run"), result
 
 
 def _record(exact: Exact, env: dict[str, Any] | None = None) -> Any:
@@ -85,7 +90,8 @@ def _record(exact: Exact, env: dict[str, Any] | None = None) -> Any:
 
 def fake(folder: Path, exacts: list[Exact]) -> Fake:
     """Launches that leave these signals."""
-    made = Fake(load_config(None, []), None, folder)  # type: ignore[arg-type]
+    given = {"training_type": ("exec", "test"), "command": (["python", "train.py"], "test")}
+    made = Fake(load_values(None, given, []), None, folder)  # type: ignore[arg-type]
     made.ran, made.files, made.exacts = [], [], exacts
     return made
 
@@ -101,7 +107,8 @@ def ask(launches: Fake, relation: str) -> Any:
     """Ask a relation of a plain loop."""
     one = RELATIONS[relation]
     base = (_record(told(1)), Path("run"), LOOP)
-    return ask_launches(one, one.of_loop, launches, base)
+    with launches.kept_folder():
+        return ask_launches(one, one.of_loop, launches, base)
 
 
 def test_a_loop_is_killed_and_started_again_in_one_copy(
@@ -109,12 +116,12 @@ def test_a_loop_is_killed_and_started_again_in_one_copy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    saved = {"saved_at": 2, "saved": [str(tmp_path / "runs" / "check" / COPY / "last.pt")]}
+    saved = {"saved_at": 2, "saved": ["{copy}/last.pt"]}
     launches = fake(tmp_path / "runs" / "check", [told(1, varied=saved), told(3)])
     found = ask(launches, "resume")
     assert found["message"] == "losses and gradient norms of updates 3 to 6 are equal", found
     assert launches.files == [["train.py"], ["left1.pt", "train.py"]]
-    assert not (tmp_path / "runs" / "check" / COPY).exists()
+    assert not list((tmp_path / "runs" / "check").iterdir()), "the copies are removed"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["runs", "train.py"]
 
 
@@ -128,7 +135,7 @@ def test_the_copy_takes_the_place_of_no_file_of_the_user(
         launches = fake(tmp_path, [told(1), told(3), told(1)])
         ask(launches, relation)
         assert [one.name for one in (tmp_path / COPY).iterdir()] == ["precious"]
-        assert [one.name for one in tmp_path.iterdir()] == [COPY], "the copy is removed"
+        assert [one.name for one in tmp_path.iterdir()] == [COPY], "the copies are removed"
 
 
 def test_others_cannot_read_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +172,7 @@ def test_a_launch_that_fails_is_undecided_and_leaves_no_copy(
     found = ask(fake(tmp_path / "runs", []), "resume")
     assert found["status"] == "undecided"
     assert found["message"] == "is killed after its first checkpoint: no such file: ../data.json"
-    assert not (tmp_path / "runs" / COPY).exists()
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
@@ -203,3 +210,23 @@ def test_a_command_without_a_seed_is_not_judged_by_its_launches(
     held = ask_launches(relation, relation.of_loop, launches, base)
     assert held["status"] == "holds"
     assert len(launches.ran) == 5
+
+
+def test_each_further_launch_starts_from_the_folder_as_it_was_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    launches = fake(tmp_path / "runs", [told(1) for _ in range(9)])
+    with launches.kept_folder():
+        (tmp_path / "left_by_the_first_launch.pt").touch()
+        base = (_record(told(1)), Path("run"), LOOP)
+        for name in ("workers", "padding"):
+            ask_launches(RELATIONS[name], RELATIONS[name].of_loop, launches, base)
+    assert launches.files
+    assert all(files == ["train.py"] for files in launches.files), launches.files
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "left_by_the_first_launch.pt",
+        "runs",
+        "train.py",
+    ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from jinja2 import Environment
 from typer.testing import CliRunner
 
 from canary.cli import app
@@ -18,6 +20,19 @@ from canary.gate.workflows import Answers, permissions, rendered, wanted, workfl
 
 ZERO = "0" * 64
 OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
+
+
+COMPILED: dict[str, Environment] = {}
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each workflow makes an environment of Jinja, and compiling a template takes longest."""
+
+    def same(**options: Any) -> Environment:
+        return COMPILED.setdefault("workflows", Environment(**options))
+
+    monkeypatch.setattr("canary.gate.workflows.Environment", same)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from canary.imports import files, series
-from canary.imports.readers import csv_file, jsonl, wandb
+from canary.imports.readers import csv_file, jsonl, sqlite_store, wandb
 from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines
 from tests.unit.imports.importing import run as run
 
@@ -115,7 +115,10 @@ def test_a_store_with_a_log_beside_it_is_read_and_unchanged(run: Run, tmp_path: 
     assert left == before
 
 
-def test_a_locked_store_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_locked_store_is_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "LOCKED_S", 0.1)
     path = mlflow_store(tmp_path, 1)
     held = sqlite3.connect(path, isolation_level=None)
     held.execute("begin exclusive")
@@ -216,7 +219,7 @@ def test_what_is_wide_or_long_is_refused_in_time(
     if name == "columns.json":
         path.write_text(json.dumps({**{f"c{n}": [1] for n in range(60_000)}, "l": [1] * 60_000}))
     elif name == "header.csv":
-        path.write_text(f"{','.join(['c'] * 10_000)}\n" * 100)
+        path.write_text(f"{','.join(['c'] * 10_000)}\n" * 25)
     elif name == "narrow.csv":
         path.write_text(",".join(columns) + "\n" + "a\n" * 20_000)
     else:

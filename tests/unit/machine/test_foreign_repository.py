@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ class Planter:
 
     def plant(self, root: Path, where: str, name: str, by: str) -> None:
         """Sets every key of a repository, and touches its files, so that git reads them again."""
-        folder = Path(git(root, "rev-parse", "--absolute-git-dir"))
+        folder = root / ".git"
         included = folder / "included"
         named = () if name in ELSEWHERE else FILTERS
         keys = [*PROGRAMS, *(f"filter.{name}.{part}" for part in named)]
@@ -145,27 +146,37 @@ KINDS = (
 """The filter of a file, and how the one file is fetched that the commits lack."""
 
 
-@pytest.fixture(params=KINDS, ids=str)
-def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Foreign:
-    """Two commits, changed files, a submodule; and one file of a commit that must be fetched."""
-    name, by = request.param
-    root, planter = tmp_path / "foreign", Planter(tmp_path)
+@pytest.fixture(scope="session")
+def harmless(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, str]]:
+    """Two commits, changed files and a submodule, before anything is planted."""
+    root = tmp_path_factory.mktemp("harmless") / "foreign"
     begun(root)
     begun(root / "sub")
     written(root / "sub", "below")
     attributes = "* filter=evil diff=evil merge=evil\n"
     (root / ".gitattributes").write_text(attributes)
     (root / "sub" / ".gitattributes").write_text(attributes)
+    return root, (written(root, "x = 1\n"), written(root, "x = 2\n"))
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def foreign(
+    request: pytest.FixtureRequest, tmp_path: Path, harmless: tuple[Path, tuple[str, str]]
+) -> Foreign:
+    """The same with all that is planted; and one file of a commit that must be fetched."""
+    name, by = request.param
+    template, commits = harmless
+    root, planter = tmp_path / "foreign", Planter(tmp_path)
+    shutil.copytree(template, root)
     (root / ".git" / "info" / "attributes").write_text(
         f'odd.py "filter={name}"\nodd.py filter={name}\n'
     )
-    base, head = written(root, "x = 1\n"), written(root, "x = 2\n")
-    missing = git(root, "rev-parse", f"{base}:train.py")
+    missing = git(root, "rev-parse", f"{commits[0]}:train.py") if by else ""
     planter.plant(root, "", name, by)
     planter.plant(root / "sub", "sub ", name, by)
     if by:
         (root / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
-    return Foreign(root, planter.ran, (base, head), whole=name != "a=b" and not by)
+    return Foreign(root, planter.ran, commits, whole=name != "a=b" and not by)
 
 
 def ignoring(act: Callable[[], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from canary.campaign import environments
 from canary.cli import app
 
 MATRIX: dict[str, Any] = {
@@ -48,6 +50,9 @@ def test_a_cell_without_a_place_holds_up_no_other(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(MATRIX, "cells", [*MATRIX["cells"], *WITHOUT_A_PLACE])
+    # The setup installs nothing; an environment with pip takes seconds.
+    bare = functools.partial(environments.new_environment, pip=False)
+    monkeypatch.setattr(environments, "new_environment", bare)
     found = ran(folder)
     assert found["runs"][::2] == ("error", 1)
     for cell, said in (

@@ -26,6 +26,8 @@ from tests.unit.gating import imported
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import Read, numbers, page_of, page_of_sides, rows
 
+WORDS = pytest.mark.usefixtures("undrawn")
+
 
 def learning_twice_as_fast() -> RunRecord:
     """A run whose losses leave the baseline's from step 3 on."""
@@ -93,6 +95,7 @@ def test_nothing_is_requested_and_only_our_script_runs(page: str) -> None:
         assert f"'sha256-{digest}'" in policy
 
 
+@WORDS
 def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
     current, baseline = records([0.15] * 3, first=50), history()
     sides = ShownSides(tuple(map(ShownRun, current)), tuple(map(ShownRun, baseline)), slower)
@@ -121,6 +124,7 @@ def noisy_and_undecided() -> tuple[list[RunRecord], list[RunRecord]]:
     return records(walls, first=50), records((0.11, 0.15, 0.10))
 
 
+@WORDS
 def test_a_run_whose_speed_is_undecided_is_not_called_as_fast() -> None:
     current, baseline = noisy_and_undecided()
     found = compare_to_baseline(current, baseline)
@@ -136,6 +140,7 @@ def uneven_steps() -> tuple[list[RunRecord], list[RunRecord]]:
     return [record(50, 0.1, mean_s=0.13)], [record(1, 0.106, mean_s=0.12)]
 
 
+@WORDS
 def test_the_answer_about_speed_is_the_number_of_the_first_line_and_of_the_launches() -> None:
     current, baseline = uneven_steps()
     found = compare_to_baseline(current, baseline)
@@ -149,6 +154,7 @@ def test_the_answer_about_speed_is_the_number_of_the_first_line_and_of_the_launc
     assert [row[3] for row in numbers(page, "launches")["rows"]] == [106.0, 100.0]
 
 
+@WORDS
 def test_what_broke_is_what_the_first_line_says() -> None:
     current = altered(record(50, 0.5), "exact", "first_loss", "loss", to=0.9)
     found = compare_to_baseline([current], history(count=5))
@@ -161,6 +167,7 @@ def test_what_broke_is_what_the_first_line_says() -> None:
     assert lead.message in view.first_line or lead.name in view.first_line
 
 
+@WORDS
 def test_runs_that_cannot_be_compared_have_no_baseline_in_their_charts() -> None:
     other = altered(record(1), "config", "training_type", to="dpo")
     found = compare_to_baseline([record(9)], [other])
@@ -170,6 +177,7 @@ def test_runs_that_cannot_be_compared_have_no_baseline_in_their_charts() -> None
     assert answers_of(shown) == {}
 
 
+@WORDS
 def test_where_learning_leaves_the_baseline_is_said_and_marked() -> None:
     page = page_of([learning_twice_as_fast()], history(count=3))
     caption = re.search(r'id="loss".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
@@ -177,6 +185,7 @@ def test_where_learning_leaves_the_baseline_is_said_and_marked() -> None:
     assert "first leaves the 3 baseline runs at step 3" in caption[1]
 
 
+@WORDS
 def test_an_alert_stands_at_its_step() -> None:
     changed = record(9)
     changed.alerts = [
@@ -195,6 +204,7 @@ def test_a_loss_that_is_not_finite_is_said() -> None:
     assert [row[found["columns"].index("current")] for row in found["rows"]][4:6] == ["nan", "inf"]
 
 
+@WORDS
 def test_a_run_alone_has_a_page_without_answers_about_a_baseline() -> None:
     page = page_of([record(1)], steps=30)
     read = Read(page)
@@ -205,6 +215,7 @@ def test_a_run_alone_has_a_page_without_answers_about_a_baseline() -> None:
     assert "What broke?" not in read.text
 
 
+@WORDS
 def test_the_lines_that_the_diagnosis_names_are_shown() -> None:
     before, after = record(1), record(2)
     for one, rate in ((before, 1e-4), (after, 3e-4)):
@@ -226,8 +237,15 @@ def clean() -> Read:
     return Read(page_of([example()], history(count=3), steps=5))
 
 
-@pytest.mark.spread(4)
-@pytest.mark.parametrize("payload", [*PAYLOADS, "</script><script>alert(1)</script>", "'\"><b>"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        PAYLOADS[0],
+        "</script><script>alert(1)</script>",
+        "'\"><b>",
+        *(pytest.param(payload, marks=pytest.mark.slow) for payload in PAYLOADS[1:]),
+    ],
+)
 def test_no_text_of_a_record_becomes_an_element(payload: str, clean: Read) -> None:
     hostile = planted(payload)
     hostile.stability.loss_values = example().stability.loss_values
@@ -279,6 +297,7 @@ def test_very_many_launches_and_odd_facts_of_the_gpu_do_not_fill_or_fail_the_pag
     assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
 
 
+@WORDS
 def test_a_page_of_imported_runs_calls_no_unknown_setting_equal() -> None:
     runs = [imported(record(number)) for number in range(4)]
     page = page_of([runs[3]], runs[:3])

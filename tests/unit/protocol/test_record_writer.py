@@ -21,7 +21,7 @@ def test_the_last_record_forgets_rows_that_the_training_took_back(tmp_path: Path
     """A loop that is left out may have rows as long as those that replace them, to the byte."""
     folder = RunFolder.create(tmp_path, "20260101-000000-own-abcd")
     writer = Writer(folder, "own", {})
-    writer.add_launch("measured", 0)
+    writer.add_launch(0)
 
     def write(*losses: float) -> None:
         rows = [

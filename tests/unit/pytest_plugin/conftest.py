@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+import canary.pytest_plugin.trainings as of_plugin
 from canary.baseline.history import save
 from canary.compare.stats import load_metrics
+from canary.machine.pool import all_devices
+from canary.pytest_plugin import HISTORY
+from canary.pytest_plugin.answers import Answer as Answer  # in-process sessions import no more
 from canary.record.types import RunRecord
 from tests.unit.comparing import crashed, history, record, write
 from tests.unit.pytest_plugin import stand_in
@@ -24,6 +32,7 @@ import canary.pytest_plugin.trainings as trainings
 
 trainings.PROGRAM = (sys.executable, {stand_in.__file__!r})
 """
+"""For a session in a process of its own."""
 NOISY = 0.3
 """Scatter of step times in which no change of speed can be judged."""
 
@@ -43,22 +52,22 @@ class Team:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.path = pytester.path
-        self.history = pytester.path / "canary_history"
-        self.before: list[str] = []
+        self.history = pytester.path / HISTORY
+        self.before = self.stored()
         """What was stored at first."""
 
-    def config(self, name: str, whole: RunRecord | None = None) -> None:
-        """Write a config whose training leaves this record, or none."""
+    def config(self, name: str, whole: RunRecord) -> None:
+        """Write a config whose training leaves this record."""
         (self.path / f"{name}.yaml").write_text(f"name: {name}\n")
-        if whole is not None:
-            write(self.path / f"{name}.json", whole)
-
-    def store(self, records: Sequence[RunRecord]) -> None:
-        for one in records:
-            save(self.history, one)
+        write(self.path / f"{name}.json", whole)
 
     def run(self, *words: str) -> pytest.RunResult:
-        """Run pytest in a process of its own."""
+        """Run pytest in this process."""
+        return self.pytester.runpytest_inprocess(*without((*OTHERS, "xdist")), *words)
+
+    def run_workers(self, *words: str) -> pytest.RunResult:
+        """Run pytest with workers, in processes of their own, as trainings are then."""
+        self.pytester.makeconftest(CONFTEST)
         return self.pytester.runpytest_subprocess(*without(OTHERS), *words, timeout=240)
 
     def trainings(self) -> list[dict[str, object]]:
@@ -82,6 +91,20 @@ def plugged(site: Path) -> Path:
     return site
 
 
+Child = tuple[int, str, str]
+
+
+def start_here(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], *files: int
+) -> Child:
+    """Run the stand-in in this process."""
+    words = command[list(command).index(stand_in.__file__) + 1 :]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = stand_in.main(list(words))
+    return code, out.getvalue(), err.getvalue()
+
+
 @pytest.fixture
 def bare(
     pytester: pytest.Pytester,
@@ -91,6 +114,7 @@ def bare(
     """A project in which the plugin is installed, and that does not use it."""
     site = plugged(tmp_path_factory.mktemp("plugin") / "site")
     monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}", prepend=":")
+    pytester.syspathinsert(site)
     monkeypatch.setenv("COLUMNS", "80")
     # The devices of the machine may be held by others for long; these trainings need none.
     monkeypatch.setenv("TMPDIR", str(site))
@@ -98,21 +122,40 @@ def bare(
     return pytester
 
 
-@pytest.fixture
-def team(bare: pytest.Pytester) -> Team:
-    """A project whose history has runs of `sft_smoke` and of the README's script, `train`."""
-    bare.makeconftest(CONFTEST)
-    made = Team(bare)
-    made.config("healthy", record(100))
-    made.config("noisy", record(100).model_copy(update={"name": "noisy"}))
-    made.config("first", record(100).model_copy(update={"name": "first"}))
-    made.config("broken", crashed(record(100)))
-    made.config("nothing")
-    (made.path / "misspelt.yaml").write_text("name: misspelt\nmax_step: 3\n")
-    made.config("masked", load_metrics(OWN_SCRIPT / "current.json"))
-    good = load_metrics(OWN_SCRIPT / "baseline.json")
-    write(made.path / "good.json", good)
-    made.store(history(count=6))
-    made.store([one.model_copy(update={"name": "noisy"}) for one in history(NOISY, 3)])
-    made.before = made.stored()
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a project whose history has runs of `sft_smoke` and of the README's script,
+    `train`."""
+    made = tmp_path_factory.mktemp("team") / "project"
+    made.mkdir()
+
+    def config(name: str, whole: RunRecord) -> None:
+        (made / f"{name}.yaml").write_text(f"name: {name}\n")
+        write(made / f"{name}.json", whole)
+
+    config("healthy", record(100))
+    config("noisy", record(100).model_copy(update={"name": "noisy"}))
+    config("first", record(100).model_copy(update={"name": "first"}))
+    config("broken", crashed(record(100)))
+    config("masked", load_metrics(OWN_SCRIPT / "current.json"))
+    (made / "nothing.yaml").write_text("name: nothing\n")
+    (made / "misspelt.yaml").write_text("name: misspelt\nmax_step: 3\n")
+    write(made / "good.json", load_metrics(OWN_SCRIPT / "baseline.json"))
+    noisy = [one.model_copy(update={"name": "noisy"}) for one in history(NOISY, 3)]
+    for one in (*history(count=6), *noisy):
+        save(made / HISTORY, one)
     return made
+
+
+@pytest.fixture
+def team(
+    bare: pytest.Pytester, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Team:
+    """The project. Its trainings are no processes, unless pytest is one."""
+    locks = tmp_path / "devices.lock"
+    monkeypatch.setattr(of_plugin, "PROGRAM", (sys.executable, stand_in.__file__))
+    monkeypatch.setattr(of_plugin, "all_devices", lambda waits: all_devices(waits, locks))
+    monkeypatch.setattr(of_plugin, "start_child", start_here)
+    monkeypatch.setattr(of_plugin, "finish_child", lambda child: child)
+    shutil.copytree(project, bare.path, dirs_exist_ok=True)
+    return Team(bare)

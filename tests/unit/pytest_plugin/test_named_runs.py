@@ -72,3 +72,20 @@ def test_a_file_of_the_project_hides_no_module_of_the_canary(
     run = Trainings(tmp_path, tmp_path / "shared").of_command(request)
     assert run.name != "old"
     assert load_record(run).status == "failed", "it trained nothing"
+
+
+def test_a_training_has_the_variables_of_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coverage in the training would make it slower than one that was started by hand."""
+    for name in ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "PYTEST_XDIST_WORKER"):
+        monkeypatch.setenv(name, "x")
+    (tmp_path / "healthy.yaml").write_text("name: healthy\n")
+    script = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
+    monkeypatch.setattr(of_plugin, "PROGRAM", (sys.executable, "-c", script))
+    locks = tmp_path / "devices.lock"
+    monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
+    with pytest.raises(MachineError, match="PATH") as raised:
+        Trainings(tmp_path, tmp_path / "shared").of_config("healthy.yaml", ())
+    for name in ("PYTEST_", "COV_CORE_", "COVERAGE_"):
+        assert name not in str(raised.value)

@@ -191,6 +191,20 @@ def test_paths_are_those_of_the_config_file_wherever_pytest_starts(
     team.run("--canary-history=../elsewhere", "test_a.py").assert_outcomes(passed=1)
 
 
+SENT = """
+import execnet
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    hook = item.config.hook
+    execnet.dumps(hook.pytest_report_to_serializable(config=item.config, report=report))
+    return report
+"""
+"""Reports become bytes, as a worker of xdist sends them."""
+
+
 def test_a_strangers_words_end_no_worker_and_control_no_terminal(team: Team) -> None:
     """Half a character of a record cannot be sent to the session."""
     words = {"status": "failed", "reason": "\ud800 \x1b[2J"}
@@ -206,6 +220,7 @@ def test_a_strangers_words_end_no_worker_and_control_no_terminal(team: Team) -> 
         '    monkeypatch.setattr(of_plugin.Trainings, "of_config", left)\n'
         '    canary_record("healthy.yaml")\n'
     )
-    shown = team.run("-n1")
+    team.pytester.makeconftest(SENT)
+    shown = team.run()
     shown.assert_outcomes(failed=2)
     assert "\x1b[2J" not in shown.stdout.str()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.unit.comparing import record
-from tests.unit.pytest_plugin.conftest import OTHERS, Team, without
+from tests.unit.pytest_plugin.conftest import CONFTEST, OTHERS, Team, without
 from tests.unit.pytest_plugin.stand_in import SECONDS
 
 pytest_plugins = ["pytester"]
@@ -34,9 +34,9 @@ def test_workers_share_trainings_and_never_train_at_once(
 ) -> None:
     """Each worker begins with its half of the tests; both need both trainings."""
     team.config("again", record(100))
-    monkeypatch.setenv(SECONDS, "1")
+    monkeypatch.setenv(SECONDS, "0.5")
     team.pytester.makepyfile(SHARED.format(configs=["healthy", "again", "again", "healthy"]))
-    team.run("-n2").assert_outcomes(passed=4)
+    team.run_workers("-n2").assert_outcomes(passed=4)
     assert [one["what"] for one in team.trainings()] == ["begins", "ends"] * 2
 
 
@@ -55,39 +55,21 @@ def test_another_value_or_variable_is_another_training(team: Team) -> None:
     team.run().assert_outcomes(passed=1)
 
 
-def test_a_training_has_the_variables_of_a_terminal(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Coverage in the training would make it slower than one that was started by hand."""
-    monkeypatch.setenv("COV_CORE_SOURCE", "x")
-    monkeypatch.setenv("COVERAGE_PROCESS_START", "x")
-    team.pytester.makeconftest(
-        "import sys, canary.pytest_plugin.trainings as trainings\n"
-        "trainings.PROGRAM = (sys.executable, '-c', 'import os, sys; sys.exit(\\'PYTEST\\' + "
-        "\\' \\'.join(sorted(os.environ)))')\n"
-    )
-    team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("healthy.yaml")')
-    shown = team.run("-n1").stdout.str()
-    (line,) = [line for line in shown.splitlines() if line.startswith("canary: the run left no")]
-    assert "PATH" in line
-    for name in ("PYTEST_", "COV_CORE_", "COVERAGE_"):
-        assert name not in line
-
-
 @pytest.fixture
 def pytest_at_work(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
     """A session, and the process that trains in it."""
     monkeypatch.setenv(SECONDS, "60")
+    team.pytester.makeconftest(CONFTEST)
     team.pytester.makepyfile('def test_a(canary): canary.assert_no_regression("healthy.yaml")')
-    words = [sys.executable, "-m", "pytest", *without(OTHERS)]
+    words = [sys.executable, "-m", "pytest", *without((*OTHERS, "xdist"))]
     with subprocess.Popen(
         words, cwd=team.path, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as session:
         end = time.monotonic() + 60
         while not team.trainings() and time.monotonic() < end:
-            time.sleep(0.1)
+            time.sleep(0.02)
         (training,) = psutil.Process(session.pid).children(recursive=True)
         yield session, training
         session.kill()

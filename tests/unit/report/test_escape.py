@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import io
 import re
@@ -50,11 +51,17 @@ BLOCKS = (
 )
 
 
+@functools.cache
+def of_a_word(template: str, empty: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The layout and the mentions of a template with a word in each place."""
+    page = shown(filled(template, "word", empty))
+    return layout(page), mentions(page)
+
+
 def assert_plain(template: str, text: str, empty: frozenset[str] = FALSE) -> None:
     """The template has the layout that it has with a word, and no link in any text."""
-    page, plain = shown(filled(template, text, empty)), shown(filled(template, "word", empty))
-    assert layout(page) == layout(plain), f"{text!r}\n{page}"
-    assert mentions(page) == mentions(plain), f"{text!r}\n{page}"
+    page = shown(filled(template, text, empty))
+    assert (layout(page), mentions(page)) == of_a_word(template, empty), f"{text!r}\n{page}"
 
 
 @pytest.mark.parametrize("template", templates())
@@ -95,11 +102,12 @@ def comment_of(payload: str, *, machine: bool) -> str:
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_comment_of_a_hostile_record_looks_like_that_of_a_plain_one(machine: bool) -> None:
     plain = shown(comment_of("word", machine=machine))
-    for payload in (*PAYLOADS, *LINKS, *BLOCKS):
+    for payload in (*PAYLOADS, *LINKS[::4], *BLOCKS[::4]):
         body = comment_of(payload, machine=machine)
-        assert layout(shown(body)) == layout(plain), body
-        assert set(re.findall('(?:href|src)="([^"]*)"', shown(body))) == {SOURCE.url}
-        assert mentions(shown(body)) == mentions(plain), body
+        page = shown(body)
+        assert layout(page) == layout(plain), body
+        assert set(re.findall('(?:href|src)="([^"]*)"', page)) == {SOURCE.url}
+        assert mentions(page) == mentions(plain), body
         assert len(parse(body)) == 1
         assert body.count("<!--") == 3
         assert "\x1b" not in body

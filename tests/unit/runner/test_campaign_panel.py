@@ -38,10 +38,10 @@ def sent() -> list[str]:
     """The lines that a run sends to the program that follows it."""
     stream = io.StringIO()
     lines = JsonLines(stream)
-    lines.launch_begins("measured", 0, 10)
+    lines.launch_begins(0, 10)
     lines.sampled({"cpu_percent": 50.0})
-    lines.step_ended("measured", ROW)
-    lines.launch_ended("measured", Result("completed"))
+    lines.step_ended(ROW)
+    lines.launch_ended(Result("completed"))
     return stream.getvalue().splitlines()
 
 
@@ -54,7 +54,7 @@ def test_a_run_in_another_process_is_shown_and_its_panel_goes() -> None:
     shown._moment = -1.0
     shown.waiting()
     text = stream.getvalue()
-    assert "pair 2 of 3, head (4 min left) measured" in text
+    assert "pair 2 of 3, head (4 min left) timed" in text
     assert "1/10" in text
     assert "step loss 0.5" in text
     assert "250 ms/step" in text
@@ -65,8 +65,8 @@ def test_a_run_in_another_process_is_shown_and_its_panel_goes() -> None:
 def test_what_another_version_sends_cannot_stop_the_campaign() -> None:
     shown, _ = panel()
     for event in (
-        Event("call", "", "step_ended", ("measured",)),
-        Event("call", "", "step_ended", ("measured", {"odd": 1})),
+        Event("call", "", "step_ended", ()),
+        Event("call", "", "step_ended", ({"odd": 1},)),
         Event("call", "", "__init__", ()),
         Event("call", "", "replay", (1,)),
         Event("step", "text"),

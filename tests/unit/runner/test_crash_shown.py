@@ -11,7 +11,7 @@ import pytest
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.protocol.failure import describe_failure
-from canary.record.types import Launch, RunRecord
+from canary.record.types import RunRecord
 from canary.report.render import render
 from canary.report.story import story_of, story_text
 from tests.unit.comparing import altered, crashed, record, records
@@ -51,19 +51,18 @@ def test_a_crash_shows_no_number_that_is_none(make: object, form: str) -> None:
 
 
 def after_training(number: int, how: str = "after training: no such metric") -> RunRecord:
-    """A command that trained 12 steps and failed at its end; its probe of 4 steps ran after it."""
+    """A command that trained 12 steps and failed at its end."""
     run = crashed(record(number), "failed", how)
     trained = run.launches[0].model_copy(update={"status": "failed", "steps": 12})
-    probe = Launch(index=2, kind="probe", status="completed", steps=4)
-    return run.model_copy(update={"launches": [trained, probe]})
+    return run.model_copy(update={"launches": [trained]})
 
 
-def test_a_crash_after_the_training_is_told_by_its_own_steps_and_not_the_probes() -> None:
+def test_a_crash_after_the_training_is_told_by_its_steps() -> None:
     found = compare_to_baseline(after_training(100), BASELINE)
     assert "after step 12" in found.first_line
 
 
-def test_what_the_probe_of_a_crash_saw_is_shown() -> None:
+def test_what_the_look_of_a_crash_saw_is_shown() -> None:
     other = after_training(100)
     other.exact["model"]["trainable_parameters"] += 8
     found = compare_to_baseline(other, BASELINE)

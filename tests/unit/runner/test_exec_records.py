@@ -41,7 +41,7 @@ def of_exec(seen: dict[str, Any] | None = SEEN) -> RunRecord:
     """A record as `exec` leaves it; None: it never got to its training."""
     made = record()
     asked = watched_command().config.model_dump(mode="json", include={"command", "training_type"})
-    made.config = asked | (as_config(seen, "measured") if seen else {})
+    made.config = asked | (as_config(seen) if seen else {})
     return made
 
 
@@ -57,7 +57,7 @@ def test_the_record_of_a_command_states_no_default_of_a_built_in_canary(tmp_path
     assert not set(NEVER_SEEN) & set(session.record.config)
     assert "model_name" not in session.record.config
     assert session.record.config["command"] == ["python", "train.py"]
-    assert session.record.config["probe_steps"] == 12
+    assert session.record.config["look_steps"] == 12
 
 
 def test_a_setting_that_only_one_side_states_has_no_default_made_up_for_the_other() -> None:
@@ -83,21 +83,21 @@ def test_a_training_that_is_cut_short_uploads_nothing_and_prints_nothing_about_i
     `dryrun` for the same."""
     base = {} if own is None else {"WANDB_MODE": own}
     for stop_after, mode in ((2, left), (None, own)):
-        job = Job("measured", 0, "c", "rows", "r", "s", "cache", "rows", stop_after)
+        job = Job(0, "c", "rows", "r", "s", "cache", "rows", stop_after=stop_after)
         made = attached_environment(base, job, tmp_path / "job", tmp_path / "marks")
         assert made.get("WANDB_MODE") == mode
 
 
 def test_options_of_exec_lie_over_its_config(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("probe_steps: 4\nthreads: 3\nprofiler:\n  start_step: 5\n")
-    settings = ("probe_steps=6", "profiler.num_steps=2")
+    file.write_text("look_steps: 4\nthreads: 3\nprofiler:\n  start_step: 5\n")
+    settings = ("look_steps=6", "profiler.num_steps=2")
     request = ExecRequest(("python", "t.py"), config=file, threads=2, settings=settings)
     loaded = load_request(request)
     config = loaded.config
-    assert (config.probe_steps, config.threads) == (6, 2)
+    assert (config.look_steps, config.threads) == (6, 2)
     assert (config.profiler.start_step, config.profiler.num_steps) == (5, 2)
-    assert loaded.origins["probe_steps"] == "--set"
+    assert loaded.origins["look_steps"] == "--set"
     assert loaded.origins["threads"] == "--threads"
 
 
@@ -120,7 +120,7 @@ def test_a_run_of_exec_is_named_after_its_program_unless_it_has_a_name(
     tmp_path: Path, text: str, given: str | None, name: str
 ) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text(f"{text}probe_steps: 4\n")
+    file.write_text(f"{text}look_steps: 4\n")
     words = ("torchrun", "--nproc-per-node", "2", "src/train.py", "--lr", "1")
     assert load_request(ExecRequest(words, name=given, config=file)).config.name == name
 

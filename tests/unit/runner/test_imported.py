@@ -60,7 +60,7 @@ def test_the_record_is_made_from_what_the_command_left() -> None:
     assert record.config["training_type"] == "transformers"
     assert len(record.stability.loss_values) == 20
     assert record.env["device"]["type"] in ("cpu", "cuda")
-    assert [launch.kind for launch in record.launches] == ["measured"]
+    assert len(record.launches) == 1
 
 
 def test_a_stale_file_never_passes() -> None:
@@ -178,7 +178,7 @@ def test_a_preset_of_the_users_own_has_its_hash_in_the_record(folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "key", ["max_steps: 5", "repeats: 3", "probe_steps: 4", "threads: 2", "stop_on: high"]
+    "key", ["max_steps: 5", "repeats: 3", "look_steps: 4", "threads: 2", "stop_on: high"]
 )
 def test_keys_that_need_a_watched_training_are_refused(key: str) -> None:
     Path("canary.yaml").write_text(

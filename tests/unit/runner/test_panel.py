@@ -51,7 +51,7 @@ def alert(step: int, severity: str = "high") -> Any:
 
 def pace(rows: int = 20, **changes: Any) -> Pace:
     found = Pace()
-    found.begin("measured", 40)
+    found.begin(40)
     for step in range(1, rows + 1):
         found.add(ppo_row(step, **changes))
     found.reading = {"gpu_utilization": 87.0, "gpu_memory_bytes": 12.25 * 2**30}
@@ -119,7 +119,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
     console = Console(file=stream, force_terminal=True, width=width, height=50)
     panel = LivePanel(console, "advanced")
     panel._pace, panel._open = running, True
-    panel.launch_ended("measured", Result(status="completed"))
+    panel.launch_ended(Result(status="completed"))
     shown = screen(stream.getvalue())
     assert max(cell_len(line) for line in shown) < width
     for part in ("25/40", "completion", "update 39%", "GIL 10%", "clipped", "2 alerts"):
@@ -127,10 +127,10 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
     assert sum(line.startswith("high kl_spike") for line in shown) == 3
 
 
-def test_a_probe_is_not_timed_and_what_is_not_measured_is_not_told() -> None:
+def test_a_look_is_not_timed_and_what_is_not_measured_is_not_told() -> None:
     found = Pace()
-    found.begin("probe", 4)
-    found.add(row(1, loss=None))
+    found.begin(4)
+    found.add(row(1, loss=None, look=True))
     shown = text_of(found, 100)
     assert "ms/step" not in shown
     assert "loss" not in shown
@@ -147,18 +147,18 @@ def test_it_is_drawn_in_place_and_the_last_state_stays(monkeypatch: pytest.Monke
     )
     panel = LivePanel(console)
     panel.run_begins(Path("out/run"), load_config(None).config)
-    for index, kind in enumerate(("probe", "measured")):
-        panel.launch_begins(kind, index, 4)  # type: ignore[arg-type]
+    for index in range(2):
+        panel.launch_begins(index, 4)
         for step in range(1, 4):
             clock[0] += 1.0
             told = [alert(step, "critical")] if step < 3 else []
-            panel.step_ended(kind, ppo_row(step, alerts=told))  # type: ignore[arg-type]
-        panel.launch_ended(kind, Result(status="timeout" if index else "completed"))  # type: ignore[arg-type]
+            panel.step_ended(ppo_row(step, alerts=told))
+        panel.launch_ended(Result(status="timeout" if index else "completed"))
     panel.waiting()
     shown = screen(stream.getvalue())
     assert sum("━" in line for line in shown) == 2
     assert shown[1] == "record: out/run"
-    assert "timeout" in next(line for line in shown if line.startswith("measured"))
+    assert ["timeout" in line for line in shown if line.startswith("timed")] == [False, True]
     assert sum("kl_spike" in line for line in shown) == 4
     assert "\x1b[1;31mcritical kl_spike" in stream.getvalue()
 
@@ -178,10 +178,10 @@ def test_it_draws_eight_times_a_second_at_most_and_only_what_is_new(
         original()
 
     monkeypatch.setattr(panel, "_draw", draw)
-    panel.launch_begins("measured", 0, 1000)
+    panel.launch_begins(0, 1000)
     for step in range(1, 401):
         clock[0] += 0.005
-        panel.step_ended("measured", ppo_row(step))
+        panel.step_ended(ppo_row(step))
         panel.waiting()
     assert 2 * (REDRAWS_PER_S - 2) <= len(drawn) <= 2 * REDRAWS_PER_S + 1
     before = len(drawn)

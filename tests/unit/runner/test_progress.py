@@ -19,11 +19,11 @@ from tests.unit.record.test_summary import row
 
 def play(listener: Listener) -> None:
     listener.run_begins(Path("out/run"), load_config(None).config)
-    listener.launch_begins("measured", 1, 3)
+    listener.launch_begins(1, 3)
     listener.waiting()
     for step in (1, 2, 3):
-        listener.step_ended("measured", row(step, 0.5))
-    listener.launch_ended("measured", Result(status="completed"))
+        listener.step_ended(row(step, 0.5))
+    listener.launch_ended(Result(status="completed"))
 
 
 def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
     assert stream.getvalue().splitlines() == [
         "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
         "record: out/run",
-        "measured: 3 steps, timed, light collection",
+        "launch 1: 3 steps",
         "  step 1/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25% · 1 s left",
         "  step 2/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
@@ -84,7 +84,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  memory      300 MB peak (resident)",
         "  final loss  2 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
-        "  exact       no probe: learning and work cannot be compared exactly",
+        "  exact       no look: learning and work cannot be compared exactly",
         "  note        2 steps timed after warm-up, a comparison needs 5; train more steps",
     ]
 
@@ -108,9 +108,9 @@ def test_an_alert_of_ones_own_stays_on_its_line() -> None:
     """A message may hold anything: line breaks that look like commands of CI, codes of a screen."""
     stream = io.StringIO()
     lines = PlainLines(stream)
-    lines.launch_begins("measured", 0, 3)
+    lines.launch_begins(0, 3)
     alert = {"severity": "high", "category": "own", "type": "own", "step": 1}
     told = "bad\n::error::stop\x1b[2J"
-    lines.step_ended("measured", row(1, 0.5) | {"alerts": [alert | {"message": told}]})
+    lines.step_ended(row(1, 0.5) | {"alerts": [alert | {"message": told}]})
     (line,) = [one for one in stream.getvalue().splitlines() if "bad" in one]
     assert "bad ::error::stop [2J" in line

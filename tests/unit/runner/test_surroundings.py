@@ -20,19 +20,19 @@ def test_a_missing_training_stack_names_the_extra() -> None:
 def test_the_hub_is_off_unless_a_name_lies_there(tmp_path: Path) -> None:
     embedded = load_config(None).config
     assert not needs_hub(embedded)
-    assert child_environment(embedded, tmp_path, "probe", None, {})["HF_HUB_OFFLINE"] == "1"
+    assert child_environment(embedded, tmp_path, None, {})["HF_HUB_OFFLINE"] == "1"
     hub = load_config(None, ["model_name=EleutherAI/pythia-70m"]).config
     assert needs_hub(hub)
-    assert "HF_HUB_OFFLINE" not in child_environment(hub, tmp_path, "probe", None, {})
+    assert "HF_HUB_OFFLINE" not in child_environment(hub, tmp_path, None, {})
 
 
-def test_the_probe_asks_for_determinism_and_one_device_is_seen(tmp_path: Path) -> None:
+def test_a_look_can_be_deterministic_and_one_device_is_seen(tmp_path: Path) -> None:
     config = load_config(None, ["threads=3"]).config
-    probe = child_environment(config, tmp_path, "probe", "GPU-aa", {"PATH": "p"})
-    measured = child_environment(config, tmp_path, "measured", "GPU-aa", {})
-    assert probe["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert "CUBLAS_WORKSPACE_CONFIG" not in measured
-    assert probe["CUDA_VISIBLE_DEVICES"] == "GPU-aa"
-    assert (probe["OMP_NUM_THREADS"], probe["PATH"]) == ("3", "p")
+    looked = child_environment(config, tmp_path, "GPU-aa", {"PATH": "p"})
+    timed = load_config(None, ["look_steps=0"]).config
+    assert looked["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert "CUBLAS_WORKSPACE_CONFIG" not in child_environment(timed, tmp_path, "GPU-aa", {})
+    assert looked["CUDA_VISIBLE_DEVICES"] == "GPU-aa"
+    assert (looked["OMP_NUM_THREADS"], looked["PATH"]) == ("3", "p")
     on_cpu = load_config(None, ["device=cpu"]).config
-    assert child_environment(on_cpu, tmp_path, "probe", None, {})["CUDA_VISIBLE_DEVICES"] == ""
+    assert child_environment(on_cpu, tmp_path, None, {})["CUDA_VISIBLE_DEVICES"] == ""

@@ -1,20 +1,27 @@
-"""Run folders as they are during and after a run, written by the test."""
+"""Run folders as they are during and after a run, and a server that shows them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
+
+import pytest
+import uvicorn
 
 from canary.record import jsonio
 from canary.record.folder import RunFolder, start_record, this_process
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.record.types import Launch, Owner, RunRecord
+from canary.serve.server import ServeRequest, serve
 from tests.unit.comparing import record
 from tests.unit.pages.making import rows
 
@@ -80,3 +87,28 @@ def files_of(root: Path) -> dict[str, tuple[int, int]]:
         str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_size)
         for path in found
     }
+
+
+@contextmanager
+def serving(root: Path, *, port: int = 0, **asked: Any) -> Iterator[str]:
+    """The address of `canary serve` in a thread of this process, whose priority stays."""
+    addresses: SimpleQueue[str] = SimpleQueue()
+    servers: list[uvicorn.Server] = []
+
+    class Kept(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uvicorn.Server", Kept)
+        patch.setattr("os.nice", lambda _: 0)
+        request = ServeRequest(root, port=port, **asked)
+        thread = threading.Thread(target=serve, args=(request, addresses.put))
+        thread.start()
+        try:
+            yield addresses.get(timeout=30)
+        finally:
+            for server in servers:
+                server.should_exit = True
+            thread.join()

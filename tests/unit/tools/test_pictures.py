@@ -17,7 +17,7 @@ SIZE = (900, 300)
 
 
 def _noise() -> Image.Image:
-    return Image.frombytes("RGB", SIZE, random.Random(0).randbytes(3 * SIZE[0] * SIZE[1]))
+    return Image.frombytes("L", SIZE, random.Random(0).randbytes(SIZE[0] * SIZE[1])).convert("RGB")
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_batch_of_tensors_alone_is_what_it_was() -> None:
 
 def test_a_loop_records_its_nested_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RLHF_CANARY_JOB", raising=False)
-    with Recorder("nested", output_dir=tmp_path, probe_steps=2) as recorder:
+    with Recorder("nested", output_dir=tmp_path, look_steps=2) as recorder:
         for number in range(3):
             batch = {"chosen": {"input_ids": [[number, 1], [2]]}, "rejected": {"input_ids": IDS}}
             with recorder.step(batch) as step:
@@ -109,7 +109,7 @@ def test_a_loop_without_readable_batches_says_so(
     batch: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("_RLHF_CANARY_JOB", raising=False)
-    with Recorder("opaque", output_dir=tmp_path, probe_steps=2) as recorder:
+    with Recorder("opaque", output_dir=tmp_path, look_steps=2) as recorder:
         for _ in range(3):
             with recorder.step(batch) as step:
                 step.loss(1.0)

@@ -69,7 +69,7 @@ def train(
     kind = torch.optim.AdamW if adam else torch.optim.SGD
     optimizer = kind(model.parameters(), lr=1e-4)
     recorder = Recorder(
-        "clipped", model=model, optimizer=optimizer, output_dir=folder, config=config, probe_steps=6
+        "clipped", model=model, optimizer=optimizer, output_dir=folder, config=config, look_steps=6
     )
     with recorder:
         for number in range(20):

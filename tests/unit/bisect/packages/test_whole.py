@@ -3,6 +3,7 @@ number from the packages of its environment."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import zipfile
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from canary.bisect import answer as answer_module
 from canary.bisect import bench
 from canary.bisect.finding import Wish
+from canary.bisect.packages import bench as packages_bench
 from canary.bisect.packages import run
 from canary.bisect.packages.answer import (
     PackagesAnswered,
@@ -21,9 +24,11 @@ from canary.bisect.packages.answer import (
     packages_text,
     sentence_of,
 )
+from canary.bisect.packages.fit import Installed, installed_in
 from canary.bisect.packages.installer import Installer
 from canary.bisect.packages.request import PackagesRequest
 from canary.bisect.packages.run import run_packages
+from canary.campaign import environments
 from canary.campaign.environments import packages_of
 from canary.campaign.side import Side, run_child
 from canary.errors import MachineError
@@ -78,10 +83,20 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+of_the_tests = functools.cache(lambda *folders: installed_in(folders))
+"""The packages that the tests run with: hundreds, and the same below every set."""
+
+
+def installed_over(folders: Sequence[str | Path]) -> Installed:
+    own, *others = folders
+    return {**of_the_tests(*others), **installed_in([own])}
+
+
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "Side", ReadingSide)
     monkeypatch.setattr(bench, "Side", ReadingSide)
+    monkeypatch.setattr(packages_bench, "installed_in", installed_over)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.chdir(tmp_path)
 
@@ -107,7 +122,8 @@ def bisected(
 
 @pytest.fixture
 def unpacked(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The wheels, unpacked instead of installed by pip, which takes a second for each set."""
+    """The wheels, unpacked instead of installed by pip, which takes a second for each set. Nor are
+    there commands of the tests' own packages, or pages."""
 
     def installed(
         self: Installer, pins: Sequence[str], python: Path, environ: object, local: bool
@@ -121,6 +137,8 @@ def unpacked(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return None
 
     monkeypatch.setattr(Installer, "_installed", installed)
+    monkeypatch.setattr(environments, "_add_scripts", lambda folder, without: None)
+    monkeypatch.setattr(answer_module, "leave_report", lambda compared, folder: "")
     return wheels
 
 

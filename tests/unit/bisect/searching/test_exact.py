@@ -22,7 +22,7 @@ from tests.unit.bisect.searching.histories import (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_culprit_of_every_history_is_found(data: st.DataObject) -> None:
     history = data.draw(graphs())
@@ -51,7 +51,7 @@ def test_a_line_of_commits_takes_log2_of_them_and_both_ends(count: int) -> None:
         assert search.answer() == Answer((culprit,), 1.0, True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_wrong_prior_costs_few_runs(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 200))
@@ -61,7 +61,7 @@ def test_a_wrong_prior_costs_few_runs(data: st.DataObject) -> None:
         assert len(log) <= math.ceil(math.log2(count)) + 4
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_the_answer_holds_the_culprit_if_skips_hide_it(data: st.DataObject) -> None:
     history = data.draw(graphs())
@@ -91,7 +91,7 @@ def test_skipped_commits_in_a_row_are_left_quickly() -> None:
     assert search.answer().reason == "The 8 that could tell do not run."
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_told_the_same_again_it_asks_the_same(data: st.DataObject) -> None:
     history = data.draw(graphs())

@@ -67,17 +67,17 @@ def test_a_clear_change_is_found_in_every_history(data: st.DataObject) -> None:
 @pytest.mark.parametrize("place", ["steady", "all of it"])
 def test_a_tenth_slower_is_found_on_a_noisy_machine(place: str) -> None:
     right = wrong = 0
-    for seed in range(12):
+    for seed in range(6):
         search = search_in(line(64))
-        asked(search, launches(5 * seed, seed=seed, noise=0.04, change=0.10, place=place))
+        asked(search, launches(10 * seed, seed=seed, noise=0.04, change=0.10, place=place))
         answer = search.answer()
-        right += answer.decided and answer.suspects == (5 * seed,)
-        wrong += answer.decided and answer.suspects != (5 * seed,)
-    assert right >= 11
+        right += answer.decided and answer.suspects == (10 * seed,)
+        wrong += answer.decided and answer.suspects != (10 * seed,)
+    assert right >= 5
     assert wrong == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.data())
 def test_told_the_same_again_it_asks_the_same(data: st.DataObject) -> None:
     history = data.draw(graphs(most=20))
@@ -97,7 +97,7 @@ def test_told_the_same_again_it_asks_the_same(data: st.DataObject) -> None:
 @pytest.mark.parametrize("change", [0.0, -0.2])
 def test_ends_that_do_not_differ_end_the_search(change: float) -> None:
     undecided = 0
-    for seed in range(8):
+    for seed in range(4):
         search = search_in(line(64))
         log = asked(search, launches(30, seed=seed, noise=0.02, change=change))
         answer = search.answer()
@@ -106,7 +106,7 @@ def test_ends_that_do_not_differ_end_the_search(change: float) -> None:
             undecided += 1
             assert answer.suspects == ()
             assert len(log) < 60
-    assert undecided >= 7
+    assert undecided >= 3
 
 
 def test_one_spike_is_not_a_change() -> None:

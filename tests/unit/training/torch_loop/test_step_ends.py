@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
 
-from canary.protocol.job import Job
 from canary.training.torch_loop.closures import StepArguments
-from canary.training.torch_loop.earlier_loops import EarlierLoops
 from canary.training.torch_loop.recording import loss_tensors
 from canary.training.torch_loop.step_optimizers import StepOptimizers
 
@@ -102,21 +99,3 @@ def test_only_single_numbers_are_losses() -> None:
     assert loss_tensors(one) == [one]
     assert loss_tensors([one, several, None]) == [one]
     assert loss_tensors(None) == []
-
-
-def test_a_probe_leaves_out_the_loops_that_the_measured_launch_left_out(tmp_path: Path) -> None:
-    measured = Job(
-        launch=0,
-        config_file="",
-        rows_file="",
-        result_file="",
-        scratch_dir=str(tmp_path / "launch0"),
-        cache_dir="",
-        rows_dir="",
-    )
-    probe = replace(measured, kind="probe", launch=1, scratch_dir=str(tmp_path / "launch1"))
-    assert EarlierLoops(probe).to_leave_out() == 0
-    EarlierLoops(measured).leave(2)
-    EarlierLoops(probe).leave(5)
-    assert EarlierLoops(probe).to_leave_out() == 2
-    assert EarlierLoops(measured).to_leave_out() == 0

@@ -1,4 +1,4 @@
-"""Two probes run at once where nothing of theirs can meet, and none outlives the comparison."""
+"""Two looks run at once where nothing of theirs can meet, and none outlives the comparison."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ COMMAND = f"command: [{sys.executable}, train.py]\n"
 
 
 @pytest.mark.parametrize(("config", "one_folder"), [(BUILT_IN, True), (COMMAND, False)])
-def test_both_probes_run_before_the_first_is_waited_for(
+def test_both_looks_run_before_the_first_is_waited_for(
     tmp_path: Path, config: str, one_folder: bool
 ) -> None:
     sides, events, _ = two(tmp_path, config, one_folder=one_folder)
-    with at_once(sides, ["repeats=0"]) as launch:
-        launch("base", probe=True)
-        launch("head", probe=True)
-        launch("base", probe=True)
-    begun = ["start base repeats=0", "start head repeats=0"]
+    with at_once(sides, ["exact=true"]) as launch:
+        launch("base")
+        launch("head")
+        launch("base")
+    begun = ["start base exact=true", "start head exact=true"]
     assert events == [*begun, "finish base", "finish head", begun[0], "finish base"]
 
 
@@ -73,12 +73,12 @@ def test_commands_of_one_folder_take_turns(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     sides, events, _ = two(tmp_path, COMMAND, one_folder=True)
     with at_once(sides, []) as launch:
-        launch("base", probe=True)
-        launch("head", probe=True)
+        launch("base")
+        launch("head")
     assert [event.split()[0] for event in events] == ["start", "finish"] * 2
 
 
-def test_a_probe_that_nobody_waited_for_is_stopped(tmp_path: Path) -> None:
+def test_a_look_that_nobody_waited_for_is_stopped(tmp_path: Path) -> None:
     sides, _, children = two(tmp_path, BUILT_IN, one_folder=True)
     with pytest.raises(KeyboardInterrupt), at_once(sides, []):
         raise KeyboardInterrupt
