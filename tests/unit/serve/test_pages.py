@@ -91,7 +91,7 @@ def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None
     add_rows(folder, rows_between(1, 30))
     page = asking(tmp_path).get(f"/run/{folder.path.name}").text
     text = " ".join(Read(page).text.split())
-    assert "Running: measured launch" in text
+    assert "Running. dpo_smoke" in text
     assert "30 of 100" in text
     assert "forward 17%" in text.replace("  ", " ")
     assert len(numbers(page, "loss")["rows"]) == 30
