@@ -225,6 +225,8 @@ class TrainingLaunch:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)
             self.look = Look(self.job.look_steps, exact, over)
+            if self.watch is not None:
+                self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
         self._files.begin()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,6 +14,9 @@ from canary.record.exact import Calls, Exact
 from canary.record.step_row import Row
 from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals, Trained
+
+if TYPE_CHECKING:
+    from canary.training.anomaly.run_detectors import RunDetectors
 
 
 class Look:
@@ -51,6 +56,13 @@ class Look:
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the look ends, in whatever way."""
         self._undo.callback(undo)
+
+    def watched_by(self, watch: RunDetectors) -> None:
+        """Leave what the detectors keep out of the signals."""
+        if self.exact is not None:
+            self.exact.own_tensors = watch.tensors
+            watch.in_look = True
+            self.at_end(functools.partial(setattr, watch, "in_look", False))
 
     def ends_with(self, count: int) -> bool:
         """Return whether the look ends with the `count`-th step of the training."""

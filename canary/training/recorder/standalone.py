@@ -135,6 +135,7 @@ class RecordKeeper(RecordWriter):
         # A notebook may hold the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
         look = Look(self._look_steps, exact, self._look_over)
+        look.watched_by(self._watch)
         if self.stop_after is not None:
             look.length_is(self.stop_after)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None

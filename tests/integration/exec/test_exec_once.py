@@ -41,15 +41,15 @@ subprocess.Popen(["sh", "-c", late], start_new_session=True)
 libc = ctypes.CDLL(None)
 
 random.seed(1); numpy.random.seed(2); torch.manual_seed(3)
-model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 1))
+model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 2))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-rows = torch.utils.data.TensorDataset(torch.randn(64, 6), torch.randn(64, 1))
+rows = torch.utils.data.TensorDataset(torch.randn(64, 6), torch.randint(2, (64,)))
 loader = torch.utils.data.DataLoader(rows, batch_size=4, shuffle=True)
 for step, (x, y) in enumerate(loader):
     if step == STEPS:
         break
     x = x + random.random() + float(numpy.random.rand())
-    loss = (model(x) - y).square().mean()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

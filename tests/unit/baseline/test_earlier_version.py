@@ -55,7 +55,8 @@ def test_a_record_of_an_earlier_version_is_refused_in_one_clear_line(
     with pytest.raises(EarlierRecord, match="has schema_version 1; this version reads 2"):
         load_record(path)
     now = write(tmp_path / "now.json", record(2))
-    assert main(["compare", str(now), "--baseline", str(path)]) == 4
+    with pytest.raises(SystemExit, match="4"):
+        main(["compare", str(now), "--baseline", str(path)])
     told = "".join(capsys.readouterr())
     assert "schema_version 1; this version reads 2" in " ".join(told.split())
     assert "Traceback" not in told

@@ -150,10 +150,10 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     assert f"{key} 2, the base branch's config requires" in found.answer.comparison.first_line
 
 
-def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
+def test_a_look_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
     tmp_path: Path,
 ) -> None:
-    why = "the probe gave no result: the second launch was about to change out"
+    why = "the training ended before its look did"
     bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
     found = answer(tmp_path, given(tmp_path, bare))
     assert found.answer.verdict == "error"
@@ -345,7 +345,7 @@ def test_a_config_out_of_the_repository_is_refused() -> None:
 def test_the_base_branchs_steps_are_carried_over(tmp_path: Path) -> None:
     base = base_config(tmp_path, max_steps=40)
     assert "max_steps=40" in held_settings(base)
-    assert "metrics_warmup_steps=8" in held_settings(base)
+    assert "metrics_warmup_steps=10" in held_settings(base)
 
 
 def test_the_base_branchs_gates_say_which_curves_a_run_keeps(tmp_path: Path) -> None:

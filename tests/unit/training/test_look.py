@@ -237,7 +237,8 @@ for number in range(8):
         gc.collect()
         alive = gc.get_objects()
         tensors = [one for one in alive if issubclass(type(one), torch.Tensor)]
-        kinds = [type(one).__name__ for one in alive if str(type(one).__module__).startswith("canary")]
+        ours = [one for one in alive if str(type(one).__module__).startswith("canary")]
+        kinds = [type(one).__name__ for one in ours]
         of_look = [name for name in kinds if name in sys.argv[1].split(",")]
         found = [len(tensors), sum(one.nbytes for one in tensors), of_look, gc.get_freeze_count()]
         print(json.dumps([*found, str(_get_current_dispatch_mode())]))
