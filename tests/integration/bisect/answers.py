@@ -76,7 +76,7 @@ class Answer:
         return {suspect["package"] for suspect in self.suspects}
 
     @property
-    def probes(self) -> int:
+    def candidates(self) -> int:
         """Candidates that were run or tried, without both ends."""
         return sum(len(stage["search"]) for stage in self._stages)
 

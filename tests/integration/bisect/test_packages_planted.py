@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(LONGEST_S
 
 FIRST_BAD = "1.10.0"
 BEFORE_IT = "1.9.2"
-MOST_PROBES = math.floor(math.log2(len(VERSIONS)) + math.log2(len(RATE_VERSIONS) - 1)) + 4
+MOST_CANDIDATES = math.floor(math.log2(len(VERSIONS)) + math.log2(len(RATE_VERSIONS) - 1)) + 4
 """Halving the packages, then the versions; and room for sets that do not go together."""
 
 
@@ -76,8 +76,8 @@ def test_the_answer_names_the_version_before_and_the_release_notes(
     assert "learning rate" in text
 
 
-def test_it_takes_few_probes(default_changed: Answer) -> None:
-    assert 1 <= default_changed.probes <= MOST_PROBES
+def test_it_takes_few_candidates(default_changed: Answer) -> None:
+    assert 1 <= default_changed.candidates <= MOST_CANDIDATES
 
 
 def test_nothing_is_installed_into_this_python(default_changed: Answer) -> None:

@@ -37,7 +37,7 @@ from tests.integration.bisect.repository import (
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(LONGEST_S)]
 
-MOST_PROBES = math.floor(math.log2(COMMITS - 1) + 2)
+MOST_CANDIDATES = math.floor(math.log2(COMMITS - 1) + 2)
 SIDE, BEFORE_BROKEN, MERGE, RENAME = 17, 11, 20, 24
 """Inside a side branch, just before two commits that do not run, in a merge, beside a rename."""
 
@@ -88,12 +88,12 @@ def test_the_commit_in_a_side_branch_is_found(masked: tuple[Bisected, Before]) -
     assert found.is_at(SIDE)
 
 
-def test_it_takes_few_probes(masked: tuple[Bisected, Before]) -> None:
+def test_it_takes_few_candidates(masked: tuple[Bisected, Before]) -> None:
     found, _ = masked
-    assert 1 <= found.answer.probes <= MOST_PROBES
-    probed = set(runs_left(found.repository).values())
-    probed -= {found.repository.first, found.repository.last}
-    assert 1 <= len(probed) <= MOST_PROBES, "the runs themselves say so too"
+    assert 1 <= found.answer.candidates <= MOST_CANDIDATES
+    tried = set(runs_left(found.repository).values())
+    tried -= {found.repository.first, found.repository.last}
+    assert 1 <= len(tried) <= MOST_CANDIDATES, "the runs themselves say so too"
 
 
 def test_the_last_step_is_pairs_of_the_culprit_and_its_parent(
@@ -103,8 +103,8 @@ def test_the_last_step_is_pairs_of_the_culprit_and_its_parent(
     ran = list(runs_left(found.repository).values())
     commits = found.repository.commits
     for position in (SIDE, *parents_of(SIDE)):
-        assert ran.count(commits[position]) >= 2, "probed once, and again in a pair"
-    assert found.answer.runs >= found.answer.probes + 2 + 2
+        assert ran.count(commits[position]) >= 2, "run once, and again in a pair"
+    assert found.answer.runs >= found.answer.candidates + 2 + 2
 
 
 def test_the_answer_has_evidence_and_the_line(masked: tuple[Bisected, Before]) -> None:
@@ -137,13 +137,13 @@ def test_the_checkout_is_untouched_and_no_worktree_is_left(
     [("rate", BEFORE_BROKEN, "script.yaml"), ("eos", MERGE, "canary.yaml")],
 )
 @pytest.mark.long
-def test_an_exact_fault_is_found_with_few_probes(
+def test_an_exact_fault_is_found_with_few_candidates(
     tmp_path: Path, fault: Fault, position: int, config: str
 ) -> None:
     found = bisected(tmp_path / "theirs", {fault: position}, config=config)
     assert found.answer.code == FOUND, found.answer.finished.err
     assert found.is_at(position)
-    assert found.answer.probes <= MOST_PROBES
+    assert found.answer.candidates <= MOST_CANDIDATES
 
 
 @pytest.mark.long
@@ -165,7 +165,7 @@ def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Pat
     assert found.answer.culprit is None, "the commit itself was never run"
     hidden = {commits[place] for place in (SYNTAX_ERROR, MISSING_FILE, MISSING_FILE + 1)}
     assert found.answer.commits == hidden
-    assert found.answer.probes <= MOST_PROBES
+    assert found.answer.candidates <= MOST_CANDIDATES
     concluded = replayed(found.repository, tmp_path / "clone")
     for commit in hidden:
         assert f"# possible first bad commit: [{commit}]" in concluded
@@ -177,7 +177,7 @@ def test_a_setup_that_fails_is_a_commit_that_does_not_run(tmp_path: Path) -> Non
     found = bisected(tmp_path / "theirs", {"rate": fault}, "--setup", "sh setup.sh")
     commits = found.repository.commits
     assert found.answer.commits == {commits[NO_SETUP], commits[fault]}
-    assert found.answer.probes <= MOST_PROBES
+    assert found.answer.candidates <= MOST_CANDIDATES
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from tests.integration.bisect.repository import (
 )
 from tests.integration.conftest import Finished
 
-ONLY_PROBE = ("--set", "repeats=0")
+ONLY_LOOK = ("--exact",)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Bench:
 
 
 def learns_the_same(found: dict) -> bool:
-    """No signal differs; the config may name other files, and probes have no speed."""
+    """No signal differs; the config may name other files, and a look has no speed."""
     equal = "Learns the same: batches, losses, gradients and updates are identical."
     failed = [check["name"] for check in found["checks"] if check["status"] in ("fail", "changed")]
     return found["first_line"].startswith(equal) and not failed
@@ -117,10 +117,10 @@ def test_a_fault_can_stand_at_each_commit(fault: Fault, clean: Bench, tmp_path: 
 @pytest.mark.long
 @pytest.mark.parametrize("config", ["canary.yaml", "script.yaml"])
 def test_without_a_fault_all_commits_that_run_learn_the_same(clean: Bench, config: str) -> None:
-    first = clean.run(0, *ONLY_PROBE, config=config)
+    first = clean.run(0, *ONLY_LOOK, config=config)
     compared = {first.folder}
     for position in range(1, COMMITS):
-        ended = clean.run(position, *ONLY_PROBE, config=config)
+        ended = clean.run(position, *ONLY_LOOK, config=config)
         assert (ended.code != 0) == (position in BROKEN), (position, ended.err)
         if position not in BROKEN and ended.folder not in compared:
             found = clean.compare(ended, first)
@@ -131,7 +131,7 @@ def test_without_a_fault_all_commits_that_run_learn_the_same(clean: Bench, confi
 @pytest.mark.train
 @pytest.mark.long
 def test_broken_commits_fail_each_in_its_own_way(clean: Bench) -> None:
-    syntax, missing, setup = (clean.run(place, *ONLY_PROBE) for place in BROKEN)
+    syntax, missing, setup = (clean.run(place, *ONLY_LOOK) for place in BROKEN)
     assert "was never closed" in syntax.err
     assert "data/train.jsonl" in missing.err
     assert "clipping" in setup.err
@@ -155,12 +155,12 @@ def test_an_exact_fault_shows_at_its_commit_with_its_cause(
     tmp_path: Path, fault: Fault, cause: str, position: int
 ) -> None:
     planted = bench(tmp_path, {fault: position})
-    culprit = planted.run(position, *ONLY_PROBE)
+    culprit = planted.run(position, *ONLY_LOOK)
     for parent in parents_of(position):
-        found = planted.compare(culprit, planted.run(parent, *ONLY_PROBE))
+        found = planted.compare(culprit, planted.run(parent, *ONLY_LOOK))
         assert found["verdict"] == "regression"
         assert cause in found["diagnosis"]["suspects"][0]["description"]
-    last = planted.compare(planted.run(COMMITS - 1, *ONLY_PROBE), culprit)
+    last = planted.compare(planted.run(COMMITS - 1, *ONLY_LOOK), culprit)
     assert learns_the_same(last), "after it nothing changes"
 
 
@@ -169,7 +169,7 @@ def test_an_exact_fault_shows_at_its_commit_with_its_cause(
 @pytest.mark.parametrize("fault", ["eos", "rate"])
 def test_an_exact_fault_shows_in_the_script_too(tmp_path: Path, fault: Fault) -> None:
     planted = bench(tmp_path, {fault: 33})
-    parent, culprit = (planted.run(n, *ONLY_PROBE, config="script.yaml") for n in (32, 33))
+    parent, culprit = (planted.run(n, *ONLY_LOOK, config="script.yaml") for n in (32, 33))
     assert planted.compare(culprit, parent)["verdict"] == "regression"
 
 
@@ -192,7 +192,7 @@ def test_the_slow_collator_learns_the_same_more_slowly(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_crash_ends_the_training_after_it_began(tmp_path: Path) -> None:
     planted = bench(tmp_path, {"crash": 33})
-    parent, culprit = (planted.run(place, *ONLY_PROBE) for place in (32, 33))
+    parent, culprit = (planted.run(place, *ONLY_LOOK) for place in (32, 33))
     assert parent.code == 0
     assert culprit.code == 4
     assert "IndexError" in culprit.err

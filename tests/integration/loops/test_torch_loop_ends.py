@@ -63,15 +63,15 @@ def endless(body: str = "pass") -> str:
 
 def test_a_loop_that_never_stops_is_ended_after_the_last_recorded_step(tmp_path: Path) -> None:
     write_script(tmp_path, endless())
-    options = ("--name", "own", "--max-steps", "4", "--set", "look_steps=3")
+    options = ("--name", "own", "--max-steps", "9", "--set", "look_steps=3")
     done = watched(tmp_path, PYTHON, "train.py", options=options)
     assert done.code == 0, done.err
-    assert done.out.splitlines() == [f"step {step}" for step in range(4)]
-    assert "canary: ended after step 4; what comes after the loop does not run" in done.err
+    assert done.out.splitlines() == [f"step {step}" for step in range(9)]
+    assert "canary: ended after step 9; what comes after the loop does not run" in done.err
     record = done.record()
-    assert (record.status, len(record.stability.loss_values)) == ("completed", 4)
+    assert (record.status, len(record.stability.loss_values)) == ("completed", 9)
     assert len(record.exact["batches"]) == 3
-    assert "the canary ended the process after step 4" in record.notes
+    assert "the canary ended the process after step 9" in record.notes
 
 
 def test_a_loop_may_leave_the_process_as_it_likes(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_a_loop_may_leave_the_process_as_it_likes(tmp_path: Path) -> None:
 def test_a_trainer_and_a_recorder_come_before_a_loop(tmp_path: Path) -> None:
     write_data(tmp_path)
     helper = HELPED[: HELPED.index("model = Net()")]
-    sft_script(tmp_path, "sft.py", steps=4, before="import torch\nfrom torch import nn\n" + helper)
+    sft_script(tmp_path, "sft.py", steps=9, before="import torch\nfrom torch import nn\n" + helper)
     done = watched(tmp_path, PYTHON, "sft.py", options=LOOKED_AT)
     assert done.code == 0, done.err
     record = done.record()
     assert record.config["training_type"] == "sft"
-    assert (len(record.stability.loss_values), len(record.exact["batches"])) == (4, 3)
+    assert (len(record.stability.loss_values), len(record.exact["batches"])) == (9, 3)
     assert any("an earlier loop is not recorded (3 steps of SGD" in note for note in record.notes)
 
     recorded = (

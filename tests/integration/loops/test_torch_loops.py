@@ -91,7 +91,7 @@ def test_equal_runs_are_equal_and_a_fault_is_found_at_its_first_stage(
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
-def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path: Path) -> None:
+def test_a_compiled_loop_has_a_look_where_nothing_was_compiled_before(tmp_path: Path) -> None:
     """Inductor checks the CPU with programs of its own, once per cache."""
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     loop = SCRIPTS["plain"].replace("model = Net()", "model = torch.compile(Net())")

@@ -51,5 +51,5 @@ def test_each_cell_is_compared_with_its_own_history(tmp_path: Path) -> None:
     code, second = matrix(tmp_path, "-o", "two")
     assert code == 0, second
     for name in names[:2]:
-        assert second[name]["message"].startswith("No baseline yet: 1 of 3 runs"), second
+        assert second[name]["message"].startswith("No baseline yet: this is run 2 of the 3"), second
         assert len([*(tmp_path / "stored" / "v2" / name).rglob("*.json")]) == 2
