@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from canary.record.folder import load_record
-from canary.runner.warm import WARM_FOLDER
+from canary.runner.warm import WARM_SOCKET
 from tests.integration.conftest import PATIENT, Finished, canary, settings, write_config
 from tests.integration.exec.user_scripts import sft_script, write_data
 
@@ -234,7 +234,7 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
 def test_a_killed_ab_leaves_no_training_and_no_worktree_for_long(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(WARM_FOLDER, raising=False)  # It would be the tests' own.
+    monkeypatch.delenv(WARM_SOCKET, raising=False)  # It would be the tests' own.
     more = {"TMPDIR": str(tmp_path)}
     words = ("ab", "canary.yaml", "--base", "main~1", "--exact")
     process = started(*words, cwd=repository, more=more)
