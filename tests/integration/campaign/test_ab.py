@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -52,10 +53,10 @@ def started(
 
 
 def trains(process: psutil.Process) -> bool:
-    try:
-        return "canary.training.worker" in process.cmdline()
-    except psutil.Error:
-        return False
+    """Whether it prints to the log of a run."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process.pid}/fd/1").readlink().name == "log.txt"
+    return False
 
 
 def wait_for(said: str, process: subprocess.Popen[str]) -> None:
