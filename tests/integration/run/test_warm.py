@@ -191,6 +191,7 @@ def test_a_file_that_goes_before_an_installed_package_needs_a_process_of_its_own
 def test_another_environment_needs_a_process_of_its_own(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    assert forked(tmp_path, "nothing", environment).wait() == 7
     assert start(tmp_path, "nothing", environment | {"OMP_NUM_THREADS": "2"}) is None
     assert start(tmp_path, "nothing", environment | {"LONG": "x" * 500_000}) is None
     assert forked(tmp_path, "nothing", environment).wait() == 7
@@ -255,11 +256,15 @@ def test_nothing_is_left_when_the_owner_ends_or_is_killed(
 
 
 def test_a_warm_run_is_the_cold_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = run_config(tmp_path / "warm", settings("grpo"))
+    monkeypatch.delenv(WARM_SOCKET)
+    with warm_starts():
+        shared = run_config(tmp_path / "warm", settings("grpo"))
     monkeypatch.setenv(WARM_SOCKET, "/nowhere")
     alone = run_config(tmp_path / "cold", settings("grpo"))
     assert shared.code == alone.code == 0, shared.err + alone.err
     first, second = shared.record(), alone.record()
+    imports = [float(record.perf.startup_seconds["imports"]) for record in (first, second)]
+    assert imports[0] < imports[1] / 2
     assert first.exact == second.exact
     assert first.stability.loss_values == second.stability.loss_values
     resident = [record.memory.peak_rss_bytes or 0 for record in (first, second)]
