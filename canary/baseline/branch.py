@@ -28,7 +28,7 @@ from canary.baseline.git import (
     shown,
     telling_line,
 )
-from canary.baseline.history import VERSION, is_history, prune
+from canary.baseline.history import EARLIER, VERSION, is_history, prune
 from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
 from canary.config.token import Token
 from canary.errors import CanaryError, InputError, MachineError, RecordError, UsageError
@@ -243,9 +243,14 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
 
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
-    """Check the commit's files and write them below a folder."""
-    found = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
-    check_listing(found)
+    """Check the commit's files and write them below a folder; of an earlier version's files only
+    the empty folder, so that the next push leaves them out."""
+    listed = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
+    found = [one for one in listed if one.path.partition("/")[0] not in EARLIER]
+    for name in {one.path.partition("/")[0] for one in listed} & {*EARLIER}:
+        (folder / name).mkdir(parents=True)
+    if found or not listed:
+        check_listing(found)
     asked = "".join(f"{one.sha}\n" for one in found).encode()
     content = scratch.git("cat-file", "--batch", given=asked).out
     place = 0

@@ -1,7 +1,7 @@
 """A history of baseline runs in a folder: one file per run, one folder per canary and machine.
 
-    <folder>/v1/<canary>/<machine key>/<start>_<run id>[+g<commit>][+red][+accepted].json
-    <folder>/v1/<canary>/<machine key>/noise.json
+    <folder>/v2/<canary>/<machine key>/<start>_<run id>[+g<commit>][+red][+accepted].json
+    <folder>/v2/<canary>/<machine key>/noise.json
 
 An accepted run begins a new period: earlier runs are kept, but no longer compared with. A red run
 (regression, changed and not accepted, error) is kept, but never compared with. The names give the
@@ -26,7 +26,10 @@ from canary.record.types import RunRecord
 if TYPE_CHECKING:
     from canary.baseline.ancestry import Ancestry
 
-VERSION = "v1"
+VERSION = "v2"
+EARLIER = ("v1",)
+"""Folders of versions whose records this one does not read."""
+ONLY_EARLIER = "holds only runs of an earlier version; this version begins a new history"
 NOISE_FILE = "noise.json"
 WINDOW = 20
 """Newest runs of a period that a run is compared with."""
@@ -48,8 +51,13 @@ class Selection:
 
 
 def is_history(path: Path) -> bool:
-    """Return whether the folder holds a history."""
-    return (path / VERSION).is_dir()
+    """Return whether the folder holds a history, perhaps one that only earlier versions read."""
+    return (path / VERSION).is_dir() or only_earlier(path)
+
+
+def only_earlier(path: Path) -> bool:
+    """Return whether only earlier versions stored runs in the folder."""
+    return not (path / VERSION).is_dir() and any((path / one).is_dir() for one in EARLIER)
 
 
 def drawer(root: Path, record: RunRecord) -> Path:

@@ -1,4 +1,4 @@
-"""The files allowed on a baseline branch: only `v1/<canary>/<machine key>/<entry>.json`.
+"""The files allowed on a baseline branch: only `v2/<canary>/<machine key>/<entry>.json`.
 
 Noise models and pictures have fixed names there.
 """

@@ -32,6 +32,9 @@ def run(
         str, typer.Option("--rdzv-id", help="Name of the rendezvous, equal on all machines.")
     ] = "canary",
     rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As for torchrun.")] = "c10d",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="End the training after the look; measure no speed.")
+    ] = False,
     stop_on: StopOn = None,
     quiet: Annotated[
         bool,
@@ -52,7 +55,8 @@ def run(
     stoppable()
     ranks = [] if nproc is None else [f"nproc={nproc}"]
     stop = [] if stop_on is None else [f"stop_on={stop_on}"]
-    loaded = load_config(config, [*(set_ or []), *ranks, *stop])
+    ends = ["exact=true"] if exact else []
+    loaded = load_config(config, [*(set_ or []), *ranks, *stop, *ends])
     rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
     rendezvous.check()
     record, run_dir, result = run_canary(

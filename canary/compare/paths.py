@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from canary.baseline.comparability import machine_key
-from canary.baseline.history import WINDOW, is_history, rows, select
+from canary.baseline.history import ONLY_EARLIER, WINDOW, is_history, only_earlier, rows, select
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -24,7 +24,7 @@ from canary.compare.thresholds import (
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
 from canary.config.threshold_keys import ThresholdsConfig
-from canary.errors import ConfigError, InputError, RecordError, UsageError
+from canary.errors import ConfigError, EarlierRecord, InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
 from canary.record.types import RunRecord
 
@@ -253,9 +253,9 @@ def _load_baseline(
             chosen = select(paths[0], current)
             notes = () if chosen.records else _what_else(paths[0], current)
             return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
-        found = _folder_of_runs(paths[0], current, load)
+        found, notes = _folder_of_runs(paths[0], current, load)
         folders = {record.run_id: paths[0] / record.run_id for record in found}
-        return _Baseline(found, history=True, folders=folders)
+        return _Baseline(found, history=True, notes=notes, folders=folders)
     for path in paths:
         if path.is_dir() and not (path / "metrics.json").exists():
             raise InputError(
@@ -276,6 +276,8 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
     """Return a note naming the history's runs, since none is of this canary on this machine type.
 
     A new name or dtype starts an empty history."""
+    if only_earlier(root):
+        return (f"{root} {ONLY_EARLIER}",)
     found = [f"{canary} on {machine}" for canary, machine, *_ in rows(root)]
     if not found:
         return ()
@@ -285,8 +287,9 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
 
 def _folder_of_runs(
     folder: Path, current: RunRecord, load: Callable[[Path], RunRecord]
-) -> tuple[RunRecord, ...]:
-    """Return the newest completed runs of the same canary in a folder, without the run itself."""
+) -> tuple[tuple[RunRecord, ...], tuple[str, ...]]:
+    """Return the newest completed runs of the same canary in a folder, without the run itself and
+    runs of earlier versions; and a note if there are such."""
     if not any(folder.glob("*/metrics.json")):
         raise InputError(
             f"{folder} contains no record, no runs and no baseline history",
@@ -299,9 +302,13 @@ def _folder_of_runs(
             continue
         if not (path / "metrics.json").exists():
             continue
-        record = load(path)
+        try:
+            record = load(path)
+        except EarlierRecord:
+            note = f"{path.name} and older runs are not used: an earlier version recorded them"
+            return tuple(reversed(found)), (note,)
         if record.status == "completed" and record.name == current.name:
             found.append(record)
         if len(found) == WINDOW:
             break
-    return tuple(reversed(found))
+    return tuple(reversed(found)), ()

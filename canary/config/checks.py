@@ -216,6 +216,12 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
             "lower it",
         )
     if config.profiler.enabled:
+        if config.profiler.start_step <= looked:
+            refuse(
+                "profiler.start_step",
+                f"({config.profiler.start_step}) is in the look, the first {looked} steps",
+                f"set it above {looked}, or lower look_steps",
+            )
         last = config.profiler.start_step + config.profiler.num_steps - 1
         if steps is not None and last > steps:
             refuse(

@@ -120,7 +120,7 @@ class Thresholds(BaseModel):
         description="Tokenizer calls per launch; from zero, percent of one call per step.",
     )
     max_dataset_maps_increase: int = Field(
-        0, ge=0, description="Passes over the dataset (`map`) that were not in the cache."
+        0, ge=0, description="Maps of a dataset (`map`) that no cache can hold."
     )
 
 

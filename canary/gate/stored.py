@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import (
+    ONLY_EARLIER,
     Selection,
     drawer,
     entries,
     is_history,
+    only_earlier,
     rows,
     select,
 )
@@ -26,6 +28,8 @@ def selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str
     if grounds.history is None or not is_history(grounds.history):
         note = () if grounds.recording else (f"there is no branch {grounds.branch} yet",)
         return Selection((), (), None, 0), note
+    if only_earlier(grounds.history):
+        return Selection((), (), None, 0), (f"branch {grounds.branch} {ONLY_EARLIER}",)
     asked = keyed(record, grounds.base)
     if not grounds.recording:
         # Only storing a run again may exclude its stored copy; a record's id must not.

@@ -127,7 +127,7 @@ class RunProcesses:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self._config.timeout)
-        short |= {"look_steps": 0, "repeats": 1}
+        short |= {"exact": False, "look_steps": 0, "repeats": 1}
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
@@ -135,7 +135,7 @@ class RunProcesses:
         variables = {TRL_DEFAULTS: "1"} if trl_defaults else {}
         self._rounds[label] += 1
         name = f"round{self._rounds[label]}"
-        settings = {**settings, "look_steps": 0, "repeats": 1}
+        settings = {**settings, "exact": False, "look_steps": 0, "repeats": 1}
         return self._run(label, "timed", name, settings, variables)
 
     def _run(

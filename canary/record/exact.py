@@ -209,7 +209,7 @@ class Calls(Part, total=False):
     dataset_maps: int
     dataset_maps_executed: int
     dataset_maps_unhashable: int
-    """Of functions that datasets cannot hash: each run maps anew, whatever the cache holds."""
+    """Of functions that datasets cannot hash: no cache helps, so each run does them again."""
     dataset_cache_hits: int
     files_opened: int
     files_distinct: int

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from canary.config.output import OUTPUT_DIR
 from canary.config.redaction import hidden_text
-from canary.errors import InputError, MachineError, RecordError
+from canary.errors import EarlierRecord, InputError, MachineError, RecordError
 from canary.record import jsonio
 from canary.record.ranks import RankSteps, merged_rows
 from canary.record.step_row import Row
@@ -213,12 +213,14 @@ def parse_record(document: Any, source: Path) -> RunRecord:
 
     Raises:
         RecordError: the document is wrong; names the first wrong key.
+        EarlierRecord: an earlier version wrote it.
     """
     if not isinstance(document, dict):
         raise RecordError(f"{source} is not a record: expected a JSON object")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise RecordError(
+        earlier = type(version) is int and version < SCHEMA_VERSION
+        raise (EarlierRecord if earlier else RecordError)(
             f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
             "read it with the version of rlhf-canary that wrote it",
         )

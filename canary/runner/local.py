@@ -210,7 +210,9 @@ def died(returncode: int | None) -> Result:
 def end_tree(child: Child, *, ask: bool = True) -> None:
     """End the child and all that it started: first by SIGTERM if `ask`, then by SIGKILL."""
     family = _family(child.pid)
-    if ask and child.poll() is None:
+    if not ask and child.poll() is None:
+        child.kill()  # before its children: a shell would go on with its next command
+    elif child.poll() is None:
         _signal(family, signal.SIGTERM)
         _, family = psutil.wait_procs(family, timeout=GRACE_S)
     _signal([member for member in family if member.pid != child.pid], signal.SIGKILL)

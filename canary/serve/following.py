@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.config.spans import look_steps
 from canary.errors import RecordError
 from canary.protocol.heartbeat import reading_path
 from canary.record import jsonio
@@ -89,7 +90,10 @@ class Following:
     def _read_steps(self) -> Pace:
         """Read new rows, and return the pace of the newest launch."""
         config = self._record.config
-        self._steps.read(_whole(config.get("max_steps")))
+        steps = _whole(config.get("max_steps"))
+        if config.get("exact") is True:
+            steps = look_steps(_whole(config.get("look_steps")) or 0, steps)
+        self._steps.read(steps)
         pace = self._steps.pace
         pace.reading = self._newest_reading()
         return pace

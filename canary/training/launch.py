@@ -36,14 +36,13 @@ from canary.training.collectors.distributed import (
 )
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals, Trained
 from canary.training.exact.trainer_settings import (
     describe_device,
     describe_training,
     scales_gradients,
 )
-from canary.training.look import Look, no_look
+from canary.training.look import Look, no_look, signals_of
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
@@ -226,6 +225,8 @@ class TrainingLaunch:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)
             self.look = Look(self.job.look_steps, exact, over)
+            if self.watch is not None:
+                self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
         self._files.begin()
@@ -239,13 +240,7 @@ class TrainingLaunch:
 
     def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
         """Keep what the look saw; the steps that follow are timed."""
-        exact.add_rows(self._kept)
-        self._exact = {
-            "steps": len(self._kept),
-            "data": describe_data(trained),
-            **exact.found,
-            "calls": self._counted(),
-        }
+        self._exact = signals_of(exact, self._kept, trained, self._counted())
         self._kept = []
         if self.on_look is not None:
             self.on_look(self._exact)
@@ -386,6 +381,7 @@ class TrainingLaunch:
         """Write the result for the parent, and close the rows."""
         if self._profiler is not None:
             self._profiler.give_up()
+        self.look.give_up()
         self._rows.close()
         self._host.stop()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
 from canary.config.spans import look_steps
-from canary.training.exact.signals import ExactSignals
+from canary.record.exact import Calls, Exact
+from canary.record.step_row import Row
+from canary.training.exact.fingerprints import describe_data
+from canary.training.exact.signals import ExactSignals, Trained
+
+if TYPE_CHECKING:
+    from canary.training.anomaly.run_detectors import RunDetectors
 
 
 class Look:
@@ -49,6 +57,13 @@ class Look:
         """Call `undo` when the look ends, in whatever way."""
         self._undo.callback(undo)
 
+    def watched_by(self, watch: RunDetectors) -> None:
+        """Leave what the detectors keep out of the signals."""
+        if self.exact is not None:
+            self.exact.own_tensors = watch.tensors
+            watch.in_look = True
+            self.at_end(functools.partial(setattr, watch, "in_look", False))
+
     def ends_with(self, count: int) -> bool:
         """Return whether the look ends with the `count`-th step of the training."""
         return self.exact is not None and count >= self._steps
@@ -71,6 +86,12 @@ class Look:
         if exact is not None:
             exact.give_up()
         self._undo.close()
+
+
+def signals_of(exact: ExactSignals, rows: list[Row], trained: Trained, calls: Calls) -> Exact:
+    """Return the record's `exact` of a look that is over. `rows`: of its steps; `calls`: so far."""
+    exact.add_rows(rows)
+    return {"steps": len(rows), "data": describe_data(trained), **exact.found, "calls": calls}
 
 
 def no_look() -> Look:

@@ -90,7 +90,7 @@ def project(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = shutil.copytree(stored, root / "work")
     bare = GitServer(root).make("project")
     git(work, "init", "--quiet")
-    git(work, "add", "v1")
+    git(work, "add", "v2")
     git(work, "commit", "--quiet", "--message", "history")
     git(work, "push", "--quiet", str(bare), "HEAD:refs/heads/canary-baselines")
     return bare

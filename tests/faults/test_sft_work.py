@@ -89,8 +89,8 @@ Dataset.map = map_rows
 """,
     cause="tokenization",
     stage="calls",
-    signals=("dataset_maps", "tokenizer_calls"),
-    telling=("dataset_maps", "tokenizer_calls"),
+    signals=("dataset_maps",),
+    telling=("dataset_maps",),
 )
 
 # verl-project/verl#2860: a checkpoint after every step.

@@ -36,9 +36,8 @@ from tests.unit.comparing import example, record
 NAME = "org/repo"
 NOW = "2026-01-01T00:00:00+00:00"
 CONFIG = "canary.yaml"
-BASE_CONFIG = yaml.safe_dump(
-    {key: example().config[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
-)
+SAME_KEYS = ("training_type", "name", "max_steps", "look_steps", "metrics_warmup_steps")
+BASE_CONFIG = yaml.safe_dump({key: example().config[key] for key in SAME_KEYS})
 
 
 def git(folder: Path, *words: str, given: str = "") -> str:

@@ -222,7 +222,7 @@ def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
 
 def test_a_broken_baseline_branch_is_an_error_and_stays_as_it_is(house: Gatehouse) -> None:
     house.baseline()
-    tip = house.commit("elsewhere", {"v1/sft_smoke/cpu/run.json": "{"})
+    tip = house.commit("elsewhere", {"v2/sft_smoke/cpu/run.json": "{"})
     git(house.bare, "update-ref", "refs/heads/canary-baselines", tip)
     said = house.push_main(house.run())
     assert said.code == 4

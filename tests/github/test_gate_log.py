@@ -67,7 +67,7 @@ def test_no_text_of_a_record_is_a_command(house: Gatehouse, status: str, config:
     record = planted(PAYLOAD)
     record.status = status  # type: ignore[assignment]
     record.run_id = "hostile"
-    record.config |= {key: example().config[key] for key in ("max_steps", "probe_steps")}
+    record.config |= {key: example().config[key] for key in ("max_steps", "look_steps")}
     said = house.judge(house.pull(), record, config=config, of=config)
     assert_harmless(*everything(house, said))
 

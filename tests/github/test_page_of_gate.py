@@ -258,7 +258,7 @@ def test_a_users_template_may_leave_the_report_out_or_put_it_elsewhere(house: Ga
 
 
 def test_the_baseline_branch_takes_no_picture(tmp_path: Path) -> None:
-    folder = tmp_path / "v1" / "sft" / "cpu"
+    folder = tmp_path / "v2" / "sft" / "cpu"
     folder.mkdir(parents=True)
     (folder / "other.svg").write_text("<svg/>")
     with pytest.raises(RecordError, match="does not belong in a baseline history"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 import pytest
 
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.machine import gpu
-from tests.gpu.trainings import CASES, PROFILED, STEPS, UNTIMED, Case, Trainings
+from tests.gpu.trainings import CASES, LOOK, PROFILED, STEPS, UNTIMED, Case, Trainings, values_of
+from tests.integration.conftest import canary, write_config
+from tests.planting import plant
 
 pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow]
 
@@ -162,3 +165,26 @@ def test_the_look_repeats_bit_by_bit(training_type: str, trainings: Trainings, d
     assert first["trajectory"] == again["trajectory"]
     assert first["first_gradient"] == again["first_gradient"]
     assert first["batches"] == again["batches"]
+
+
+KERNELS = """
+import torch
+from transformers import TrainerCallback
+
+class Kernels(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        with open(FILE, "a") as stream:
+            print(torch.are_deterministic_algorithms_enabled(), file=stream)
+
+trainer.add_callback(Kernels())
+"""
+
+
+def test_kernels_are_deterministic_in_the_look_alone(tmp_path: Path, device: str) -> None:
+    told = tmp_path / "kernels.txt"
+    plant(tmp_path, f"FILE = {str(told)!r}\n{KERNELS}")
+    path = write_config(tmp_path, values_of(Case("sft", "float32"), device))
+    finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
+    assert finished.code == 0, finished.err
+    looked = str(device == "cuda")
+    assert told.read_text().split() == [looked] * LOOK + ["False"] * (STEPS - LOOK)

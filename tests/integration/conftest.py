@@ -19,11 +19,11 @@ from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
 from canary.runner.warm import warm_starts
 
-STEPS = 4
+STEPS, LOOKED = 6, 2
 
 TINY = {
     "max_steps": STEPS,
-    "look_steps": 3,
+    "look_steps": LOOKED,
     "metrics_warmup_steps": 1,
     "batch_size": 2,
     "gradient_accumulation_steps": 2,
@@ -60,8 +60,8 @@ class Finished:
     def record(self) -> RunRecord:
         return load_record(self.folder)
 
-    def rows(self, probe: bool = False) -> list[dict[str, object]]:
-        return list(read_rows(self.folder / ("probe_steps.jsonl" if probe else "steps.jsonl")))
+    def rows(self) -> list[dict[str, object]]:
+        return list(read_rows(self.folder / "steps.jsonl"))
 
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()

@@ -174,7 +174,7 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
     found = _sequence(signal, sides, *told_losses(sides), floor)
     if not found and _repeats_bitwise(baseline) and _repeats_bitwise(current):
         before, after = baseline.stability.loss_values, current.stability.loss_values
-        return _sequence(replace(signal, name="measured loss"), sides, before, after, floor)
+        return _sequence(replace(signal, name="loss after the look"), sides, before, after, floor)
     return found
 
 

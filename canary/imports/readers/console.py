@@ -6,7 +6,7 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -50,6 +50,8 @@ class _State:
     """The step of the last header line."""
     counted: int = 0
     """Lines without any step so far."""
+    known: frozenset[str] = frozenset()
+    """Names of the metrics of the last such line."""
 
 
 def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
@@ -130,9 +132,22 @@ def _lines(
             if entry is not None and entry.values:
                 ending.clear()
                 yield entry
-            else:
-                ending.add(text)
+                continue
+            if state.counted and _is_torn(text, state.known):
+                raise InputError(
+                    f"{file.name}:{number}: the line is torn, and without steps the lines after it "
+                    "cannot be counted",
+                    "log the step, or import a file that the framework writes",
+                )
+            ending.add(text)
     telling.fail(ending.error())
+
+
+def _is_torn(text: str, known: Set[str]) -> bool:
+    """Return whether a line that fits no pattern is a part of one like those with `known` names."""
+    if text.count("{") == text.count("}"):
+        return False
+    return any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
 
 
 def _first_match(
@@ -198,6 +213,7 @@ class _Compiled:
             return None
         if step is None and state.step is None:
             state.counted += not self.with_last
+            state.known = frozenset(name.removeprefix(self.prefix) for name in values)
             telling.tell("the lines have no step, so they are counted from 1", file.name)
             step = state.counted
         return Entry(state.step if step is None else step, values, None, part)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, plain, shortened
@@ -47,7 +48,7 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
     content = stream.getvalue()
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="strict", newline="")
     csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader(text, delimiter=_delimiter(file, content))
+    reader = csv.reader(text, delimiter=_delimiter(file, content), strict=True)
     try:
         header = next(reader, None)
         if header is None or not any(cell.strip() for cell in header):
@@ -61,6 +62,7 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
         for row in reader:
             if reader.line_num > MOST_LINES:
                 raise too_many_lines(file)
+            _require_closed(row, len(names), reader, file)
             if _is_header(row, known):
                 if last is not None:
                     yield from _entries(columns, last, file, part, telling)
@@ -84,7 +86,20 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
     except csv.Error as error:
-        raise InputError(f"{file.name}:{reader.line_num} is not CSV: {error}") from error
+        open_quote = "end of data" in str(error)
+        why = "a quote is not closed" if open_quote else str(error)
+        raise InputError(f"{file.name}:{reader.line_num} is not CSV: {why}") from error
+
+
+def _require_closed(row: list[str], columns: int, reader: Any, file: Found) -> None:
+    """Raise InputError if a cell holds lines that are rows: its quote was opened by mistake."""
+    sign = reader.dialect.delimiter
+    for cell in row:
+        if "\n" in cell and any(line.count(sign) >= columns - 1 > 0 for line in cell.split("\n")):
+            raise InputError(
+                f"{file.name}:{reader.line_num}: a quoted cell holds whole rows",
+                "close the quote of the line where it begins",
+            )
 
 
 def _delimiter(file: Found, content: bytes) -> str:

@@ -38,6 +38,12 @@ def columns_of(names: Sequence[str], file: Found) -> list[Column]:
     others = [name for name in names if name not in ("", shared)]
     if not others or BETWEEN in shared or any(BETWEEN not in name for name in others):
         return [("", name) for name in names]
+    twice = next((name for name in others if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{file.name} has two runs of one name: the column `{shortened(twice)}` stands twice",
+            "give the runs different names in W&B, or export one of them",
+        )
     found_columns = [_of_panel(name, names) if name != shared else ("", name) for name in names]
     if not any(plain(metric) in STEP_NAMES for _, metric in found_columns):
         raise InputError(

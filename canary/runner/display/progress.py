@@ -144,7 +144,8 @@ class PlainLines:
             "the whole training" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"
         )
         unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
-        self._print(Event("launch", f"launch {index}: {length}{unwatched}"))
+        name = f"launch {index + 1}" if index else "training"
+        self._print(Event("launch", f"{name}: {length}{unwatched}"))
 
     def step_ended(self, row: Row) -> None:
         """Print alerts at once, and a line every five seconds."""

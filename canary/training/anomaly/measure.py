@@ -23,6 +23,8 @@ FAR_BEHIND = 64
 REFRESH = 50
 """Steps after which parameters are listed again: a user may freeze or add some."""
 Scalar: TypeAlias = torch.Tensor | float
+Integers: TypeAlias = dict[str, torch.Tensor] | str
+"""The integer tensors of a micro-batch, or their hash."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,10 @@ def hashes(batches: Sequence[Any]) -> list[str]:
     from canary.training.collectors.batches import batch_sha256
 
     return [
-        batch_sha256(batch if isinstance(batch, Mapping) else _named(batch)) for batch in batches
+        batch
+        if isinstance(batch, str)
+        else batch_sha256(batch if isinstance(batch, Mapping) else _named(batch))
+        for batch in batches
     ]
 
 

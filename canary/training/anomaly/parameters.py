@@ -54,6 +54,10 @@ class ParameterChanges:
             same = torch.eq(self._sums(), self._first)
             self._reading = DeferredVector(same)
 
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that this object made and keeps."""
+        return [] if self._first is None else [self._first]
+
     def _begin(self, model: Any) -> None:
         # A rank of a sharded model may hold no part of a tensor.
         self._named = [

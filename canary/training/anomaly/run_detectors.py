@@ -14,7 +14,7 @@ from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.detectors.finite import FiniteDetector
 from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
-from canary.training.anomaly.measure import hash_later, integers_of
+from canary.training.anomaly.measure import Integers, hash_later, hashes, integers_of
 from canary.training.anomaly.observation import from_row
 from canary.training.anomaly.parameters import ParameterChanges
 from canary.training.collectors.uncounted import uncounted
@@ -52,14 +52,21 @@ class RunDetectors:
         self._detector.add_listener(self._keep)
         AnomalyDetectionHook(self._detector).register_with_profiler()
         self._parameters = ParameterChanges() if rank == 0 else None
-        self._entering: list[dict[str, torch.Tensor]] = []
-        self._batches: deque[tuple[int, list[dict[str, torch.Tensor]]]] = deque(maxlen=STEPS_KEPT)
+        self.in_look = False
+        """Whether live tensors are counted: then batches are hashed at once and not kept."""
+        self._entering: list[Integers] = []
+        self._batches: deque[tuple[int, list[Integers]]] = deque(maxlen=STEPS_KEPT)
         self._peak = 0.0
 
     @uncounted()
     def batch(self, inputs: Mapping[str, Any]) -> None:
         """Note a micro-batch of the running step."""
-        self._entering.append(integers_of(inputs))
+        found = integers_of(inputs)
+        self._entering.append(hashes([found])[0] if self.in_look and found else found)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that the detectors made."""
+        return [] if self._parameters is None else self._parameters.tensors()
 
     @uncounted()
     def step_ended(self, step: int, model: Any, rate: float | None) -> None:
@@ -75,7 +82,9 @@ class RunDetectors:
         """Put the alerts of a row into it. Return StopTraining if the training must end."""
         step = int(row["step"])
         names, updates = self._parameters.never_changed() if self._parameters else ((), 0)
-        batches = next((kept for at, kept in self._batches if at == step), [])
+        batches: list[Integers] = []
+        while self._batches and self._batches[0][0] <= step:
+            batches = self._batches.popleft()[1]
         observation = from_row(
             row,
             never_changed=names,

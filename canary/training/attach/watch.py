@@ -125,6 +125,7 @@ class WatchedTraining:
         try:
             outcome = collector.run(train)
         except BaseException as error:
+            collector.detach()
             launch.write(describe_failure(error))
             if isinstance(error, StopTraining):
                 print_without_traceback(error)

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -147,11 +147,12 @@ class LiveTensors:
         del objects
         gc.freeze()
 
-    def count(self) -> None:
-        """Add one count, after a garbage collection."""
+    def count(self, left_out: Iterable[torch.Tensor] = ()) -> None:
+        """Add one count, after a garbage collection. `left_out`: the canary's own tensors."""
         gc.collect()
         objects = gc.get_objects()
-        tensors, total = _size(objects, _waiting([*self._loaders, *_loaders_in(objects)]))
+        own = {id(one) for one in left_out}
+        tensors, total = _size(objects, own | _waiting([*self._loaders, *_loaders_in(objects)]))
         self.counts.append(tensors)
         self.bytes.append(total)
 

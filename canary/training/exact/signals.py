@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -57,6 +57,8 @@ class ExactSignals:
         self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
         self._rollouts: RolloutCollector | None = None
+        self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
+        """Returns tensors of the canary, which are not part of the training's memory."""
         self._micro: list[Micro] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
@@ -161,7 +163,7 @@ class ExactSignals:
         self.work_ends(step)
         self.found["batches"].append(self._micro)
         self._micro = []
-        self._live.count()
+        self._live.count(self.own_tensors())
         self._begin_work_if_next(step)
 
     def give_up(self) -> None:

@@ -13,7 +13,7 @@ from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
 from canary.training.anomaly.run_detectors import RunDetectors
-from canary.training.attach.process import say
+from canary.training.attach.process import say, wait_for_the_end
 from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
@@ -101,20 +101,18 @@ class JobKeeper:
         self._training.keep(row)
 
     def step_ended(self, collector: LoopCollector) -> None:
-        """After the last recorded step, stop saves of models."""
-        if (
-            not self._job.exact
-            and collector.steps == self.stop_after
-            and sys.modules.get("transformers") is not None
-        ):
+        """After the last recorded step, stop saves of models; end a loop that is only looked at."""
+        if collector.steps != self.stop_after:
+            return
+        if self._job.exact:
+            self.end(collector, None)
+        elif sys.modules.get("transformers") is not None:
             from canary.training.attach.suppress import Suppression
 
             Suppression(say).saves()
 
     def past_end(self) -> None:
-        """Print once that recording ended; end a process that is only looked at."""
-        if self._job.exact:
-            raise SystemExit(0)
+        """Print once that recording ended."""
         if not self._said_past_end:
             say(
                 f"{self.stop_after} steps are recorded, but the loop goes on; to end it, iterate "
@@ -123,7 +121,7 @@ class JobKeeper:
             self._said_past_end = True
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """Write the result for the parent."""
+        """Write the result for the parent, which then ends a process that is only looked at."""
         with self._stack:
             if error is not None and is_failure(error):
                 collector.give_up()
@@ -131,6 +129,8 @@ class JobKeeper:
                 return
             collector.stop()
             self._training.write(self._result(collector))
+        if self._job.exact and collector.steps:
+            wait_for_the_end()
 
     def _result(self, collector: LoopCollector) -> Result:
         if not collector.steps:

@@ -25,7 +25,6 @@ from canary.protocol.record_writer import RecordWriter
 from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
-from canary.record.exact import Exact
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
@@ -34,10 +33,9 @@ from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
-from canary.training.look import Look, no_look
+from canary.training.look import Look, no_look, signals_of
 from canary.training.recorder.attached import is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
@@ -137,6 +135,7 @@ class RecordKeeper(RecordWriter):
         # A notebook may hold the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
         look = Look(self._look_steps, exact, self._look_over)
+        look.watched_by(self._watch)
         if self.stop_after is not None:
             look.length_is(self.stop_after)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
@@ -194,19 +193,12 @@ class RecordKeeper(RecordWriter):
 
     def _look_over(self, exact: ExactSignals) -> None:
         """Put the signals into the record; the steps that follow are timed."""
-        exact.add_rows(self._kept)
         calls = self._files.so_far()
         self._files.end()
         if self._calls is not None:
             calls = {**self._calls.describe(), **calls}
         self._stack.close()
-        found: Exact = {
-            "steps": len(self._kept),
-            "data": describe_data(self._loop),
-            **exact.found,
-            "calls": calls,
-        }
-        self.record.exact.update(found)
+        self.record.exact.update(signals_of(exact, self._kept, self._loop, calls))
         self._track(len(self._kept), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()

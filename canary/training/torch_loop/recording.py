@@ -272,9 +272,6 @@ class Recording:
 
     def _reached_end(self) -> None:
         self.is_over = True
-        if self._keeper.ends_after_look:
-            self._keeper.end(self.collector, None)
-            wait_for_the_end()
         self.collector.stop()
 
     def _end_loop(self) -> None:

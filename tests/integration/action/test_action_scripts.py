@@ -35,7 +35,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("theirs") / "checkout"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    config = settings("sft", max_steps=8, probe_steps=3, dataset_size=40)
+    config = settings("sft", max_steps=8, look_steps=3, dataset_size=40)
     (folder / "canary.yaml").write_text(yaml.safe_dump(config))
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "base")

@@ -126,7 +126,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
         "name": "own",
         "training_type": "exec",
         "max_steps": 7,
-        "probe_steps": 3,
+        "look_steps": 3,
     }
     config["thresholds"] = PATIENT
     (runner.workspace / "canary.yaml").write_text(yaml.safe_dump(config))

@@ -155,7 +155,7 @@ def freeze(versions: Versions) -> str:
 CANARY = """\
 name: packages
 command: [python, train.py]
-probe_steps: 3
+look_steps: 3
 metrics_warmup_steps: 1
 threads: 1
 """

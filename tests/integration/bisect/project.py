@@ -11,7 +11,7 @@ name: trainlab
 training_type: sft
 dataset_name: data/train.jsonl
 max_steps: 20
-probe_steps: 3
+look_steps: 3
 metrics_warmup_steps: 2
 batch_size: 4
 gradient_accumulation_steps: 1
@@ -24,7 +24,7 @@ callbacks: [trainlab.training.callbacks:Rate]
 SCRIPT_CANARY = """\
 name: script
 command: [python, train.py]
-probe_steps: 3
+look_steps: 3
 metrics_warmup_steps: 2
 threads: 1
 """

@@ -32,7 +32,7 @@ CONFIG = f"""
 name: loop
 command: [{sys.executable}, train.py]
 metrics_warmup_steps: 2
-probe_steps: 6
+look_steps: 6
 threads: 1
 """
 CULPRIT, BROKEN = 5, 3

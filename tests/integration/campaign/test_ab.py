@@ -151,29 +151,29 @@ def test_two_configs_of_one_commit(tmp_path: Path) -> None:
     assert [change["key"] for change in found["config_differences"]] == ["learning_rate"]
 
 
-def test_probes_alone_tell_what_differs_and_measure_no_speed(repository: Path) -> None:
+def test_looks_alone_tell_what_differs_and_measure_no_speed(repository: Path) -> None:
     arguments = ("canary.yaml", "--base", "HEAD~1", "--head", "HEAD", "--format", "json")
     finished = canary("ab", *arguments, "--exact", "-o", "exact", cwd=repository)
     assert finished.code == 1, finished.err
     found = json.loads(finished.out)
     assert found["verdict"] == "regression"
     assert found["first_difference"]["stage"] == "data"
-    assert found["notes"][0] == "only probes ran: the speed was not measured"
+    assert found["notes"][0] == "each training ended after its look: the speed was not measured"
     lines = [line for line in finished.err.splitlines() if line.startswith("pair ")]
     told = [line.split()[2:5] for line in lines]
     assert told == [["base", "only", "the"], ["head", "only", "the"]]
     (folder,) = (repository / "exact").iterdir()
     runs = [load_record(path.parent) for path in folder.glob("*/*/metrics.json")]
-    assert len(runs) == 3, "a second probe of the base shows that equal runs are equal"
-    assert all(run.config["repeats"] == 0 and run.exact for run in runs)
+    assert len(runs) == 3, "a second look at the base shows that equal runs are equal"
+    assert all(run.config["exact"] and run.exact for run in runs)
 
 
-def test_probes_alone_of_a_command_tell_what_a_commit_changed(tmp_path: Path) -> None:
+def test_looks_alone_of_a_command_tell_what_a_commit_changed(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "config", "user.email", "a@example.org")
     git(tmp_path, "config", "user.name", "A")
     (tmp_path / ".gitignore").write_text("canary_output/\n")
-    config = {"name": "own", "command": [sys.executable, "train.py"], "probe_steps": 3}
+    config = {"name": "own", "command": [sys.executable, "train.py"], "look_steps": 3}
     (tmp_path / "canary.yaml").write_text(yaml.safe_dump(config))
     write_data(tmp_path)
     for message, rate in (("first", 5e-4), ("another rate", 1e-3)):
@@ -189,7 +189,7 @@ def test_probes_alone_of_a_command_tell_what_a_commit_changed(tmp_path: Path) ->
     assert not (tmp_path / "final").exists()
 
 
-def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
+def test_equal_looks_are_no_pass_for_the_speed(tmp_path: Path) -> None:
     base = settings("sft", **SMALL)
     write_config(tmp_path, base, "base.yaml")
     write_config(tmp_path, base | {"timeout": 555}, "head.yaml")
@@ -198,7 +198,7 @@ def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
     assert finished.code == 0, finished.err
     found = json.loads(finished.out)
     assert found["verdict"] == "inconclusive"
-    assert "both sides ran only their probes" in found["first_line"]
+    assert "both sides ended after their looks" in found["first_line"]
     assert not [check for check in found["checks"] if check["status"] == "fail"]
 
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from canary.record.folder import load_record
+from canary.record.types import RunRecord
 from tests.integration.exec.user_scripts import (
     FASTEST,
     PYTHON,
@@ -118,7 +119,7 @@ def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) 
 
 def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:
     config = tmp_path / "limits.yaml"
-    config.write_text("name: slow\ntimeout: 4\nprobe_steps: 0\n")
+    config.write_text("name: slow\ntimeout: 4\nlook_steps: 0\n")
     started = tmp_path / "started"
     code = f"sleep 600 & echo $! > {started}; wait"
     done = watched(place, "bash", "-c", code, options=("--config", str(config)))
@@ -127,27 +128,66 @@ def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path:
     assert not psutil.pid_exists(int(started.read_text()))
 
 
-def test_an_interrupt_leaves_a_record(tmp_path: Path) -> None:
-    write_data(tmp_path)
-    sft_script(tmp_path, steps=4000)
+def recorded(place: Path) -> RunRecord:
+    return load_record(next((place / "runs").glob("*/metrics.json")).parent)
+
+
+def begun(place: Path, *before: str) -> subprocess.Popen[bytes]:
+    """A long training under `exec`, past its first step."""
+    write_data(place)
+    sft_script(place, steps=4000, before="\n".join(before))
     child = subprocess.Popen(
         [PYTHON, "-m", "canary.cli", "exec", *FASTEST, "-o", "runs", "--", PYTHON, "train.py"],
-        cwd=tmp_path,
+        cwd=place,
         env=QUIET,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        rows = list((tmp_path / "runs").glob("*/steps.jsonl"))
+        rows = list((place / "runs").glob("*/steps.jsonl"))
         if rows and rows[0].stat().st_size:
-            break
-        time.sleep(0.2)
+            return child
+        time.sleep(0.1)
+    raise AssertionError("it never began")
+
+
+def test_an_interrupt_leaves_a_record(tmp_path: Path) -> None:
+    child = begun(tmp_path)
     child.send_signal(signal.SIGINT)
     assert child.wait(60) == 128 + signal.SIGINT, "the command's, as a shell tells it"
-    record = load_record(next((tmp_path / "runs").glob("*/metrics.json")).parent)
+    record = recorded(tmp_path)
     assert record.status == "interrupted"
     assert record.stability.loss_values
+
+
+def test_signals_reach_the_command_and_its_own_ending_runs(tmp_path: Path) -> None:
+    child = begun(
+        tmp_path,
+        "import signal",
+        "signal.signal(signal.SIGUSR1, lambda *_: open('noticed', 'w').close())",
+        "def last_words(*_):",
+        "    open('saved', 'w').close(); sys.exit(42)",
+        "signal.signal(signal.SIGTERM, last_words)",
+    )
+    child.send_signal(signal.SIGUSR1)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "noticed").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (tmp_path / "noticed").exists()
+    assert child.poll() is None
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(60) == 42
+    assert (tmp_path / "saved").exists()
+    assert recorded(tmp_path).status == "interrupted"
+
+
+def test_nothing_trains_on_when_the_canary_is_killed(tmp_path: Path) -> None:
+    child = begun(tmp_path)
+    (training,) = psutil.Process(child.pid).children()
+    child.kill()
+    child.wait()
+    assert psutil.wait_procs([training], timeout=20)[0] == [training]
 
 
 def test_a_terminal_stays_one(place: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_loop_that_calls_its_model_shows_batches_and_losses_there(
 ) -> None:
     trainer = built(kind, tmp_path)
     trainer.accumulate = accumulate
-    probe, exact, rows = watched(trainer)
+    collector, exact, rows = watched(trainer)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert [loss for row in rows for loss in row["micro_losses"]] == trainer.computed
     means = [sum(row["micro_losses"]) / accumulate for row in rows]
@@ -90,7 +90,7 @@ def test_a_loop_that_calls_its_model_shows_batches_and_losses_there(
     batches = exact.found["batches"]
     assert [len(step) for step in batches] == [accumulate] * STEPS
     assert {"input_ids", "labels"} <= set(batches[0][0]["shapes"])
-    assert probe.unmeasured() == {}
+    assert collector.unmeasured() == {}
 
 
 def test_gradients_are_read_before_the_loop_clips_them(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from transformers import (
 
 from canary.inputs.embedded import tiny_dir
 from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look, no_look
 from canary.training.loops.trainer import TrainerCollector
 from tests.integration.ppo.watched_ppo import ppo_trainer
 
@@ -79,9 +80,9 @@ def own_trainer(folder: Path) -> LoopTrainer:
 def test_each_step_of_an_own_loop_is_a_row(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
     rows: list[Any] = []
-    probe = TrainerCollector(trainer, rows.append, 0)
-    probe.run(trainer.train)
-    probe.detach()
+    collector = TrainerCollector(trainer, rows.append, 0, look=no_look())
+    collector.run(trainer.train)
+    collector.detach()
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert [row["micro_losses"] for row in rows] == trainer.computed
     assert [row["loss"] for row in rows] == [sum(losses) / UPDATES for losses in trainer.computed]
@@ -103,15 +104,16 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
     rows: list[Any] = []
     cuts: list[int] = []
     exact = ExactSignals(trainer, work_step=2)
-    probe = TrainerCollector(
+    collector = TrainerCollector(
         trainer,
         rows.append,
         0,
+        look=Look(3, exact, lambda signals: None),
         stop_after=3,
-        exact=exact,
+        ends_after_look=True,
         on_cut=lambda: cuts.append(trainer.state.global_step),
     )
-    assert probe.run(trainer.train) is None
+    assert collector.run(trainer.train) is None
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert cuts == [3]
     found = exact.found
@@ -141,8 +143,8 @@ def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: 
         return torch.tensor(norms[-1])
 
     trainer.accelerator.clip_grad_norm_ = keep
-    probe = TrainerCollector(trainer, rows.append, 0, stop_after=2)
-    probe.run(trainer.train)
+    collector = TrainerCollector(trainer, rows.append, 0, look=no_look(), stop_after=2)
+    collector.run(trainer.train)
     assert [row["step"] for row in rows] == [1, 2]
     assert ended == [2]
     assert [row["grad_norm"] for row in rows] == pytest.approx([max(norms[:3]), max(norms[3:])])

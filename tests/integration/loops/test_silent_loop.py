@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 from canary.inputs.embedded import tiny_dir
 from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 from canary.training.loops.trainer import TrainerCollector
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
@@ -102,12 +103,22 @@ def watched(
 ) -> tuple[TrainerCollector, ExactSignals, list[Any]]:
     rows: list[Any] = []
     exact = ExactSignals(trainer, work_step=2)
-    probe = TrainerCollector(
-        trainer, rows.append, 0, exact=exact, stop_after=stop_after, on_cut=on_cut
+    look = Look(STEPS, exact, lambda signals: None)
+    collector = TrainerCollector(
+        trainer,
+        rows.append,
+        0,
+        look=look,
+        ends_after_look=True,
+        stop_after=stop_after,
+        on_cut=on_cut,
     )
-    probe.run(trainer.train)
-    probe.detach()
-    return probe, exact, rows
+    try:
+        collector.run(trainer.train)
+    finally:
+        look.give_up()
+        collector.detach()
+    return collector, exact, rows
 
 
 @pytest.mark.parametrize(("kind", "accumulate"), [(PlainLoop, 2), (StepLoop, 1)])
@@ -116,12 +127,12 @@ def test_a_loop_that_calls_nothing_back_is_recorded_by_its_updates(
 ) -> None:
     trainer = built(kind, tmp_path)
     trainer.accumulate = accumulate
-    probe, exact, rows = watched(trainer)
+    collector, exact, rows = watched(trainer)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     mean = accumulate if kind is PlainLoop else 1
     sums = [sum(row["micro_losses"]) / mean for row in rows]
     assert [row["loss"] for row in rows] == pytest.approx(sums)
-    assert probe.unmeasured() == {}
+    assert collector.unmeasured() == {}
     losses = [loss for row in rows for loss in row["micro_losses"]]
     assert losses == trainer.computed
     assert all(len(row["micro_losses"]) == accumulate for row in rows)
@@ -134,7 +145,7 @@ def test_a_loop_that_calls_nothing_back_is_recorded_by_its_updates(
     assert found["first_update"]["tensors_changed"] > 0
     assert found["work"]["operator_total"] > 0
     assert found["memory"]["live_tensors"]
-    assert probe.why_no_step() is None
+    assert collector.why_no_step() is None
 
 
 def test_a_loop_watched_is_the_loop_alone(tmp_path: Path) -> None:
@@ -153,11 +164,11 @@ def test_a_step_without_compute_loss_has_its_batches(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_shows_neither_batches_nor_losses_says_so(tmp_path: Path) -> None:
-    probe, exact, rows = watched(built(HiddenLoop, tmp_path))
+    collector, exact, rows = watched(built(HiddenLoop, tmp_path))
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert [row["loss"] for row in rows] == [None] * STEPS
     assert exact.found["first_update"]["tensors_changed"] > 0
-    found = probe.unmeasured()
+    found = collector.unmeasured()
     assert [row["samples"] for row in rows] == [None] * STEPS
     reasons = {"exact.batches", "tokens", "stability.loss_values", "perf.samples_per_sec"}
     assert set(found) == reasons
@@ -165,9 +176,9 @@ def test_a_loop_that_shows_neither_batches_nor_losses_says_so(tmp_path: Path) ->
 
 
 def test_a_loop_whose_steps_cannot_be_told_apart_says_so(tmp_path: Path) -> None:
-    probe, _, rows = watched(built(Undivided, tmp_path))
+    collector, _, rows = watched(built(Undivided, tmp_path))
     assert rows == []
-    reason = probe.why_no_step()
+    reason = collector.why_no_step()
     assert reason is not None
     assert f"Undivided made {STEPS} updates" in reason
     assert "on_step_end" in reason
@@ -195,11 +206,11 @@ def of_tuples(kind: type[Trainer], folder: Path, first: int = 0) -> Any:
 
 def test_batches_that_are_lists_are_recorded_by_their_places(tmp_path: Path) -> None:
     kind = OwnStepOfTuples
-    probe, exact, rows = watched(of_tuples(kind, tmp_path / "one"))
+    collector, exact, rows = watched(of_tuples(kind, tmp_path / "one"))
     assert len(rows) == STEPS
     batches = exact.found["batches"]
     assert [list(step[0]["shapes"]) for step in batches] == [["0", "1"]] * STEPS
-    assert set(probe.unmeasured()) == {"tokens"}
-    assert "no input_ids" in probe.unmeasured()["tokens"]
+    assert set(collector.unmeasured()) == {"tokens"}
+    assert "no input_ids" in collector.unmeasured()["tokens"]
     _, other, _ = watched(of_tuples(kind, tmp_path / "other", first=3))
     assert other.found["batches"][0][0]["rows"] != batches[0][0]["rows"]

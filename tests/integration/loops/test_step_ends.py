@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
+from canary.training.look import no_look
 from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
@@ -48,8 +49,8 @@ def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(tmp_path: Path)
     slow = Slow()
     trainer.add_callback(slow)
     rows: list[Any] = []
-    probe = TrainerCollector(trainer, rows.append, 0)
-    probe.run(trainer.train)
+    collector = TrainerCollector(trainer, rows.append, 0, look=no_look())
+    collector.run(trainer.train)
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert slow.saved == [5]
     _, begun, ended, logged, saved, last = rows
@@ -80,7 +81,7 @@ def test_an_evaluation_is_a_phase_of_its_own_however_it_is_called(tmp_path: Path
     trainer.add_callback(own := Evaluates())
     own.trainer = trainer
     rows: list[Any] = []
-    TrainerCollector(trainer, rows.append, 0).run(trainer.train)
+    TrainerCollector(trainer, rows.append, 0, look=no_look()).run(trainer.train)
     assert [row["step"] for row in rows if row["phases"].get("evaluation")] == [2, 3]
     plain, by_callback, by_control, _ = rows
     for row in (by_callback, by_control):

@@ -11,7 +11,7 @@ from tests.integration.loops.torch_scripts import HELPED, PLAIN, write_script
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
-PROBED = ("--name", "own", "--set", "probe_steps=3")
+LOOKED_AT = ("--name", "own", "--set", "look_steps=3")
 ENDLESS = """
 from itertools import count
 model = Net()
@@ -63,7 +63,7 @@ def endless(body: str = "pass") -> str:
 
 def test_a_loop_that_never_stops_is_ended_after_the_last_recorded_step(tmp_path: Path) -> None:
     write_script(tmp_path, endless())
-    options = ("--name", "own", "--max-steps", "4", "--set", "probe_steps=3")
+    options = ("--name", "own", "--max-steps", "4", "--set", "look_steps=3")
     done = watched(tmp_path, PYTHON, "train.py", options=options)
     assert done.code == 0, done.err
     assert done.out.splitlines() == [f"step {step}" for step in range(4)]
@@ -86,7 +86,7 @@ def test_a_trainer_and_a_recorder_come_before_a_loop(tmp_path: Path) -> None:
     write_data(tmp_path)
     helper = HELPED[: HELPED.index("model = Net()")]
     sft_script(tmp_path, "sft.py", steps=4, before="import torch\nfrom torch import nn\n" + helper)
-    done = watched(tmp_path, PYTHON, "sft.py", options=PROBED)
+    done = watched(tmp_path, PYTHON, "sft.py", options=LOOKED_AT)
     assert done.code == 0, done.err
     record = done.record()
     assert record.config["training_type"] == "sft"
@@ -99,14 +99,14 @@ def test_a_trainer_and_a_recorder_come_before_a_loop(tmp_path: Path) -> None:
         "            now.loss(float(step))\n"
     )
     write_script(tmp_path, helper + recorded)
-    done = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    done = watched(tmp_path, PYTHON, "train.py", options=LOOKED_AT)
     assert done.record().stability.loss_values == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert len(done.record().exact["batches"]) == 3
 
 
 def test_ranks_that_the_script_spawns_are_recorded(tmp_path: Path) -> None:
     write_script(tmp_path, SPAWNED)
-    done = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    done = watched(tmp_path, PYTHON, "train.py", options=LOOKED_AT)
     assert done.code == 0, done.err
     record = done.record()
     assert record.ranks["world_size"] == 2
@@ -116,7 +116,7 @@ def test_ranks_that_the_script_spawns_are_recorded(tmp_path: Path) -> None:
 
 def test_a_python_with_torch_and_nothing_else_is_watched(tmp_path: Path) -> None:
     write_script(tmp_path, WITHOUT_PACKAGES + PLAIN)
-    done = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    done = watched(tmp_path, PYTHON, "train.py", options=LOOKED_AT)
     assert done.code == 0, done.err
     record = done.record()
     assert len(record.stability.loss_values) == 6

@@ -21,7 +21,7 @@ from tests.integration.loops.torch_scripts import (
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
-PROBED = ("--name", "own", "--set", "probe_steps=5")
+LOOKED_AT = ("--name", "own", "--set", "look_steps=5")
 TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
 WHOLE = {
     *("data", "batches", "model", "first_loss", "first_gradient", "first_update", "trajectory"),
@@ -43,7 +43,7 @@ def run(folder: Path, name: str, **fault: float) -> Ended:
     loop = (SCRIPTS | RANKS)[name]
     write_script(folder, loop, **fault)  # type: ignore[arg-type]
     words = (*TORCHRUN, "train.py") if name in RANKS else (PYTHON, "train.py")
-    return watched(folder, *words, options=PROBED)
+    return watched(folder, *words, options=LOOKED_AT)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -97,7 +97,7 @@ def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path:
     loop = SCRIPTS["plain"].replace("model = Net()", "model = torch.compile(Net())")
     (tmp_path / "own").mkdir()
     write_script(tmp_path / "own", loop)
-    whole = watched(tmp_path / "own", PYTHON, "train.py", options=PROBED, environment=cache)
+    whole = watched(tmp_path / "own", PYTHON, "train.py", options=LOOKED_AT, environment=cache)
     assert whole.code == 0, whole.err
     record = whole.record()
     assert set(record.exact) >= WHOLE - {"work"}, (record.notes, record.unmeasured)
@@ -106,7 +106,7 @@ def test_a_compiled_loop_has_a_probe_where_nothing_was_compiled_before(tmp_path:
 def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path) -> None:
     write_script(tmp_path, GAN_OF_ONE_MODEL.replace("WIDTH", "8"))
     alone = bare(tmp_path, PYTHON, "train.py")
-    whole = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    whole = watched(tmp_path, PYTHON, "train.py", options=LOOKED_AT)
     assert (whole.code, whole.out) == (0, alone.out), whole.err
     record = whole.record()
     assert record.stability.loss_values == losses_of(alone)
@@ -119,7 +119,7 @@ def test_optimizers_of_one_model_that_step_in_turn(tmp_path: Path) -> None:
 def test_optimizers_that_step_inside_backward_leave_no_gradient_to_read(tmp_path: Path) -> None:
     write_script(tmp_path, INSIDE_BACKWARD)
     alone = bare(tmp_path, PYTHON, "train.py")
-    whole = watched(tmp_path, PYTHON, "train.py", options=PROBED)
+    whole = watched(tmp_path, PYTHON, "train.py", options=LOOKED_AT)
     assert (whole.code, whole.out) == (0, alone.out), whole.err
     record = whole.record()
     assert record.stability.loss_values == losses_of(alone)

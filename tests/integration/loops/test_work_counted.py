@@ -14,6 +14,7 @@ import canary
 from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.exact import operators
 from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.run.test_recorder import train
@@ -67,7 +68,11 @@ def test_a_trainer_counts_no_operator_of_the_canary(
     trainer = build_trainer(spec)
     exact = ExactSignals(trainer, work_step=3)
     watch = RunDetectors(tmp_path, 0)
-    TrainerCollector(trainer, lambda row: None, 0, exact=exact, watch=watch).run(trainer.train)
+    look = Look(3, exact, lambda signals: None)
+    collector = TrainerCollector(
+        trainer, lambda row: None, 0, look=look, ends_after_look=True, watch=watch
+    )
+    collector.run(trainer.train)
     assert exact.found["work"]["step"] == 3
     assert len(counted) > 100
     assert of_the_canary(counted) == []

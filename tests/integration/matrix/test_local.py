@@ -23,7 +23,7 @@ cells:
 history: stored
 save: true
 """
-CANARY = "training_type: sft\nmax_steps: 8\nrepeats: 1\nprobe_steps: 2\n"
+CANARY = "training_type: sft\nmax_steps: 8\nrepeats: 1\nlook_steps: 2\n"
 
 
 def matrix(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
@@ -44,7 +44,7 @@ def test_each_cell_is_compared_with_its_own_history(tmp_path: Path) -> None:
     names = ["canary-0.0001", "canary-0.001", "canary-check---only-order"]
     assert [*first] == names
     assert "No relation is broken" in first[names[2]]["message"]
-    assert sorted(one.name for one in (tmp_path / "stored" / "v1").iterdir()) == names[:2]
+    assert sorted(one.name for one in (tmp_path / "stored" / "v2").iterdir()) == names[:2]
     code, again = matrix(tmp_path, "-o", "one")
     assert [one["tries"] for one in again.values()] == [1, 1, 1], "nothing runs again"
     assert [one["folder"] for one in again.values()] == [one["folder"] for one in first.values()]
@@ -52,4 +52,4 @@ def test_each_cell_is_compared_with_its_own_history(tmp_path: Path) -> None:
     assert code == 0, second
     for name in names[:2]:
         assert second[name]["message"].startswith("No baseline yet: 1 of 3 runs"), second
-        assert len([*(tmp_path / "stored" / "v1" / name).rglob("*.json")]) == 2
+        assert len([*(tmp_path / "stored" / "v2" / name).rglob("*.json")]) == 2

@@ -24,7 +24,7 @@ cells:
   - {name: noise, config: canary.yaml, verb: calibrate, arguments: --runs 4}
   - {name: imported, config: imported.yaml}
 """
-CANARY = "training_type: sft\nlearning_rate: {}\nmax_steps: 6\nrepeats: 1\nprobe_steps: 2\n"
+CANARY = "training_type: sft\nlearning_rate: {}\nmax_steps: 6\nrepeats: 1\nlook_steps: 2\n"
 IMPORTED = """
 name: imported
 command: [sh, -c, 'for i in 1 2 3 4 5 6; do echo "it $i loss 0.$i"; done']

@@ -22,7 +22,7 @@ trainer.scorer.score = score
 
 def test_values_that_blow_up_end_a_run_that_is_to_end_at_what_is_critical(tmp_path: Path) -> None:
     plant(tmp_path, GROWING_SCORES)
-    values = settings("ppo", max_steps=14, probe_steps=0, dataset_size=None, stop_on="critical")
+    values = settings("ppo", max_steps=14, look_steps=0, dataset_size=None, stop_on="critical")
     path = write_config(tmp_path, values)
     done = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
     record = done.record()
@@ -38,7 +38,7 @@ def test_a_rate_at_which_everything_breaks_at_once_ends_a_run_within_five_steps(
     tmp_path: Path,
 ) -> None:
     changes = {"learning_rate": 0.3, "max_new_tokens": 8, "stop_on": "high"}
-    values = settings("grpo", max_steps=8, probe_steps=0, dataset_size=None, **changes)
+    values = settings("grpo", max_steps=8, look_steps=0, dataset_size=None, **changes)
     path = write_config(tmp_path, values)
     done = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
     record = done.record()

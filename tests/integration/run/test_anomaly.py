@@ -27,7 +27,7 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     values = settings(
         "sft",
         max_steps=30,
-        probe_steps=2,
+        look_steps=2,
         learning_rate=8.0,
         dataset_size=None,
         report_to=["tensorboard"],
@@ -64,7 +64,7 @@ def test_a_command_is_stopped_before_what_comes_after_its_training(tmp_path: Pat
     )
     script = sft_script(tmp_path, steps=6, before=before)
     done = canary(
-        *("exec", "--no-probe", "--stop-on", "critical", "-o", str(tmp_path / "out")),
+        *("exec", "--stop-on", "critical", "-o", str(tmp_path / "out")),
         *("--", sys.executable, script.name),
         cwd=tmp_path,
     )

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.train
 def run_planted(folder: Path, body: str, **changes: Any) -> Finished:
     """A run of the embedded SFT with a fault in it."""
     plant(folder, body)
-    path = write_config(folder, settings("sft", **({"probe_steps": 0} | changes)))
+    path = write_config(folder, settings("sft", **({"look_steps": 0} | changes)))
     return canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
 
 
@@ -152,7 +152,7 @@ def test_a_timeout_ends_the_whole_process_tree(stuck: Future[Finished]) -> None:
 
 
 def start_long_run(folder: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A run that is in the middle of its measured launch."""
+    """A run that is in the middle of its training."""
     body = """
 import time
 original = trainer.compute_loss
@@ -164,7 +164,7 @@ trainer.compute_loss = compute_loss
     plant(folder, body)
     path = write_config(
         folder,
-        settings("sft", probe_steps=0, max_steps=2000, allow_repeat=True),
+        settings("sft", look_steps=0, max_steps=2000, allow_repeat=True),
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "canary.cli", "run", str(path), "-o", str(folder / "out")],
@@ -263,7 +263,7 @@ trainer.compute_loss = compute_loss
 """
     plant(tmp_path, body)
     try:
-        path = write_config(tmp_path, settings("sft", probe_steps=0))
+        path = write_config(tmp_path, settings("sft", look_steps=0))
         finished = canary("run", str(path), "-o", str(small), cwd=tmp_path)
         assert finished.code == 4, finished.err
         assert "Traceback" not in finished.err

@@ -13,7 +13,7 @@ from tests.planting import plant
 
 pytestmark = pytest.mark.train
 
-SHORT = {"probe_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
+SHORT = {"look_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
 LONG = {"max_steps": 80, "dataset_size": 320}
 """More than a second of steps on a fast machine, so that Python's lock is sampled."""
 PYTHON_BESIDE = """

@@ -55,7 +55,7 @@ def test_a_real_training_passes_and_a_planted_change_fails(
     # The devices of the machine may be held by others for long; these trainings are small.
     monkeypatch.setenv("TMPDIR", str(site))
     values = {"name": "loop", "command": [sys.executable, "train.py"], "thresholds": PATIENT}
-    write_config(pytester.path, values | {"probe_steps": 6, "device": "cpu", "threads": 1})
+    write_config(pytester.path, values | {"look_steps": 6, "device": "cpu", "threads": 1})
     (pytester.path / "train.py").write_text(SCRIPT)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_team=TESTS)

@@ -43,7 +43,7 @@ def sft(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         "sft",
         max_steps=8,
         dataset_size=40,
-        profiler={"enabled": True, "start_step": 3, "num_steps": 2},
+        profiler={"enabled": True, "start_step": 4, "num_steps": 2},
     )
     return run_config(tmp_path_factory.mktemp("profiled"), values)
 
@@ -51,24 +51,23 @@ def sft(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def test_only_the_window_is_profiled_and_what_it_slowed_is_not_timed(sft: Finished) -> None:
     assert sft.code == 0, sft.err
     record = sft.record()
-    assert record.profiler.steps == [3, 4]
+    assert record.profiler.steps == [4, 5]
     assert "profiler" not in record.unmeasured
     rows: list[Any] = sft.rows()
-    assert flagged(rows) == [3, 4, 5], "and the step after it"
-    assert not flagged(sft.rows(probe=True))
-    plain = [row["wall_s"] for row in rows if row["step"] > 1 and not row.get("profiled")]
-    assert record.perf.step_time.count == len(plain) == 4
+    assert flagged(rows) == [4, 5, 6], "and the step after it"
+    plain = [row["wall_s"] for row in rows if row["step"] > 6 and not row.get("profiled")]
+    assert record.perf.step_time.count == len(plain) == 2
     assert record.perf.step_time.max == max(plain)
     assert len(record.stability.loss_values) == 8
     # Writing the trace took many times a step, all of it within the last profiled one.
     wall = {row["step"]: row["wall_s"] for row in rows}
-    assert wall[4] > 3 * statistics.median(plain)
+    assert wall[5] > 3 * statistics.median(plain)
     assert record.profiler.wall_ms is not None
-    assert record.profiler.wall_ms < 1000 * (wall[3] + wall[4])
-    assert "  profile     steps 3 to 4, not timed" in sft.err
+    assert record.profiler.wall_ms < 1000 * (wall[4] + wall[5])
+    assert "  profile     steps 4 to 5, not timed" in sft.err
 
 
-def test_the_trace_opens_and_the_operators_are_those_that_the_probe_counted(sft: Finished) -> None:
+def test_the_trace_opens_and_the_operators_are_those_that_the_look_counted(sft: Finished) -> None:
     record = sft.record()
     names = [event.get("name") for event in traced(sft.folder, record) if event["ph"] == "X"]
     counted = record.exact["work"]["operators"]
@@ -109,7 +108,7 @@ def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None
     same = canary("profile", str(sft.folder / "metrics.json"), "--against", str(sft.folder))
     assert "No operator differs" in same.out
     found = json.loads(canary("profile", str(sft.folder), "--format", "json").out)
-    assert found["profiler"]["steps"] == [3, 4]
+    assert found["profiler"]["steps"] == [4, 5]
     assert found["readings"][0]["topic"] == "balance"
 
 
@@ -118,7 +117,7 @@ def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) 
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     recorder = Recorder(
-        "loop", model=model, optimizer=optimizer, output_dir=folder, probe_steps=2, **arguments
+        "loop", model=model, optimizer=optimizer, output_dir=folder, look_steps=2, **arguments
     )
     with recorder:
         for number in range(1, steps + 1):
@@ -143,7 +142,7 @@ def test_the_recorder_profiles_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert record.status == "completed"
     assert record.profiler.steps == [4, 5]
     assert flagged(list(read_rows(run / "steps.jsonl"))) == [4, 5, 6]
-    assert record.perf.step_time.count == 2, "two of the probe, one of warm-up, three flagged"
+    assert record.perf.step_time.count == 2, "two of the look, one of warm-up, three flagged"
     calls = {row.name: row.count for row in record.profiler.top_cpu_ops}
     assert calls["aten::addmm"] == 2
     assert calls["aten::sort"] == 1

@@ -80,7 +80,7 @@ def test_the_exact_lane_holds_the_batches_of_both_and_counts_what_the_reducer_do
 
 
 def test_grpo_runs_on_two_ranks(tmp_path: Path) -> None:
-    finished = run_config(tmp_path, settings("grpo", dataset_size=64, probe_steps=0, nproc=2))
+    finished = run_config(tmp_path, settings("grpo", dataset_size=64, look_steps=0, nproc=2))
     record = assert_both_ranks(finished, 4)
     assert record.rl["reward"].count == record.perf.step_time.count
     assert record.tokens["completion_tokens"] > 0
@@ -133,7 +133,7 @@ def on_two_machines(folder: Path, values: dict[str, object]) -> Sequence[Finishe
 
 
 def test_of_two_machines_the_first_holds_the_record_of_all_ranks(tmp_path: Path) -> None:
-    first, second = on_two_machines(tmp_path, settings("sft", dataset_size=64, probe_steps=2))
+    first, second = on_two_machines(tmp_path, settings("sft", dataset_size=64, look_steps=2))
     assert (first.code, second.code) == (0, 0), first.err + second.err
     record = first.record()
     assert (record.ranks["world_size"], record.ranks["nodes"]) == (2, 2)

@@ -26,7 +26,7 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Ended]]:
     """A run whose rank 1 sleeps for good after step 3; it takes its timeout while others run."""
     folder = tmp_path_factory.mktemp("hung")
     command = rank_script(folder, each_step="if done == 3: time.sleep(10_000)")
-    (folder / "canary.yaml").write_text(f"timeout: {TIMEOUT_S}\nprobe_steps: 0\n")
+    (folder / "canary.yaml").write_text(f"timeout: {TIMEOUT_S}\nlook_steps: 0\n")
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(watched, folder, *command, options=("--config", "canary.yaml"))
 
@@ -44,7 +44,7 @@ trainer.add_callback(Killed())
 
 def test_a_rank_that_is_killed_in_mid_run_is_named(tmp_path: Path) -> None:
     plant(tmp_path, KILLED)
-    path = write_config(tmp_path, settings("sft", dataset_size=64, probe_steps=0))
+    path = write_config(tmp_path, settings("sft", dataset_size=64, look_steps=0))
     finished = canary("run", str(path), "--nproc", "2", "-o", str(tmp_path / "out"), cwd=tmp_path)
     assert finished.code == 4, finished.err
     record = finished.record()

@@ -233,23 +233,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example under `canary exec`, cut after 14 of 40 steps."""
+    """The example under `canary exec`, cut after 36 of 40 steps."""
     folder = tmp_path_factory.mktemp("watched")
-    words = ("--name", "given", "--max-steps", "14", "-o", str(folder / "out"))
+    words = ("--name", "given", "--max-steps", "36", "-o", str(folder / "out"))
     ended = canary("exec", *words, "--", sys.executable, str(EXAMPLES / "loop.py"), cwd=folder)
     assert ended.code == 0, ended.err
     assert not (folder / "canary_output").exists()
     return only_run(folder / "out")
 
 
-def test_under_exec_the_loop_is_measured_then_probed_and_ends_after_max_steps(
-    watched: Path, alone: RunRecord
-) -> None:
+def test_under_exec_the_loop_ends_after_max_steps(watched: Path, alone: RunRecord) -> None:
     record = load_record(watched)
-    assert [launch.kind for launch in record.launches] == ["measured", "probe"]
-    assert len(record.stability.loss_values) == 14
-    assert record.stability.loss_values == alone.stability.loss_values[:14]
-    assert len(list(read_rows(watched / "probe_steps.jsonl"))) == 12
+    assert len(record.stability.loss_values) == 36
+    assert record.stability.loss_values[:16] == alone.stability.loss_values
+    assert [launch.look_steps for launch in record.launches] == [12]
     assert record.config["trainer"] == "canary.Recorder"
     assert record.name == "given"
     assert record.perf.cpu_utilization_avg is not None
@@ -285,7 +282,7 @@ def test_a_loop_that_goes_on_is_told_how_to_end(tmp_path: Path) -> None:
     # The Recorder's own name holds; the folder was there before anybody knew it.
     assert (record.name, record.config["name"]) == ("goes-on", "goes-on")
     assert "-loop-" in run.name
-    # The measured launch is the user's and goes on; the probe ends where its steps do.
+    # The launch is the user's and goes on.
     assert (run / "log.txt").read_text().count("whole loop") == 1
 
 
@@ -313,7 +310,7 @@ from canary import Recorder
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
-with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], probe_steps=4,
+with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], look_steps=4,
               config={"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}},
               tracker=lambda step, values: 1 / 0) as recorder:
     for number in range(12):

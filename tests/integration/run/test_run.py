@@ -11,7 +11,7 @@ import pytest
 from canary.compare.invariants.checks import invariant_checks
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.record.types import PHASES
-from tests.integration.conftest import STEPS, Finished, run_config, settings
+from tests.integration.conftest import LOOKED, STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train
 
@@ -64,18 +64,16 @@ def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
         "config.yaml",
         "metrics.json",
         "steps.jsonl",
-        "probe_steps.jsonl",
         "alerts.jsonl",
         "log.txt",
     }
     record = finished_run.record()
     assert record.status == "completed"
     assert record.reason is None
-    assert [(launch.kind, launch.status) for launch in record.launches] == [
-        ("probe", "completed"),
-        ("measured", "completed"),
-    ]
-    assert [launch.steps for launch in record.launches] == [3, STEPS]
+    (launch,) = record.launches
+    assert (launch.status, launch.steps, launch.look_steps) == ("completed", STEPS, LOOKED)
+    looked = [bool(row.get("look")) for row in finished_run.rows()]
+    assert looked == [True] * LOOKED + [False] * (STEPS - LOOKED)
     assert record.config["output_dir"] == str(finished_run.folder.parent)
     assert record.alerts == []
     assert (finished_run.folder / "alerts.jsonl").read_text() == ""
@@ -97,10 +95,10 @@ def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) ->
     rows: list[Any] = finished_run.rows()
     written = [row["time"] for row in rows]
     walls = [row["wall_s"] for row in rows]
-    elapsed = written[-2] - written[0]
+    elapsed = written[-2] - written[LOOKED]
     # A busy machine may take the core from a step that has ended before its moment is written.
-    taken = sum(row["host"]["run_delay_s"] or 0.0 for row in rows[1:])
-    assert sum(walls[1:-1]) == pytest.approx(elapsed, rel=0.05, abs=0.005 + taken)
+    taken = sum(row["host"]["run_delay_s"] or 0.0 for row in rows[LOOKED + 1 :])
+    assert sum(walls[LOOKED + 1 : -1]) == pytest.approx(elapsed, rel=0.05, abs=0.005 + taken)
 
 
 def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
@@ -108,7 +106,7 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
 ) -> None:
     record = finished_run.record()
     perf, host = record.perf, record.host
-    rows: list[Any] = finished_run.rows()[1:]
+    rows: list[Any] = finished_run.rows()[LOOKED + 1 :]
 
     def a_second(key: str) -> float:
         return float(sum(row[key] for row in rows) / sum(row["wall_s"] for row in rows))
@@ -140,10 +138,10 @@ def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> No
     record = finished_run.record()
     exact: Any = record.exact
     ppo = record.config["training_type"] == "ppo"
-    assert exact["steps"] == 3
+    assert exact["steps"] == LOOKED
     assert len(exact["data"]["dataset_sha256"]) == 64
     assert len(exact["data"]["tokenizer"]["vocab_sha256"]) == 64
-    assert [len(step) for step in exact["batches"]] == ([1, 1, 1] if ppo else [2, 2, 2])
+    assert [len(step) for step in exact["batches"]] == [1 if ppo else 2] * LOOKED
     assert all(len(micro["sha256"]) == 64 for step in exact["batches"] for micro in step)
     assert exact["model"]["trainable_tensors"] > 0
     assert exact["model"]["dtypes"] == {"torch.float32": exact["model"]["trainable_tensors"]}
@@ -156,12 +154,12 @@ def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> No
     assert told == pytest.approx(first, rel=1e-4) or (ppo and told > first)
     assert ("rollout" in exact) is ppo
     assert exact["first_update"]["delta_norm"] > 0
-    assert len(exact["trajectory"]["losses"]) == 3
-    assert exact["work"]["step"] == 3
+    assert exact["trajectory"]["losses"] == record.stability.loss_values[:LOOKED]
+    assert exact["work"]["step"] == LOOKED
     assert exact["work"]["operator_total"] > 100
     assert exact["work"]["flops"] > 0
     assert exact["work"]["tokens_fed"] > 0
-    assert len(exact["memory"]["live_tensors"]) == 3
+    assert len(exact["memory"]["live_tensors"]) == LOOKED
     assert exact["calls"]["dataset_maps_executed"] == exact["calls"]["dataset_maps"]
     assert exact["frozen"]["changed"] == []
 
@@ -180,11 +178,11 @@ def test_generation_reward_and_logprob_are_phases_of_online_training_alone(
 def test_every_step_records_what_matters_for_its_trainer(finished_run: Finished) -> None:
     record = finished_run.record()
     wanted = MATTERS.get(record.config["training_type"], set())
-    for row in [*finished_run.rows(), *finished_run.rows(probe=True)]:
+    for row in finished_run.rows():
         assert wanted <= set(row["rl"]), row["step"]  # type: ignore[call-overload]
     for name in wanted:
-        assert record.rl[name].count == STEPS - 1, name
-        assert len(record.exact["trajectory"]["rl"][name]) == 3
+        assert record.rl[name].count == STEPS - LOOKED - 1, name
+        assert len(record.exact["trajectory"]["rl"][name]) == LOOKED
 
 
 def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
@@ -211,23 +209,6 @@ def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
     }
     for name in {"raw_loss_finite", "frozen_unchanged"} | asked.get(kind, set()):
         assert found[name].status == "pass", name
-
-
-def test_the_measured_launch_finds_the_datasets_that_the_probe_prepared(
-    finished_run: Finished,
-) -> None:
-    record = finished_run.record()
-    prepared, found = record.exact["calls"], record.io
-    assert found["dataset_maps"] == prepared["dataset_maps"]
-    if record.config["training_type"] == "sft":
-        assert found["dataset_cache_hits"] == found["dataset_maps"] > 0
-        assert found["tokenizer_calls"] < prepared["tokenizer_calls"]
-
-
-def test_the_probe_follows_the_measured_trajectory(finished_run: Finished) -> None:
-    probe = [row["loss"] for row in finished_run.rows(probe=True)]
-    measured = [row["loss"] for row in finished_run.rows()]
-    assert probe == pytest.approx(measured[: len(probe)], rel=1e-5)
 
 
 @pytest.mark.parametrize(

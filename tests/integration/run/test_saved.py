@@ -128,7 +128,7 @@ def test_a_model_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: 
 
 def test_a_run_leaves_its_model_outside_of_what_it_counts(tmp_path: Path) -> None:
     left = tmp_path / "out" / "rm"
-    few = {"probe_steps": 0, "max_steps": 2, "metrics_warmup_steps": 0}
+    few = {"look_steps": 0, "max_steps": 2, "metrics_warmup_steps": 0}
     done = run_config(tmp_path, settings("reward", **few), "--set", f"save_model={left}")
     assert done.code == 0, done.err
     assert (left / "model.safetensors").exists()

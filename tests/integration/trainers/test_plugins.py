@@ -12,7 +12,7 @@ import torch
 
 from canary.errors import ConfigError, RunFailed
 from canary.training.trainers import build_trainer
-from tests.integration.conftest import run_config, settings
+from tests.integration.conftest import STEPS, run_config, settings
 from tests.integration.trainers.test_workload import logged, make_spec, write_jsonl
 
 pytestmark = pytest.mark.train
@@ -203,7 +203,7 @@ def test_a_trainer_of_the_users_own_gives_a_whole_record(tmp_path: Path) -> None
     record = done.record()
     assert record.status == "completed"
     assert record.exact["model"]["parameters"] == 3
-    assert len(record.stability.loss_values) == 4
+    assert len(record.stability.loss_values) == STEPS
     assert record.config["trainer_factory"] == "own_code:make_trainer"
     assert record.phases["forward"] > 0
 

@@ -12,6 +12,7 @@ import torch
 from canary.compare.invariants.checks import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS
 from canary.training.exact.signals import ExactSignals
+from canary.training.look import Look
 from canary.training.loops.trainer import TrainerCollector
 from canary.training.trainers import build_trainer
 from tests.integration.trainers.test_workload import make_spec
@@ -38,7 +39,8 @@ def test_every_trainer_trains_an_adapter_over_packed_weights(
     trainer = build_trainer(make_spec(tmp_path, training_type, **changes))
     rows: list[Any] = []
     exact = ExactSignals(trainer)
-    TrainerCollector(trainer, rows.append, 0, exact=exact)
+    look = Look(3, exact, lambda signals: None)
+    TrainerCollector(trainer, rows.append, 0, look=look, ends_after_look=True)
     trainer.train()
     assert len(rows) == 3
     assert all(math.isfinite(row["loss"]) for row in rows)

@@ -17,6 +17,9 @@ from tests.integration.trainers.test_workload import logged, make_spec
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
+STEPS = 3
+"""Of a training of `make_spec`."""
+
 
 def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, WorkloadSpec]:
     """A short training, with what the environment asks for its completions."""
@@ -24,7 +27,7 @@ def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, Worklo
     spec = make_spec(folder, training_type, **changes)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(spec)
-    with completions_of(trainer, "probe", spec.notes):
+    with completions_of(trainer, STEPS, spec.notes):
         trainer.train()
     return trainer, spec
 
@@ -44,7 +47,7 @@ def test_a_replay_trains_on_what_was_recorded_however_it_asks(
     monkeypatch.delenv(REPLAY)
     free, _ = train(tmp_path / "free", training_type, **by_two)
     assert any("replayed" in note for note in spec.notes)
-    assert sum(map(len, read(file, "probe").values())) == 3 * 2 * 2
+    assert sum(map(len, read(file).values())) == STEPS * 2 * 2
     for name, value in first.model.named_parameters():
         assert torch.equal(value, again.model.get_parameter(name)), name
     rewards, lengths = logged(first, "reward"), logged(first, "completions/mean_length")
@@ -54,7 +57,7 @@ def test_a_replay_trains_on_what_was_recorded_however_it_asks(
 
 
 @pytest.mark.parametrize("training_type", ["ppo"])
-def test_a_probe_on_given_completions_looks_at_what_it_would_have_drawn(
+def test_a_look_at_given_completions_sees_what_would_have_been_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
 ) -> None:
     """Off by 2e-6 in float32 where all is well, by 4 to 17 with either fault."""
@@ -78,7 +81,7 @@ def _drawn(folder: Path, training_type: str, plant: Any) -> list[Any]:
     trainer = build_trainer(spec)
     if plant is not None:
         plant(getattr(trainer.model, "policy", trainer.model))
-    with completions_of(trainer, "probe", spec.notes) as watch:
+    with completions_of(trainer, STEPS, spec.notes) as watch:
         trainer.train()
     assert watch is not None
     return list(watch.described()["steps"])

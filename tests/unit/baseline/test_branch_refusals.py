@@ -25,7 +25,7 @@ from tests.contract.git_server import GitServer, bare_repository, git, serving
 from tests.unit.branching import REF, adding, sha_of, write_branch
 
 TOKEN = "ghs_" + 3 * "0123456789ab"
-ENTRY = "v1/sft_smoke/cpu_x1_float32/20260101T000001_run-00001.json"
+ENTRY = "v2/sft_smoke/cpu_x1_float32/20260101T000001_run-00001.json"
 WHOLE = '{"entry_version": 1, "accepted": null, "record": {}}'
 
 
@@ -45,9 +45,9 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
 BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "code": ({"train.py": "print()"}, {}, "'train.py' does not belong"),
     "code beside a history": ({ENTRY: WHOLE, "a/b/c/d.json": "{}"}, {}, "does not belong"),
-    "a later version": ({ENTRY.replace("v1", "v2"): WHOLE}, {}, "does not belong"),
-    "a file too deep": ({ENTRY.replace("v1/", "v1/x/"): WHOLE}, {}, "does not belong"),
-    "another name": ({"v1/a/b/notes.json": WHOLE}, {}, "not named like an entry"),
+    "a later version": ({ENTRY.replace("v2", "v3"): WHOLE}, {}, "does not belong"),
+    "a file too deep": ({ENTRY.replace("v2/", "v2/x/"): WHOLE}, {}, "does not belong"),
+    "another name": ({"v2/a/b/notes.json": WHOLE}, {}, "not named like an entry"),
     "cut off": ({ENTRY: WHOLE[:20]}, {}, f"{ENTRY} cannot be read"),
     "empty file": ({ENTRY: ""}, {}, f"{ENTRY} cannot be read"),
     "no entry": ({ENTRY: "{}"}, {}, "is not an entry"),
@@ -57,14 +57,14 @@ BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
         {},
         r"context\.commit",
     ),
-    "noise cut off": ({ENTRY: WHOLE, "v1/a/b/noise.json": "{"}, {}, "noise.json cannot be read"),
+    "noise cut off": ({ENTRY: WHOLE, "v2/a/b/noise.json": "{"}, {}, "noise.json cannot be read"),
     "a link": ({ENTRY: "/etc/passwd"}, {ENTRY: "120000"}, "mode 120000"),
     "a program": ({ENTRY: WHOLE}, {ENTRY: "100755"}, "mode 100755"),
-    "a submodule": ({"v1/a/b/c.json": ""}, {"v1/a/b/c.json": "160000"}, "mode 160000"),
-    "a way out": ({"v1/../b/c.json": WHOLE}, {}, "a name that"),
-    "a hidden folder": ({"v1/.git/b/c.json": WHOLE}, {}, "a name that"),
+    "a submodule": ({"v2/a/b/c.json": ""}, {"v2/a/b/c.json": "160000"}, "mode 160000"),
+    "a way out": ({"v2/../b/c.json": WHOLE}, {}, "a name that"),
+    "a hidden folder": ({"v2/.git/b/c.json": WHOLE}, {}, "a name that"),
     "too large": ({ENTRY: " " * (9 << 20)}, {}, "the limit is 8,388,608"),
-    "nothing": ({}, {}, "it has no v1/"),
+    "nothing": ({}, {}, "it has no v2/"),
 }
 
 

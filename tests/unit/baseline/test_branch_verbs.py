@@ -159,7 +159,7 @@ def test_a_pull_that_cannot_be_written_leaves_the_folder_as_it_was(
     pull_text(remote, here(tmp_path), folder, replace=True)
     assert stored(remote, tmp_path / "again") == run_ids(1, 2, 3)
     assert files_of(folder) == files_of(tmp_path / "again")
-    assert [path.name for path in folder.iterdir()] == ["v1"]
+    assert [path.name for path in folder.iterdir()] == ["v2"]
 
 
 def test_wrong_usage_is_one_line_and_two(

@@ -63,7 +63,7 @@ def test_a_saved_run_reads_back_whole(tmp_path: Path) -> None:
     path = save(tmp_path, record(3))
     assert path == drawer(tmp_path, record(3)) / "20260101T000003_run-00003.json"
     assert path.parent.parent.name == "sft_smoke"
-    assert path.parent.parent.parent == tmp_path / "v1"
+    assert path.parent.parent.parent == tmp_path / "v2"
     (entry,) = entries(path.parent)
     assert entry.run_id == "run-00003"
     assert entry.record() == record(3)

@@ -19,8 +19,8 @@ from tests.unit.bisect.workshop import (
     bisected,
     diamond,
     failed,
+    looked,
     names,
-    probed,
 )
 
 LINE = [f"c{i}" for i in range(17)]
@@ -44,25 +44,25 @@ def worse_since(subject: str) -> Run:
 
     def run(commit: str, number: int, kind: str) -> RunRecord:
         after = commit != "good" and LINE.index(commit) >= LINE.index(subject)
-        return probed(number, 3.0 if after else 2.0)
+        return looked(number, 3.0 if after else 2.0)
 
     return run
 
 
 @pytest.mark.parametrize("culprit", ["c1", "c16"])
-def test_an_exact_change_is_found_with_one_probe_per_halving(tmp_path: Path, culprit: str) -> None:
+def test_an_exact_change_is_found_with_one_look_per_halving(tmp_path: Path, culprit: str) -> None:
     bench = bench_of(tmp_path, worse_since(culprit))
     found = bisected(bench, "first_loss")
     assert names(found, bench) == [culprit]
     assert found.decided
     assert len(found.shown) <= math.log2(16) + 1
-    assert {kind for _, kind in bench.asked} == {"probe"}
+    assert {kind for _, kind in bench.asked} == {"look"}
 
 
 def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Path) -> None:
     def slower(commit: str, number: int, kind: str) -> RunRecord:
         after = commit != "good" and LINE.index(commit) >= 5
-        return probed(number, median_s=(0.2 if after else 0.1) * (1 + 0.001 * (number % 7)))
+        return looked(number, median_s=(0.2 if after else 0.1) * (1 + 0.001 * (number % 7)))
 
     for check, run in (("first_loss", worse_since("c5")), ("step_time_median", slower)):
         bench = bench_of(tmp_path / check, run)
@@ -102,7 +102,7 @@ def test_a_crash_is_followed_by_its_kind_and_other_crashes_are_skipped(tmp_path:
             return failed(number, f"KeyError: 'labels' (at /tmp/{commit}/train.py:12)")
         if place >= 11:
             return failed(number, f"ValueError: bad step {place} (at /tmp/{commit}/a.py:{place})")
-        return probed(number)
+        return looked(number)
 
     bench = bench_of(tmp_path, run)
     found = bisected(bench)
@@ -120,7 +120,7 @@ def step_times(culprit: int, change: float) -> Run:
 
     def run(commit: str, number: int, kind: str) -> RunRecord:
         after = commit != "good" and LINE.index(commit) >= culprit
-        return probed(number, median_s=0.1 * noise[number % 7] * (1 + change * after))
+        return looked(number, median_s=0.1 * noise[number % 7] * (1 + change * after))
 
     return run
 
@@ -132,7 +132,7 @@ def test_a_slower_step_is_found_from_values(tmp_path: Path) -> None:
     assert names(found, bench) == ["c6"]
     assert found.decided
     searched = [kind for _, kind in bench.asked]
-    assert "probe" not in searched
+    assert "look" not in searched
 
 
 def test_a_check_that_is_not_worse_is_an_error_with_both_values(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_check_names_the_nearest_before_anything_runs(tmp_path: Path)
 
 def test_ends_that_noise_leaves_open_are_not_decided(tmp_path: Path) -> None:
     times = [0.1, 0.16, 0.09, 0.2, 0.13, 0.1, 0.18]
-    bench = bench_of(tmp_path, lambda _, number, __: probed(number, median_s=times[number % 7]))
+    bench = bench_of(tmp_path, lambda _, number, __: looked(number, median_s=times[number % 7]))
     found = bisected(bench, "step_time_median")
     assert not found.decided
     assert "too noisy to tell" in found.answer.reason
@@ -223,7 +223,7 @@ def history_of(history: History, folder: Path, culprit: str) -> MadeBench:
 
     def run(subject: str, number: int, kind: str) -> RunRecord:
         masks = {commit.subject: history.masks[i] for i, commit in enumerate(history.commits)}
-        return probed(number, 3.0 if masks.get(subject, 0) >> place & 1 else 2.0)
+        return looked(number, 3.0 if masks.get(subject, 0) >> place & 1 else 2.0)
 
     return MadeBench(history, folder, run)
 
@@ -248,7 +248,7 @@ def test_a_branch_from_before_the_good_end_is_skipped_if_its_base_is_not_good(
     inner = bench.run
 
     def run(subject: str, number: int, kind: str) -> RunRecord:
-        return probed(number, 4.0) if subject == "base" else inner(subject, number, kind)
+        return looked(number, 4.0) if subject == "base" else inner(subject, number, kind)
 
     bench.run = run
     found = bisected(bench, "first_loss")
@@ -256,4 +256,4 @@ def test_a_branch_from_before_the_good_end_is_skipped_if_its_base_is_not_good(
     assert names(found, bench) == ["e1", "merge early"]
     (skipped,) = [one for one in found.shown if one.seen.outcome == "skip"]
     assert "before the good end" in skipped.words
-    assert ("e1", "probe") not in bench.asked
+    assert ("e1", "look") not in bench.asked

@@ -41,7 +41,8 @@ def test_git_names_the_same_first_bad_commit(tmp_path: Path, culprit: str) -> No
 
 @pytest.mark.parametrize("culprit", ["s1", "merge side"])
 def test_git_agrees_in_a_history_with_merges(tmp_path: Path, culprit: str) -> None:
-    bench = history_of(diamond(tmp_path / "theirs"), tmp_path / "out", culprit)
+    theirs = diamond(tmp_path / "theirs")
+    bench = history_of(theirs.between("good", "main"), tmp_path / "out", culprit)
     found = bisected(bench, "first_loss")
     told = replayed(bench.history.repository, git_bisect_log(bench.history, found), tmp_path)
     assert f"# first bad commit: [{sha(bench, culprit)}] {culprit}" in told

@@ -15,7 +15,7 @@ ASKED = {"--good": "a" * 40, "--check": "data"}
 
 def row(label: str = "abc", state: int = 5) -> Row:
     return Row(
-        stage="search", label=label, state=hex(state), kind="probe", run=f"{label}/r", seconds=2.5
+        stage="search", label=label, state=hex(state), kind="look", run=f"{label}/r", seconds=2.5
     )
 
 
@@ -29,10 +29,10 @@ def test_rows_come_back_in_their_order(tmp_path: Path) -> None:
     first.add(row("two", 2))
     first.close()
     again = opened(tmp_path)
-    assert again.replayed("search", 1, "probe") == row("one", 1)
+    assert again.replayed("search", 1, "look") == row("one", 1)
     assert again.seconds == 2.5
-    assert again.replayed("search", 2, "probe") == row("two", 2)
-    assert again.replayed("search", 3, "probe") is None
+    assert again.replayed("search", 2, "look") == row("two", 2)
+    assert again.replayed("search", 3, "look") is None
     again.close()
 
 
@@ -44,7 +44,7 @@ def test_half_a_line_is_dropped_and_its_run_is_repeated(tmp_path: Path) -> None:
         file.write(b'{"stage": "search", "label": "ab')
     again = opened(tmp_path)
     assert len(again.to_replay) == 1
-    again.replayed("search", 5, "probe")
+    again.replayed("search", 5, "look")
     again.add(row("next", 6))
     again.close()
     last = opened(tmp_path)
@@ -83,7 +83,7 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         '{"version": 1, "asked": {"--good": 5}}\n',
         '{"version": 1, "asked": {}}\n{"stage": "search"}\n',
         '{"version": 1, "asked": {}}\n7\n',
-        '{"version": 1, "asked": {}}\n{"stage":"last","label":"a","state":"0x1","kind":"probe",'
+        '{"version": 1, "asked": {}}\n{"stage":"last","label":"a","state":"0x1","kind":"look",'
         '"seconds":1e999}\n',
         "\x00\xff\n",
     ],

@@ -98,7 +98,7 @@ Run = Callable[[str, int, str], RunRecord]
 """Makes the record of a run from the commit's subject, the number of the run, and its kind."""
 
 
-def probed(number: int, loss: float = 2.0, median_s: float = 0.1) -> RunRecord:
+def looked(number: int, loss: float = 2.0, median_s: float = 0.1) -> RunRecord:
     """A completed run; another `loss` makes the check `first_loss` red."""
     made = record(number, median_s)
     made = altered(made, "exact", "trajectory", "losses", 0, to=loss)
@@ -120,12 +120,10 @@ class MadeSide(Side):
     def run_with(self, settings: Sequence[str], on_event: object = None) -> RunRecord:
         kind = next(kind for kind, words in SETTINGS.items() if words == tuple(settings))
         made = self.runs(kind)
-        if kind == "probe":
-            config = {**made.config, "repeats": 0}
+        if kind == "look":
+            config = {**made.config, "exact": True}
             made = made.model_copy(update={"config": config, "launches": []})
             made = altered(made, "perf", "step_time", "count", to=0)
-        if kind == "measured":
-            made = made.model_copy(update={"exact": type(made.exact)()})
         write(self.output_dir / made.run_id / "metrics.json", made)
         return made
 

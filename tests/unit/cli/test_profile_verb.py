@@ -129,9 +129,9 @@ def test_a_run_without_a_profile_is_refused_with_the_lines_to_add(runs: Path) ->
     )
 
 
-def test_against_a_run_without_a_profile_the_counts_of_the_probes_are_compared(runs: Path) -> None:
+def test_against_a_run_without_a_profile_the_counts_of_the_looks_are_compared(runs: Path) -> None:
     text = profile_text(run_of(runs, "RUN", USUAL), run_of(runs, "PLAIN", None), "text", 3)
-    assert "calls in one step of each probe, without times: the baseline was not profiled" in text
+    assert "calls in one step of each look, without times: the baseline was not profiled" in text
     assert "No operator differs" in text
 
 

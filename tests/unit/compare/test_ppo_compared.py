@@ -18,12 +18,12 @@ from tests.unit.ppo_records import (
 )
 
 
-def test_equal_rollouts_pass_and_nothing_else_is_decided_without_a_timed_launch() -> None:
+def test_equal_rollouts_pass_and_nothing_else_is_decided_without_timed_steps() -> None:
     found = compared(ppo(1))
     assert found.check("rollout").status == "pass"
     assert found.differences == ()
     assert found.verdict == "inconclusive"
-    assert "repeats: 0" in found.check("step_time_median").message
+    assert "exact: true" in found.check("step_time_median").message
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
@@ -102,12 +102,12 @@ def test_a_config_that_explains_it_needs_acceptance() -> None:
     assert "rollout differs: advantages" in found.first_line
 
 
-def test_a_probe_alone_beside_timed_runs_is_never_a_pass() -> None:
-    timed = altered(ppo(), "config", "repeats", to=1)
+def test_a_look_alone_beside_timed_runs_is_never_a_pass() -> None:
+    timed = altered(ppo(), "config", "exact", to=False)
     timed = altered(timed, "perf", "step_time", "count", to=20)
     for name in ("mean", "median"):
         timed = altered(timed, "perf", "step_time", name, to=0.1)
     found = compared(ppo(1), timed)
     assert found.verdict == "inconclusive"
-    unasked = altered(ppo(1), "config", "repeats", to=1)
+    unasked = altered(ppo(1), "config", "exact", to=False)
     assert compared(unasked, timed).verdict == "error"

@@ -81,7 +81,10 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         ("trainer_args:\n  since: 2020-01-01\n", "trainer_args.since in @:2 is a date, which JSON"),
         ("training_type: grpo\nnum_generations: 3\n", "num_generations in @:2 (3) does not divide"),
-        ("save_model: out\nrepeats: 0\n", "save_model in @:1 needs repeats of 1 or more (set"),
+        (
+            "save_model: out\nexact: true\n",
+            "save_model in @:1 needs a whole training, but exact is",
+        ),
         ("command: [python, train.py]\nsave_model: out\n", "save_model in @:2 is not used by"),
         (
             "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
@@ -188,19 +191,33 @@ def test_a_config_cannot_be_changed() -> None:
         config.max_steps = 3  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (20, 4), (4, 0)])
-def test_short_runs_leave_fewer_steps_out_of_their_speeds(steps: int, warmup: int) -> None:
-    assert load_config(None, [f"max_steps={steps}"]).config.metrics_warmup_steps == warmup
+@pytest.mark.parametrize(
+    ("steps", "look", "warmup"), [(100, 12, 4), (20, 12, 2), (4, 12, 0), (100, 0, 10), (20, 0, 4)]
+)
+def test_short_runs_leave_fewer_steps_out_of_their_speeds(
+    steps: int, look: int, warmup: int
+) -> None:
+    settings = [f"max_steps={steps}", f"look_steps={look}"]
+    assert load_config(None, settings).config.metrics_warmup_steps == warmup
 
 
-def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
+def test_a_warm_up_must_leave_a_step_to_time_after_the_look(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    line = refused(file, "repeats: 0\nprobe_steps: 0\n")
-    assert "repeats" in line
-    assert "nothing would run" in line
-    for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
+    text = "max_steps: 30\nmetrics_warmup_steps: {}\n"
+    line = refused(file, text.format(20))
+    assert line.endswith("max_steps is 30, and 10 are looked at (set it below 20)")
+    for kept in (text.format(19), text.format(20) + "exact: true\n"):
+        file.write_text(kept)
+        assert load_config(file).config.max_steps == 30
+
+
+def test_a_canary_that_ends_after_its_look_needs_a_look(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    line = refused(file, "exact: true\nlook_steps: 0\n")
+    assert line.startswith(f"exact in {file}:1 is true and look_steps is 0: nothing would be")
+    for text in ("exact: true\n", "exact: true\ncommand: [python, train.py]\n"):
         file.write_text(text)
-        assert load_config(file).config.repeats == 0
+        assert load_config(file).config.exact
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ def base_config(tmp_path: Path, **changes: object) -> LoadedConfig:
     """The base branch's config: that of the example, with changes."""
     path = tmp_path / "base.yaml"
     values = {key: value for key, value in example().config.items() if value is not None}
-    values = {key: values[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
+    kept = ("training_type", "name", "max_steps", "look_steps", "metrics_warmup_steps")
+    values = {key: values[key] for key in kept}
     path.write_text(yaml.safe_dump(values | changes))
     return load_config(path)
 
@@ -141,7 +142,7 @@ def test_another_device_is_an_error_and_no_first_run(tmp_path: Path) -> None:
     assert "device auto -> cuda" in found.answer.comparison.first_line
 
 
-@pytest.mark.parametrize("key", ["max_steps", "probe_steps"])
+@pytest.mark.parametrize("key", ["max_steps", "look_steps"])
 def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, key: str) -> None:
     short = altered(record(100), "config", key, to=2)
     found = answer(tmp_path, given(tmp_path, short))
@@ -149,10 +150,10 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     assert f"{key} 2, the base branch's config requires" in found.answer.comparison.first_line
 
 
-def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
+def test_a_look_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
     tmp_path: Path,
 ) -> None:
-    why = "the probe gave no result: the second launch was about to change out"
+    why = "the training ended before its look did"
     bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
     found = answer(tmp_path, given(tmp_path, bare))
     assert found.answer.verdict == "error"
@@ -344,7 +345,7 @@ def test_a_config_out_of_the_repository_is_refused() -> None:
 def test_the_base_branchs_steps_are_carried_over(tmp_path: Path) -> None:
     base = base_config(tmp_path, max_steps=40)
     assert "max_steps=40" in held_settings(base)
-    assert "metrics_warmup_steps=8" in held_settings(base)
+    assert "metrics_warmup_steps=10" in held_settings(base)
 
 
 def test_the_base_branchs_gates_say_which_curves_a_run_keeps(tmp_path: Path) -> None:
@@ -357,3 +358,16 @@ def test_the_base_branchs_gates_say_which_curves_a_run_keeps(tmp_path: Path) -> 
     bare = base_config(tmp_path)
     kept = load_config(pull_requests, held_settings(bare))
     assert [gate.name for gate in kept.config.metrics] == ["loss"]
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_a_history_of_an_earlier_version_is_no_baseline_and_says_so(
+    tmp_path: Path, recording: bool
+) -> None:
+    history = tmp_path / "before"
+    (history / "v1").mkdir(parents=True)
+    records = given(tmp_path, record(100))
+    found = answer(tmp_path, records, history=history, ancestry=None, recording=recording).answer
+    assert (found.verdict, found.comparison.passed) == ("no-baseline", False)
+    said = "branch canary-baselines holds only runs of an earlier version"
+    assert any(note.startswith(said) for note in found.comparison.notes)

@@ -25,8 +25,19 @@ def with_row(row: dict[str, Any]) -> str:
     return json_lines([*ROWS, row])
 
 
+PRINTED = [f"{{'loss': {row['loss']}, 'learning_rate': 0.001, 'epoch': 0.1}}\n" for row in ROWS]
+"""What transformers prints: lines without a step."""
+TORN = [*PRINTED[:9], PRINTED[9][:12] + "\n", *PRINTED[10:]]
+OPENED = TABLE.replace("\n5,", '\n"5,', 1)
+TWICE = "Step,mine - loss,mine - loss\n" + "".join(f"{step},1.0,2.0\n" for step in range(1, 21))
+
 REFUSED = [
     ("a.csv", "", "is empty"),
+    ("a.csv", OPENED, "a quote is not closed"),
+    ("a.csv", OPENED.replace("\n9,", '\n9",', 1), "a quoted cell holds whole rows"),
+    ("a.csv", TWICE, "two runs of one name"),
+    ("a.log", "".join(TORN), "the line is torn"),
+    ("a.log", "".join([*PRINTED[:9], PRINTED[9][9:], *PRINTED[10:]]), "the line is torn"),
     ("a.csv", " \t\n\n", "is empty"),
     ("a.csv", "step,loss\n", "has no metric with a number"),
     ("a.csv", TABLE.partition("\n")[2], "has numbers as its header"),

@@ -310,7 +310,7 @@ def test_a_guard_that_did_not_run_is_no_broken_one() -> None:
     optimal = of(found, "optimal")
     assert not optimal.unsafe
     assert not optimal.safe
-    assert optimal.unguarded == "not guarded: its probe did not run: timeout: after 1800 s"
+    assert optimal.unguarded == "not guarded: its look did not run: timeout: after 1800 s"
     assert optimal.guarded is not None
     assert optimal.guarded.blamed == ()
     assert not found.passed

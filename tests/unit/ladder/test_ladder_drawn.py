@@ -12,7 +12,7 @@ from tests.unit.ladder.test_ladder_guard import exact
 
 
 def drawn(gap: float | None = 1e-6, rank: float | None = 0.5, ranked: int = 400) -> Any:
-    """A probe's `exact`, with generation looked at in its first step."""
+    """A look's `exact`, with generation looked at in its first step."""
     seen = {"step": 1, "tokens": 400, "gap": gap, "rank": rank, "ranked": ranked}
     return exact() | {"generation": {"steps": [seen]}}
 

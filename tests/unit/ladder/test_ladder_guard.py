@@ -15,7 +15,7 @@ LOSSES = [0.7, 0.6, 0.5]
 
 
 def exact(losses: list[Any] | None = None, **rest: Any) -> Any:
-    """A probe's `exact`."""
+    """A look's `exact`."""
     told: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0] * 3, "rl": {}}
     return {"trajectory": told | rest}
 

@@ -53,7 +53,7 @@ def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> RunProcesses
     return RunProcesses(None, ("max_steps=40",), config, folder, environ, silent)
 
 
-def test_a_guard_is_a_probe_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
+def test_a_guard_is_a_look_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
     launch = launcher(tmp_path)
     launch.guard("baseline", {"fixed_length": True}, records=True)
     launch.guard("basic", {"speed.kv_cache": True, "fixed_length": True})
@@ -62,8 +62,8 @@ def test_a_guard_is_a_probe_alone_on_recorded_completions(tmp_path: Path, starte
     assert recording["CANARY_RECORD_COMPLETIONS"] == file
     assert replaying["CANARY_REPLAY_COMPLETIONS"] == file
     assert "CANARY_RECORD_COMPLETIONS" not in replaying
-    assert started.settings[1]["repeats"] == 0
-    assert started.settings[1]["probe_steps"] == 5
+    assert started.settings[1]["exact"] is True
+    assert started.settings[1]["look_steps"] == 5
     assert started.settings[1]["speed.kv_cache"] is True
 
 
@@ -82,9 +82,10 @@ def test_what_samples_nothing_records_nothing(tmp_path: Path, started: Started) 
     assert not started.sides[0].environment
 
 
-def test_a_timed_launch_has_no_probe_and_its_own_curves(tmp_path: Path, started: Started) -> None:
+def test_a_timed_launch_has_no_look_and_its_own_curves(tmp_path: Path, started: Started) -> None:
     launcher(tmp_path).timed("basic", {})
-    assert started.settings[0]["probe_steps"] == 0
+    assert started.settings[0]["exact"] is False
+    assert started.settings[0]["look_steps"] == 0
     assert started.settings[0]["repeats"] == 1
     assert started.sides[0].environment == {
         "CANARY_LADDER_LEVEL": "basic",
@@ -194,9 +195,9 @@ canary.runner.display.progress.LINE_EVERY_S = 0.0
 listener = listener_for(sys.stderr, quiet=True)
 assert EVENTS not in os.environ
 listener.warned("mind this")
-listener.launch_begins("measured", 1, 3)
+listener.launch_begins(1, 3)
 for step in (1, 2):
-    listener.step_ended("measured", row(step, 0.5))
+    listener.step_ended(row(step, 0.5))
 os.write(listener.inner._stream.fileno(), b'{"kind": "st')
 """
 

@@ -26,8 +26,8 @@ def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
     assert unequal(work_of(rows(300)), work_of([{"samples": 4, "rl": {}}])) != ""
 
 
-def probe(*steps: list[list[str]], masked: bool = True) -> Any:
-    """A probe's `exact`: of each step the rows of its micro-batches."""
+def look(*steps: list[list[str]], masked: bool = True) -> Any:
+    """A look's `exact`: of each step the rows of its micro-batches."""
     shapes = {"input_ids": [2, 8], **({"attention_mask": [2, 8]} if masked else {})}
     return {
         "batches": [
@@ -37,14 +37,14 @@ def probe(*steps: list[list[str]], masked: bool = True) -> Any:
 
 
 def test_rows_in_another_order_and_other_micro_batches_are_the_same() -> None:
-    one = probe([["a", "b"], ["c", "d"]], [["e"], ["f"]])
-    assert other_rows(one, probe([["d", "c", "b", "a"]], [["f", "e"]])) == ""
+    one = look([["a", "b"], ["c", "d"]], [["e"], ["f"]])
+    assert other_rows(one, look([["d", "c", "b", "a"]], [["f", "e"]])) == ""
 
 
 def test_a_row_that_stands_twice_in_the_place_of_another_is_told() -> None:
-    said = other_rows(probe([["a"]], [["b", "c"]]), probe([["a"]], [["b", "b"]]))
+    said = other_rows(look([["a"]], [["b", "c"]]), look([["a"]], [["b", "b"]]))
     assert said == "different rows in step 2: 1 of 2 missing, 1 added"
 
 
 def test_rows_whose_padding_is_not_told_are_not_compared() -> None:
-    assert other_rows(probe([["a"]], masked=False), probe([["b"]], masked=False)) == ""
+    assert other_rows(look([["a"]], masked=False), look([["b"]], masked=False)) == ""

@@ -76,7 +76,7 @@ class Team:
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
     def stored(self) -> list[str]:
-        return sorted(path.name for path in self.history.glob("v1/*/*/*.json"))
+        return sorted(path.name for path in self.history.glob("v2/*/*/*.json"))
 
 
 def plugged(site: Path) -> Path:

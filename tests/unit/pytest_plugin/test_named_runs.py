@@ -68,7 +68,7 @@ def test_a_file_of_the_project_hides_no_module_of_the_canary(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     locks = tmp_path / "devices.lock"
     monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
-    request = ExecRequest((sys.executable, "-c", "print(1)"), settings=("probe_steps=0",))
+    request = ExecRequest((sys.executable, "-c", "print(1)"), settings=("look_steps=0",))
     run = Trainings(tmp_path, tmp_path / "shared").of_command(request)
     assert run.name != "old"
     assert load_record(run).status == "failed", "it trained nothing"

@@ -48,7 +48,7 @@ def test_its_tests_pass_with_its_options(page_team: Team) -> None:
     # A strict session fails where speed is not decided: of one run against one.
     shown.assert_outcomes(passed=5, failed=1)
     shown.stdout.fnmatch_lines(["FAILED test_more.py::test_run_of_last_night - *"])
-    assert list((page_team.path / "histories" / "canary").glob("v1/*/*/*.json"))
+    assert list((page_team.path / "histories" / "canary").glob("v2/*/*/*.json"))
 
 
 def test_its_tables_have_every_option_and_argument(page_team: Team) -> None:

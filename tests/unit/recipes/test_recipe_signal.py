@@ -23,7 +23,7 @@ from tests.unit.comparing import plain, record
 
 
 def momentum(of: Any) -> Any:
-    """Where the made-up signal is: a probe of a newer version wrote it."""
+    """Where the made-up signal is: a look of a newer version wrote it."""
     return of.get("first_update", {}).get("momentum_norm")
 
 
@@ -44,8 +44,8 @@ def _one_row_more(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reader, "SIGNALS", table)
 
 
-def probed(run: int, momentum_norm: float | None) -> RunRecord:
-    """A run whose probe saw this; None of a version that did not look."""
+def looked(run: int, momentum_norm: float | None) -> RunRecord:
+    """A run whose look saw this; None of a version that did not look."""
     made = record(run)
     if momentum_norm is not None:
         plain(made)["first_update"]["momentum_norm"] = momentum_norm
@@ -55,7 +55,7 @@ def probed(run: int, momentum_norm: float | None) -> RunRecord:
 def compared(was: float | None, now: float | None) -> Comparison:
     """As the record's reader has them."""
     current, baseline = (
-        RunRecord.model_validate(side.model_dump()) for side in (probed(2, now), probed(1, was))
+        RunRecord.model_validate(side.model_dump()) for side in (looked(2, now), looked(1, was))
     )
     return compare_to_baseline(current, baseline, gates=())
 

@@ -116,7 +116,7 @@ def test_a_trainers_row_shows_in_help_schema_docs_and_samples(place: Path) -> No
 
 @pytest.mark.train
 def test_a_trainers_row_and_builder_train_and_their_records_compare(place: Path) -> None:
-    config = write_config(place, settings("echo", max_steps=8, thresholds=PATIENT))
+    config = write_config(place, settings("echo", max_steps=9, look_steps=3, thresholds=PATIENT))
     once, again = (canary("run", str(config), "-o", f"out{n}", cwd=place) for n in (1, 2))
     assert (once.code, again.code) == (0, 0), once.err + again.err
 

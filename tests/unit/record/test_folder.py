@@ -91,9 +91,9 @@ def test_no_place_for_a_record_is_one_clear_error(tmp_path: Path) -> None:
         ("", "is not a record"),
         ("[]", "expected a JSON object"),
         ('{"schema_version": 99}', "schema_version 99"),
-        ('{"schema_version": 1}', "run_id"),
-        ('{"schema_version": 1, "run_id": NaN}', "not valid JSON"),
-        ('{"schema_version": 1, "run_id": "a", "timestamp": "b", "odd": 1}', "odd"),
+        ('{"schema_version": 2}', "run_id"),
+        ('{"schema_version": 2, "run_id": NaN}', "not valid JSON"),
+        ('{"schema_version": 2, "run_id": "a", "timestamp": "b", "odd": 1}', "odd"),
     ],
 )
 def test_what_is_not_a_record_says_why(tmp_path: Path, text: str, message: str) -> None:

@@ -21,6 +21,7 @@ from canary.record.types import Launch, RunRecord
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.host import LEAST_S, HostMeter
 from canary.training.collectors.steps import EndedSteps
+from canary.training.look import Look
 
 
 def record(**host: float) -> RunRecord:
@@ -128,7 +129,7 @@ SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
 def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they_ended() -> None:
     rows: list[Any] = []
-    steps = EndedSteps(torch.device("cpu"), rows.append)
+    steps = EndedSteps(torch.device("cpu"), rows.append, Look(0, None, lambda signals: None))
     steps.begin()
     with subprocess.Popen([sys.executable, "-c", SPENDS.format(0.3, 60)]) as running:
         subprocess.run([sys.executable, "-c", SPENDS.format(0.3, 0)], check=True)
@@ -162,8 +163,9 @@ def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(
     watch = HostMeter(own_process=True)
     watch.begin()
     time.sleep(0.01)
-    found = watch.end()
-    assert found.keys() == {"voluntary_switches", "involuntary_switches"}
+    found = watch.end(4)
+    assert found.keys() == {"voluntary_switches", "involuntary_switches", "steps"}
+    assert found["steps"] == 4
     assert found["voluntary_switches"] >= 1
     assert "rlhf-canary[gil]" in watch.unmeasured["host.gil_contention"]
 
@@ -201,7 +203,7 @@ def watched(seconds: float) -> float:
     watch = HostMeter(own_process=True)
     watch.begin()
     time.sleep(seconds)
-    found = watch.end()
+    found = watch.end(4)
     watch.stop()  # twice is once
     assert watch.unmeasured == {}
     return found["gil_held"]
@@ -212,7 +214,7 @@ def test_a_users_own_process_has_no_thread_of_gilknockers(monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "gilknocker", raising=False)
     watch = HostMeter()
     watch.begin()
-    found = watch.end()
+    found = watch.end(4)
     assert "gilknocker" not in sys.modules
     assert "gil_held" not in found
     assert "canary run" in watch.unmeasured["host.gil_contention"]

@@ -151,7 +151,7 @@ def test_the_verb_reads_a_branch(
         monkeypatch.delenv(name, raising=False)
 
     def fill(folder: Path) -> None:
-        shutil.copytree(stored / "v1", folder / "v1", dirs_exist_ok=True)
+        shutil.copytree(stored / "v2", folder / "v2", dirs_exist_ok=True)
 
     push(Remote(str(bare), "other"), fill, message="60 runs", keep=100)
     for words in (["--remote", "origin"], []):
@@ -176,7 +176,7 @@ def test_the_verb_refuses_in_one_line(stored: Path, tmp_path: Path) -> None:
 
 
 def test_an_empty_history_says_so(tmp_path: Path) -> None:
-    (tmp_path / "v1").mkdir()
+    (tmp_path / "v2").mkdir()
     assert history_text(trends_in(tmp_path), "text", shown="here") == "here holds no runs\n"
 
 

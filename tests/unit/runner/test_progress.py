@@ -34,7 +34,7 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
     assert stream.getvalue().splitlines() == [
         "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
         "record: out/run",
-        "launch 1: 3 steps",
+        "launch 2: 3 steps",
         "  step 1/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25% · 1 s left",
         "  step 2/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import uvicorn
@@ -43,13 +43,13 @@ def running(
     name: str = "20260301-080000-dpo_smoke-00aa",
     *,
     steps: int = 100,
-    kind: Literal["probe", "measured"] = "measured",
+    exact: bool = False,
 ) -> RunFolder:
     """A run of this process that goes on and has no rows yet."""
     folder = RunFolder.create(root, name)
-    config = {"max_steps": steps, "probe_steps": 12, "training_type": "dpo"}
+    config = {"max_steps": steps, "look_steps": 12, "training_type": "dpo", "exact": exact}
     made = start_record(name, "dpo_smoke", datetime.now(UTC), config)
-    made.launches = [Launch(index=1, kind=kind, status="running")]
+    made.launches = [Launch(index=1, status="running")]
     folder.write(made)
     return folder
 

@@ -9,7 +9,6 @@ import pytest
 
 from canary.record import jsonio
 from canary.record.step_row import Row, RowAlert
-from canary.record.types import Launch
 from canary.serve import live
 from canary.serve.feeds import ENDED
 from canary.serve.following import Following
@@ -80,15 +79,16 @@ def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
     assert len(seen.shown().rows) == 3
 
 
-def test_the_probe_is_followed_too(tmp_path: Path) -> None:
-    folder = running(tmp_path, kind="probe")
-    folder.probe_steps.write_text("".join(f"{jsonio.dumps(r)}\n" for r in rows_between(1, 5)))
+@pytest.mark.parametrize(("exact", "steps"), [(False, 100), (True, 12)])
+def test_the_look_is_followed_too(tmp_path: Path, exact: bool, steps: int) -> None:
+    folder = running(tmp_path, exact=exact)
     following = Following(folder.path)
-    _, pace = following.look()
-    assert (pace.kind, pace.done, pace.steps) == ("probe", 5, 12)
-    assert "5 of 12" in live.words(following)[live.NUMBERS]
-    rewrite(folder, launches=[Launch(index=1, status="running")])
     assert "none yet" in live.words(following)[live.NUMBERS]
+    add_rows(folder, [{**row, "look": True} for row in rows_between(1, 5)])
+    seen, pace = following.look()
+    assert (pace.done, pace.steps) == (5, steps)
+    assert f"5 of {steps}" in live.words(following)[live.NUMBERS]
+    assert seen.shown().record.perf.step_time.count == 0
 
 
 def test_a_second_launch_counts_from_its_own_start(tmp_path: Path) -> None:

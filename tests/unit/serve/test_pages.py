@@ -91,7 +91,7 @@ def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None
     add_rows(folder, rows_between(1, 30))
     page = asking(tmp_path).get(f"/run/{folder.path.name}").text
     text = " ".join(Read(page).text.split())
-    assert "Running: measured launch" in text
+    assert "Running. dpo_smoke" in text
     assert "30 of 100" in text
     assert "forward 17%" in text.replace("  ", " ")
     assert len(numbers(page, "loss")["rows"]) == 30
@@ -115,7 +115,7 @@ def test_a_history_is_found_in_the_folder_or_named(tmp_path: Path) -> None:
 
 def test_a_pipe_in_a_history_is_not_opened(tmp_path: Path) -> None:
     save(tmp_path, record(1))
-    (drawer,) = tmp_path.glob("v1/*/*")
+    (drawer,) = tmp_path.glob("v2/*/*")
     os.mkfifo(drawer / "0.json")
     answer = asking(tmp_path).get("/history")
     assert answer.status_code == 400
@@ -191,7 +191,7 @@ def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Pat
     large = finished(tmp_path, 3)
     with large.metrics.open("ab") as file:
         file.truncate(20 << 20)
-    entry = tmp_path / "hist" / "v1" / "sft" / "cpu" / "20260101-000000-x.json"
+    entry = tmp_path / "hist" / "v2" / "sft" / "cpu" / "20260101-000000-x.json"
     entry.parent.mkdir(parents=True)
     with entry.open("wb") as sparse:
         sparse.truncate(3 << 30)
@@ -208,8 +208,8 @@ def test_a_linked_drawer_of_a_history_is_not_followed(tmp_path: Path) -> None:
     outside.mkdir(parents=True)
     (outside / "20260101-000000-secret.json").write_text("{}")
     root = tmp_path / "runs"
-    (root / "hist" / "v1").mkdir(parents=True)
-    (root / "hist" / "v1" / "sft").symlink_to(outside.parent)
+    (root / "hist" / "v2").mkdir(parents=True)
+    (root / "hist" / "v2" / "sft").symlink_to(outside.parent)
     text = asking(root).get("/history?name=hist").text
     assert "is a link" in text
     assert "secret" not in text

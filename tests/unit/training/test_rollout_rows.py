@@ -1,4 +1,4 @@
-"""What the probe keeps of a rollout: statistics that move when a value does, or its place."""
+"""What the look keeps of a rollout: statistics that move when a value does, or its place."""
 
 from __future__ import annotations
 

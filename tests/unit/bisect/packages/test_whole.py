@@ -34,7 +34,7 @@ from canary.campaign.side import Side, run_child
 from canary.errors import MachineError
 from canary.record.types import RunRecord
 from tests.unit.bisect.packages.wheelhouse import add_wheel
-from tests.unit.bisect.workshop import Repository, failed, probed
+from tests.unit.bisect.workshop import Repository, failed, looked
 from tests.unit.comparing import altered, write
 
 CONFIG = "name: theirs\ncommand: [python, train.py]\n"
@@ -58,8 +58,8 @@ class ReadingSide(Side):
         command = [str(self.python), "-c", text]
         code, out, err = run_child(command, self.folder, self.environment)
         number = sum(1 for _ in self.output_dir.parents[2].rglob("metrics.json"))
-        made = probed(number, float(out)) if code == 0 else failed(number, err.splitlines()[-1])
-        config = {**made.config, "repeats": 0}
+        made = looked(number, float(out)) if code == 0 else failed(number, err.splitlines()[-1])
+        config = {**made.config, "exact": True}
         made = made.model_copy(update={"config": config, "launches": []})
         made = altered(made, "perf", "step_time", "count", to=0)
         write(self.output_dir / made.run_id / "metrics.json", made)

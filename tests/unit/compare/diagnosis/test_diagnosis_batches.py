@@ -26,7 +26,7 @@ from tests.unit.diagnosing import (
 
 
 def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
-    """A batch `(input, target)` of plain language modelling, as it reaches the probe."""
+    """A batch `(input, target)` of plain language modelling, as it reaches the look."""
     torch.manual_seed(seed)
     words = torch.randint(0, 60, (rows, 9))
     return {"0": words[:, :-1], "1": words[:, 1:]}

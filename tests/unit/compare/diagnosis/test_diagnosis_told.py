@@ -48,7 +48,7 @@ def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecid
     assert "It is not decided whether anything got worse" in story
 
 
-def test_a_run_that_failed_is_explained_by_what_its_probe_and_config_tell() -> None:
+def test_a_run_that_failed_is_explained_by_what_its_look_and_config_tell() -> None:
     before, after = sides()
     after.status, after.reason = "failed", "stopped at step 2 by gradient_explosion (critical)"
     after = changed(

@@ -1,4 +1,4 @@
-"""What operators differ between two runs: by the profilers' tables, else by the probes' counts."""
+"""What operators differ between two runs: by the profilers' tables, else by the looks' counts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_device_on_both_sides_is_compared_by_the_devices_time() -> None:
     assert not operator_differences(current, baseline, clock="host").rows
 
 
-def test_without_profiles_the_probes_counts_are_compared() -> None:
+def test_without_profiles_the_looks_counts_are_compared() -> None:
     baseline = example()
     current = example()
     operators = dict(current.exact["work"]["operators"])
@@ -91,7 +91,7 @@ def test_without_profiles_the_probes_counts_are_compared() -> None:
     del operators[gone]
     current.exact["work"]["operators"] = operators
     found = operator_differences(current, baseline)
-    assert (found.source, found.clock) == ("probe", None)
+    assert (found.source, found.clock) == ("look", None)
     assert found.reason == "the current run was not profiled"
     by_name = {item.name: item for item in found.rows}
     assert by_name["aten.mm.default"].change == "grown"

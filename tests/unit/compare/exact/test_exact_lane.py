@@ -65,7 +65,7 @@ WORK: list[tuple[str, str, Path, float]] = [
     ("calls", "tokenizer_calls", ("io", "tokenizer_calls"), 100),
     ("calls", "files_written", ("exact", "calls", "files_opened"), 11),
     ("calls", "bytes_written", ("exact", "calls", "bytes_written"), 3 << 20),
-    ("calls", "dataset_maps", ("io", "dataset_maps_executed"), 1),
+    ("calls", "dataset_maps", ("exact", "calls", "dataset_maps_unhashable"), 1),
 ]
 
 
@@ -306,10 +306,10 @@ def test_runs_that_begin_at_other_steps_are_not_compared_and_nothing_passes() ->
     assert (found.verdict, found.passed) == ("inconclusive", False)
 
 
-def test_without_a_probe_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
+def test_without_a_look_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
     found = compared(CURRENT.model_copy(update={"exact": {}}))
     assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
-    assert "the current side has no probe" in found.check("trajectory").message
+    assert "the current side has no look" in found.check("trajectory").message
     assert found.verdict == "inconclusive"
     assert "no exact check ran" in found.first_line
 
@@ -324,8 +324,8 @@ def test_of_the_current_runs_the_most_different_speaks_of_the_baseline_the_newes
     newest = record(95)
     assert compare_to_baseline([CURRENT, older], BASELINE).verdict == "regression"
     assert compare_to_baseline(CURRENT, [older, newest]).check("first_loss").status == "pass"
-    unprobed = newest.model_copy(update={"exact": {}})
-    assert compare_to_baseline(CURRENT, [older, unprobed]).check("first_loss").status == "fail"
+    unlooked = newest.model_copy(update={"exact": {}})
+    assert compare_to_baseline(CURRENT, [older, unlooked]).check("first_loss").status == "fail"
 
 
 def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went() -> None:

@@ -82,7 +82,7 @@ SKIPPED = {
 
 
 def unsampled(whole: RunRecord) -> RunRecord:
-    """As a probe that did not see what was sampled."""
+    """As a look that did not see what was sampled."""
     for step in whole.exact["batches"]:
         for micro in step:
             micro.pop("not_sampled", None)
@@ -370,7 +370,7 @@ def test_an_adapter_has_itself_switched_off_as_reference() -> None:
     assert invariant("dpo_first_loss", whole).status == "skip"
 
 
-def test_a_run_without_a_probe_has_no_invariants() -> None:
+def test_a_run_without_a_look_has_no_invariants() -> None:
     assert list(invariant_checks([altered(example(), EXACT, to={})])) == []
 
 

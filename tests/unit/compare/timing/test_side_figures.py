@@ -50,21 +50,21 @@ def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> Non
     assert any("lost" in note and "out of memory" in note for note in found.notes)
 
 
-def probe_alone(whole: RunRecord) -> RunRecord:
-    """The record as of `repeats: 0`: nothing was timed, no loss told, nothing watched."""
+def look_alone(whole: RunRecord) -> RunRecord:
+    """The record as of `exact: true`: nothing was timed, no loss told, nothing watched."""
     made = RunRecord(run_id=whole.run_id, timestamp=whole.timestamp, status="completed")
-    launch = Launch(index=0, kind="probe", status="completed", steps=12)
-    kept = {"config": whole.config | {"repeats": 0}, "env": whole.env, "exact": whole.exact}
+    launch = Launch(index=0, status="completed", steps=12, look_steps=12)
+    kept = {"config": whole.config | {"exact": True}, "env": whole.env, "exact": whole.exact}
     return made.model_copy(
         update={**kept, "launches": [launch], "alert_summary": AlertSummary(total=0)}
     )
 
 
-def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
-    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+def test_looks_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
+    found = compare_to_baseline(look_alone(record(10)), look_alone(record(1)))
     said = (
         "Learns the same: batches, losses, gradients and updates are identical. "
-        "Speed was not measured: both sides ran only their probes (repeats: 0)."
+        "Speed was not measured: both sides ended after their looks (exact: true)."
     )
     assert (found.verdict, found.exit_code(), found.first_line) == ("inconclusive", 0, said)
     assert said in render(found, "text")
@@ -75,9 +75,9 @@ def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None
     )
 
 
-def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
-    bare = altered(probe_alone(record(10)), "exact", "first_loss", to={})
-    found = compare_to_baseline(bare, probe_alone(record(1)))
+def test_a_look_that_lacks_what_the_other_has_is_not_called_equal() -> None:
+    bare = altered(look_alone(record(10)), "exact", "first_loss", to={})
+    found = compare_to_baseline(bare, look_alone(record(1)))
     assert "is equal" not in found.first_line
 
 

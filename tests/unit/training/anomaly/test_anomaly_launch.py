@@ -16,8 +16,8 @@ from canary.errors import ConfigError
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.tracked import row_scalars
-from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.anomaly.parameters import CHUNK, UPDATES
+from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.collectors.batches import batch_sha256
 
 
@@ -151,7 +151,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(folder: Path, stop_on: Any, bad: int = 6) -> int:
     """Steps that a recorded loop began."""
     begun = 0
-    with Recorder("loop", output_dir=folder, probe_steps=2, stop_on=stop_on) as recorder:
+    with Recorder("loop", output_dir=folder, look_steps=2, stop_on=stop_on) as recorder:
         for number in range(1, 13):
             with recorder.step({"x": torch.full((2, 2), number)}) as step:
                 begun = number

@@ -1,4 +1,4 @@
-"""The probes' parts, each against a plain computation."""
+"""The parts of a look, each against a plain computation."""
 
 from __future__ import annotations
 
@@ -198,12 +198,12 @@ def test_gradient_norms_by_group_compose_to_the_total() -> None:
     assert sum(v**2 for v in found["groups"].values()) ** 0.5 == pytest.approx(found["total"])
 
 
-def test_the_update_probe_names_what_stood_still() -> None:
+def test_the_update_names_what_stood_still() -> None:
     net = model()
-    probe = UpdateCapture(net)
+    part = UpdateCapture(net)
     with torch.no_grad():
         net[0].weight += 0.5
-    found = probe.describe(net)
+    found = part.describe(net)
     assert found["delta_norm"] == pytest.approx(0.5 * 12**0.5, rel=1e-6)
     assert found["tensors_changed"] == 1
     assert found["tensors_unchanged"] == ["0.bias", "1.bias", "1.weight"]
@@ -225,12 +225,12 @@ class Embedded(nn.Module):
 
 def test_work_counts_forwards_tokens_flops_and_host_reads() -> None:
     net = Embedded()
-    probe = WorkCounter(net)
-    probe.begin()
+    part = WorkCounter(net)
+    part.begin()
     loss = net(torch.zeros(2, 5, dtype=torch.long)).sum()
     loss.backward()
     loss.item()
-    found = probe.end()
+    found = part.end()
     net(torch.zeros(1, 1, dtype=torch.long))
     assert (found["forwards"], found["tokens_fed"], found["host_reads"]) == (1, 10, 1)
     # Forward 2*10*4*3; backward the weight's gradient and the input's, the same each.

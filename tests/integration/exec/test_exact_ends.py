@@ -1,0 +1,51 @@
+"""What `canary exec --exact` leaves out: all that comes after the look."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from canary.record.folder import load_record
+from tests.integration.conftest import canary
+
+pytestmark = pytest.mark.train
+
+PLAIN = """
+import atexit, torch
+atexit.register(open, "handler", "w")
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+try:
+    for row in torch.ones(40, 8, 4):
+        model(row).square().mean().backward()
+        optimizer.step()
+finally:
+    open("finally", "w")
+"""
+RECORDED = """
+import torch
+from canary import Recorder
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with Recorder("loop", model=model, optimizer=optimizer) as recorder:
+    for row in recorder.batches(torch.ones(40, 8, 4)):
+        with recorder.step(row) as step:
+            loss = model(row).square().mean()
+            step.loss(loss)
+            loss.backward()
+            optimizer.step()
+open("after", "w")
+"""
+
+
+@pytest.mark.parametrize("script", [PLAIN, RECORDED], ids=["plain", "recorded"])
+def test_nothing_runs_after_the_look(tmp_path: Path, script: str) -> None:
+    (tmp_path / "loop.py").write_text(script)
+    shell = f"{sys.executable} loop.py; touch later"
+    words = ("exec", "--exact", "--set", "look_steps=3", "-o", "out", "--", "bash", "-c", shell)
+    assert canary(*words, cwd=tmp_path).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop.py", "out"]
+    (run,) = (tmp_path / "out").glob("*loop*")
+    assert load_record(run).exact["steps"] == 3
