@@ -34,7 +34,7 @@ from canary.runner.exec.streams import LogOnly, PassedOn, Streams
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
-from canary.runner.warm import warm_starts, without_warm_start
+from canary.runner.warm import without_warm_start
 
 
 def run_canary(
@@ -92,8 +92,7 @@ def run_canary(
         session.write()
         nodes = session.rendezvous.nnodes
         look_beforehand(loaded, base / ".cache", nodes, listener.warned)
-        with _starts(config, nodes):
-            result = _launches(session, base / ".cache")
+        result = _launches(session, base / ".cache")
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
         reason = "interrupted by Ctrl-C or SIGTERM"
@@ -138,12 +137,6 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             if result.status != "completed":
                 break
     return result
-
-
-def _starts(config: CanaryConfig, nodes: int) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which several launches share one import of the training stack."""
-    alone = config.training_type != "exec" and config.nproc is None and nodes == 1
-    return warm_starts() if alone and config.repeats > 1 else contextlib.nullcontext()
 
 
 def _launch(session: Session, job: Job, deadline: float, watch: HeldDevice) -> Result:

@@ -135,6 +135,7 @@ class CommandRunner(LocalRunner):
         deadline: float,
     ) -> bool:
         """Follow as usual, and pass signals on to the command."""
+        assert isinstance(child, subprocess.Popen)
         with _passed_on(child):
             try:
                 return super()._follow(child, job, tail, watch, listener, deadline)
@@ -228,7 +229,7 @@ class CommandRunner(LocalRunner):
 
 
 @contextlib.contextmanager
-def _passed_on(child: Child) -> Iterator[None]:
+def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Pass on signals that a cluster sends to a training."""
     before = {}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -241,7 +242,7 @@ def _passed_on(child: Child) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended_by(child: Child, number: int) -> int | None:
+def _ended_by(child: subprocess.Popen[bytes], number: int) -> int | None:
     """Pass on the signal that ends the canary, and give the command time to end; a second signal
     cuts the wait short. Return its exit code, None if it still runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.runner.warm import WARM_FOLDER
+from canary.runner.warm import WARM_SOCKET
 from tests.contract.git_server import GitServer, serving
 from tests.github.fixtures import description, github
 from tests.github.gatehouse import NAME, git, pull_event, push_event
@@ -61,7 +61,7 @@ def on(runner: Runner, github: GitHub, event: str, payload: dict[str, object], r
     (runner.root / "summary").unlink(missing_ok=True)
     runner.event = payload
     runner.extra = {
-        **{name: text for name, text in os.environ.items() if name == WARM_FOLDER},
+        **{name: text for name, text in os.environ.items() if name == WARM_SOCKET},
         "GITHUB_SERVER_URL": runner.extra["GITHUB_SERVER_URL"],
         "GITHUB_EVENT_NAME": event,
         "GITHUB_EVENT_PATH": str(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -185,12 +186,13 @@ trainer.compute_loss = compute_loss
 
 
 def training_processes(run_dir: Path) -> list[psutil.Process]:
-    """The training processes of a run, by their command line."""
+    """The training processes of a run: each leads a session, and prints to the run's log."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = " ".join(process.info["cmdline"] or [])
-        if "canary.training.worker" in line and str(run_dir) in line:
-            found.append(process)
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):
+            printed = Path(f"/proc/{process.pid}/fd/1").readlink()
+            if printed.is_relative_to(run_dir) and os.getsid(process.pid) == process.pid:
+                found.append(process)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from canary.machine.scratch import remove_left_scratches
 from canary.runner import warm
-from canary.runner.warm import WARM_FOLDER, WarmChild, warm_child, warm_starts
+from canary.runner.warm import WARM_SOCKET, WarmChild, warm_child, warm_starts
 from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.train
@@ -37,8 +37,9 @@ def facts():
         "hash": hash("a"), "own": os.getsid(0) == os.getpid(), "torch": "torch" in sys.modules,
         "drawn": [random.random(), float(numpy.random.random())],
         "order": [place[id(thing)] for thing in set(things)],
-        "handlers": [str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM)],
-        "open": sorted(int(n) for n in os.listdir("/proc/self/fd")),
+        "handlers": [str(signal.getsignal(n)) for n in (2, 15, signal.SIGCHLD)],
+        "open": {n: os.path.exists(f"/proc/self/fd/{n}") for n in range(64)},
+        "input": sys.stdin.read(), "inherited": [os.get_inheritable(n) for n in range(3)],
         "state": __import__("mine").STATE,
     }
 
@@ -51,6 +52,8 @@ elif text == "long":
     time.sleep(300)
 elif text == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
+elif text == "error":
+    raise RuntimeError("broken")
 sys.stdout.flush()
 os._exit(7)
 """
@@ -66,7 +69,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / "__init__.py").touch()
     (package / "worker.py").write_text(WORKER)
     (folder / "mine.py").write_text("STATE = 1\n")
+    (folder / "datasets").mkdir()  # a folder of files, no package
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_place() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(WARM_SOCKET, raising=False)
+        with warm_starts():
+            yield
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +86,8 @@ def environment(project: Path) -> dict[str, str]:
     """As a launch of one thread on the CPU has it."""
     own = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
     own["TORCHINDUCTOR_CACHE_DIR"] = str(project / "inductor")
-    return {**os.environ, **own, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_place() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(WARM_FOLDER, raising=False)
-        with warm_starts():
-            yield
+    own |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(project)}
+    return warm.without_warm_start(os.environ) | own
 
 
 def start(folder: Path, job: str, environment: dict[str, str]) -> WarmChild | None:
@@ -101,21 +106,12 @@ def forked(folder: Path, job: str, environment: dict[str, str]) -> WarmChild:
     return child
 
 
-def stranger(folder: Path) -> socket.socket:
-    """A connection to the warm Python whose sockets are here, by no launch."""
-    (path,) = [one for one in folder.iterdir() if one.is_socket() and one.name != warm.LIFE]
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(30)
-    connection.connect(str(path))
-    return connection
-
-
 def told(folder: Path) -> dict[str, object]:
     return dict(json.loads((folder / "facts.job.facts").read_text()))
 
 
 def test_a_fork_finds_what_a_fresh_process_finds(
-    tmp_path: Path, environment: dict[str, str], project: Path
+    tmp_path: Path, environment: dict[str, str]
 ) -> None:
     mine = environment | {"CANARY_MINE": "yes", "TRITON_CACHE_DIR": str(tmp_path)}
     warm_facts = []
@@ -125,7 +121,7 @@ def test_a_fork_finds_what_a_fresh_process_finds(
     command = [sys.executable, "-P", "-m", "canary.training.worker", str(tmp_path / "facts.job")]
     subprocess.run(
         command,
-        env=warm.without_warm_start(mine),
+        env=mine,
         cwd=tmp_path,
         check=False,
         start_new_session=True,
@@ -159,114 +155,116 @@ def test_a_fork_ends_as_a_process_does_and_its_output_is_in_the_log(
 ) -> None:
     assert forked(tmp_path, "nothing", environment).wait() == 7
     assert forked(tmp_path, "kill", environment).wait() == -signal.SIGKILL
+    assert forked(tmp_path, "error", environment).wait() == 1
+    said = (tmp_path / "log").read_text()
+    assert said.count("begun") == 3
+    assert said.count("RuntimeError: broken") == 1
     child = forked(tmp_path, "long", environment)
     assert child.poll() is None
-    shown = [sys.executable, "-P", "-m", "canary.training.worker", str(tmp_path / "long.job")]
-    while [word for word in psutil.Process(child.pid).cmdline() if word] != shown:
-        time.sleep(0.05)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.1)
-    child.send_signal(signal.SIGTERM)
+    os.kill(child.pid, signal.SIGTERM)
     assert child.wait(30) == -signal.SIGTERM
     assert not psutil.pid_exists(child.pid)
-    assert (tmp_path / "log").read_text().count("begun") == 3
+    child = forked(tmp_path, "long", environment)
+    child.kill()
+    assert child.wait(30) == child.poll() == -signal.SIGKILL
+    assert not psutil.pid_exists(child.pid)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("trl.py", "sitecustomize.py", "numpy/__init__.py"),
-        *("mine.egg-info/entry_points.txt", "transformers-9.0.dist-info/METADATA"),
+        *("trl.py", "sitecustomize.py", "numpy/__init__.py", "mine.egg-info/PKG-INFO"),
+        "transformers-9.0.dist-info/METADATA",
     ],
 )
 def test_a_file_that_goes_before_an_installed_package_needs_a_process_of_its_own(
     tmp_path: Path, environment: dict[str, str], name: str
 ) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(
-        "[torch.backends]\nmine = mine:autoload\n" if "mine" in name else ""
-    )
+    (tmp_path / name).touch()
     first = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"}
     assert start(tmp_path, "facts", environment | first) is None
+
+
+def test_another_environment_needs_a_process_of_its_own(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    assert forked(tmp_path, "nothing", environment).wait() == 7
+    assert start(tmp_path, "nothing", environment | {"OMP_NUM_THREADS": "2"}) is None
+    assert start(tmp_path, "nothing", environment | {"LONG": "x" * 500_000}) is None
+    assert forked(tmp_path, "nothing", environment).wait() == 7
 
 
 def test_a_launch_ends_with_whoever_asked_for_it(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    child = forked(tmp_path, "long", environment)
+    child, other = (forked(tmp_path, "long", environment) for _ in range(2))
     process = psutil.Process(child.pid)
     child.close()  # as the kernel does for a process that was killed
     process.wait(30)
-    assert not process.is_running()
-
-
-@pytest.mark.parametrize("text", ["{", '{"path": [[]]}', "[" * 100_000, None])
-def test_a_request_that_cannot_be_read_harms_no_other_launch(
-    tmp_path: Path, environment: dict[str, str], text: str | None
-) -> None:
-    child = forked(tmp_path, "long", environment)
-    connection = stranger(Path(os.environ[WARM_FOLDER]))
-    with tempfile.TemporaryFile("w+") as file:
-        file.write(text or "")
-        file.flush()
-        numbers = [file.fileno()] * (2 if text else 1)
-        socket.send_fds(connection, [b"."], numbers)
-    assert connection.recv(1) == b""
-    assert forked(tmp_path, "nothing", environment).wait(10) == 7
-    assert child.poll() is None
-    child.kill()
-    assert child.wait(10) == -signal.SIGKILL
+    assert other.poll() is None
+    guard = psutil.Process(other.pid).parent()
+    assert guard is not None
+    guard.kill()
+    assert other.wait(30) == -signal.SIGKILL
 
 
 OWNER = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 from canary.runner.warm import warm_child, warm_starts
 with warm_starts():
     with open("log", "ab") as log:
         child = warm_child(Path("long.job"), dict(os.environ), log, lambda: True)
     print(child.pid, flush=True)
-    if sys.argv[1] == "wait":
-        time.sleep(300)
+    sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("way", ["wait", "end"])
+@pytest.mark.parametrize("way", ["kill", "end"])
 def test_nothing_is_left_when_the_owner_ends_or_is_killed(
-    tmp_path: Path, environment: dict[str, str], way: str
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     (tmp_path / "long.job").write_text("long")
     temporary = Path(tempfile.mkdtemp())  # short: the name of a socket has 108 characters at most
     # The canary's own client here; its launch is the worker above.
-    given = warm.without_warm_start(environment) | {"TMPDIR": str(temporary), "PYTHONPATH": ""}
+    given = environment | {"TMPDIR": str(temporary), "PYTHONPATH": ""}
     code = f"import os; os.environ['PYTHONPATH'] = {environment['PYTHONPATH']!r}\n{OWNER}"
     with subprocess.Popen(
-        [sys.executable, "-c", code, way], cwd=tmp_path, env=given, stdout=subprocess.PIPE
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=given,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as owner:
+        assert owner.stdin is not None
         assert owner.stdout is not None
         launch = psutil.Process(int(owner.stdout.readline()))
-        server = launch.parent()
-        assert server is not None
-        silent = None
-        if way == "wait":
-            (sockets,) = temporary.iterdir()
-            silent = stranger(sockets)
-            time.sleep(0.5)  # the warm Python has accepted it
+        family = [launch, *launch.parents()[:2]]
+        assert all("forking.py" in " ".join(process.cmdline()) for process in family)
+        if way == "kill":
             owner.kill()
-    for process in (launch, server):
+        owner.stdin.close()
+    for process in family:
         process.wait(30)
-    if silent is not None:
-        silent.close()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    remove_left_scratches()
     assert not list(temporary.iterdir())
     temporary.rmdir()
 
 
 def test_a_warm_run_is_the_cold_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = run_config(tmp_path / "warm", settings("grpo"))
-    monkeypatch.setenv(WARM_FOLDER, "/nowhere")
+    monkeypatch.delenv(WARM_SOCKET)
+    with warm_starts():
+        shared = run_config(tmp_path / "warm", settings("grpo"))
+    monkeypatch.setenv(WARM_SOCKET, "/nowhere")
     alone = run_config(tmp_path / "cold", settings("grpo"))
     assert shared.code == alone.code == 0, shared.err + alone.err
     first, second = shared.record(), alone.record()
+    imports = [float(record.perf.startup_seconds["imports"]) for record in (first, second)]
+    assert imports[0] < imports[1] / 2
     assert first.exact == second.exact
     assert first.stability.loss_values == second.stability.loss_values
     resident = [record.memory.peak_rss_bytes or 0 for record in (first, second)]
