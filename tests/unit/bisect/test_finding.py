@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -28,11 +30,12 @@ LINE = [f"c{i}" for i in range(17)]
 
 @functools.cache
 def line() -> History:
-    """A line of commits; its repository is not needed any more."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = Repository(Path(folder))
-        commits = made.line(len(LINE))
-        return made.between(commits[0], commits[-1])
+    """A line of commits, in a repository that lasts as long as the process."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Repository(folder)
+    commits = made.line(len(LINE))
+    return made.between(commits[0], commits[-1])
 
 
 def bench_of(root: Path, run: Run) -> MadeBench:
