@@ -42,7 +42,7 @@ from canary.training.exact.trainer_settings import (
     describe_training,
     scales_gradients,
 )
-from canary.training.look import Look, no_look, signals_of
+from canary.training.look import Look, look_failed, no_look, signals_of
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
@@ -160,6 +160,7 @@ class TrainingLaunch:
         self.calls: CallCounts | None = None
         """Counts calls of libraries, if they are loaded."""
         self._exact: Exact = {}
+        self._look_failed: str | None = None
         self._begun_on: torch.device | None = None
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
@@ -240,8 +241,10 @@ class TrainingLaunch:
 
     def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
         """Keep what the look saw; the steps that follow are timed."""
-        self._exact = signals_of(exact, self._kept, trained, self._counted())
-        self._kept = []
+        rows, self._kept = self._kept, []
+        made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
+        self._exact = made or {}
+        self._look_failed = exact.failed
         if self.on_look is not None:
             self.on_look(self._exact)
         if self._begun_on is not None:
@@ -369,7 +372,7 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
-            unmeasured=self._host.unmeasured,
+            unmeasured=self._host.unmeasured | look_failed(self._look_failed),
             wall_seconds=time.perf_counter() - self._started,
             host=host,
             relations=[] if self._inspector is None else self._inspector.end(),

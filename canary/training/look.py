@@ -94,6 +94,12 @@ def signals_of(exact: ExactSignals, rows: list[Row], trained: Trained, calls: Ca
     return {"steps": len(rows), "data": describe_data(trained), **exact.found, "calls": calls}
 
 
+def look_failed(why: str | None) -> dict[str, str]:
+    """Return the reason for a record without signals, if the canary failed inside the look."""
+    words = f"the look failed, and the training went on without it: {why}; please report it"
+    return {} if why is None else {"exact": words}
+
+
 def no_look() -> Look:
     """Return the look of a training that is only timed."""
     return Look(0, None, lambda _: None)

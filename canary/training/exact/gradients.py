@@ -48,18 +48,18 @@ class Gradients:
             self._inside = False
         self._seen = True
         if self._applied is None:
-            self._grew()
+            self._exact.contain(self._grew)
 
     def phase_ended(self) -> None:
         """End a backward phase that did not call torch's backward."""
         if not self._seen and self._applied is None:
-            self._grew()
+            self._exact.contain(self._grew)
 
     def backward_ended(self, scale: float = 1.0) -> None:
         """Read the gradients after a backward that the caller saw. `scale`: a gradient scaler
         multiplied them by it."""
         if self._applied is None:
-            self._grew(scale)
+            self._exact.contain(lambda: self._grew(scale))
 
     def drop_attempt(self) -> None:
         """Forget the gradients of a step that a gradient scaler skipped."""
@@ -82,12 +82,12 @@ class Gradients:
         """The norm of this step before clipping, or None without a backward."""
         return self._before
 
-    def optimizer_begins(self) -> float:
-        """Return the norm that the first optimizer of this step gets."""
+    def optimizer_begins(self) -> float | None:
+        """Return the norm that the first optimizer of this step gets; None if it cannot be read."""
         if self._before is None and not self._steps["before"]:
             self._exact.gradients_ready()
         if self._applied is None:
-            self._applied = self._norm()
+            self._applied = self._exact.contain(self._norm)
         return self._applied
 
     def step_ended(self) -> None:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
+from canary.protocol.failure import one_line
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
@@ -42,6 +45,22 @@ class Trained(Protocol):
         """The module in training, or None if the loop did not name it."""
 
 
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+
+def contained(
+    method: Callable[Concatenate[ExactSignals, P], None],
+) -> Callable[Concatenate[ExactSignals, P], None]:
+    """Let no error of the method end a user's training."""
+
+    @functools.wraps(method)
+    def called(signals: ExactSignals, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        signals.contain(lambda: method(signals, *args, **kwargs))
+
+    return called
+
+
 class ExactSignals:
     """Listens to the training and describes everything that has no noise."""
 
@@ -55,7 +74,9 @@ class ExactSignals:
         self._live = LiveTensors(whole_process)
         # Inside a user's training, which the canary must not change.
         self._guest = not whole_process
-        self._sampled = sampled_rows(trainer)
+        self.failed: str | None = None
+        """Why the look ended early: an error of the canary in a user's training."""
+        self._sampled = self.contain(lambda: sampled_rows(trainer))
         self._rollouts: RolloutCollector | None = None
         self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
         """Returns tensors of the canary, which are not part of the training's memory."""
@@ -65,12 +86,28 @@ class ExactSignals:
         self.trained_in_turn: frozenset[int] = frozenset()
         """Ids of parameters that train, though at times they ask for no gradient (GANs)."""
         # Here, before the canary wraps any of the trainer's methods.
-        self.found: Exact = {"batches": [], "evidence": {"code": called_code(trainer)}}
+        code = self.contain(lambda: called_code(trainer)) or {}
+        self.found: Exact = {"batches": [], "evidence": {"code": code}}
 
     def work_by(self, step: int) -> None:
         """Count the operators in this step at the latest."""
         self._work_step = min(self._work_step, step)
 
+    def contain(self, call: Callable[[], Made]) -> Made | None:
+        """Return what `call` makes; None if it fails in a user's training, or if one did before."""
+        if self.failed is not None:
+            return None
+        try:
+            return call()
+        except Exception as error:
+            if not self._guest:
+                raise
+            self.failed = self.failed or one_line(error)
+            with contextlib.suppress(Exception):
+                self.give_up()
+            return None
+
+    @contained
     def training_begins(self, done: int = 0) -> None:
         """Describe the initial model, once it is ready. `done`: steps before a resumed training."""
         self._work_step += done
@@ -104,6 +141,7 @@ class ExactSignals:
             self._work = WorkCounter(self._trainer.model)
             self._work.begin()
 
+    @contained
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Describe one micro-batch as it enters the loss."""
         with uncounted():
@@ -117,6 +155,7 @@ class ExactSignals:
         """Forget the micro-batches of the running step."""
         self._micro = []
 
+    @contained
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Describe the inputs of a step's updates; the updates are then reported one by one."""
         with uncounted():
@@ -124,18 +163,21 @@ class ExactSignals:
             self._rollouts.add(tensors)
             self.found["rollout"] = self._rollouts.found
 
+    @contained
     def gradients_ready(self, again: bool = False) -> None:
         """Read the norms by module group before the first clip, or `again` after more was added."""
         if again or "first_gradient" not in self.found:
             with uncounted():
                 self.found["first_gradient"] = gradient_norms(self._trainer.model)
 
+    @contained
     def update_begins(self) -> None:
         """Copy the trainable parameters, before the first update only."""
         if self._update is None and "first_update" not in self.found:
             with uncounted():
                 self._update = UpdateCapture(self._trainer.model)
 
+    @contained
     def update_ended(self) -> None:
         """Describe what the first update changed, and note a step in evaluation mode."""
         model = self._trainer.model
@@ -147,6 +189,7 @@ class ExactSignals:
                 self.found["first_update"] = self._update.describe(self._trainer.model)
             self._update = None
 
+    @contained
     def work_ends(self, step: int) -> None:
         """Close the counts of the step's work before logging and saving, so that the logging
         interval does not change them."""
@@ -158,6 +201,7 @@ class ExactSignals:
             }
             self._work = None
 
+    @contained
     def step_ended(self, step: int) -> None:
         """Close the step's counts; `step` starts at 1."""
         self.work_ends(step)
@@ -173,6 +217,7 @@ class ExactSignals:
             self._work = None
         self._live.release()
 
+    @contained
     def training_ended(self) -> None:
         """Add memory per step, and whether frozen parameters or the reference model changed."""
         self.give_up()
@@ -205,6 +250,7 @@ class ExactSignals:
             "final_parameters_sha256": combined(final),
         }
 
+    @contained
     def add_rows(self, rows: list[Row]) -> None:
         """Add losses, gradient norms, learning rates and RL metrics from the rows of the steps."""
         if rows:

@@ -35,7 +35,7 @@ from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
-from canary.training.look import Look, no_look, signals_of
+from canary.training.look import Look, look_failed, no_look, signals_of
 from canary.training.recorder.attached import is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
@@ -198,7 +198,9 @@ class RecordKeeper(RecordWriter):
         if self._calls is not None:
             calls = {**self._calls.describe(), **calls}
         self._stack.close()
-        self.record.exact.update(signals_of(exact, self._kept, self._loop, calls))
+        made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
+        self.record.exact.update(made or {})
+        self.record.unmeasured.update(look_failed(exact.failed))
         self._track(len(self._kept), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()

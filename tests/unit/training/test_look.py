@@ -279,3 +279,45 @@ def test_the_look_is_a_third_at_most_and_the_warmup_a_fifth_of_the_rest(
 ) -> None:
     assert look_steps(12, steps) == looked
     assert warmup_steps(looked, steps) == warmup
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "exact.signals.called_code",
+        "exact.signals.describe_model",
+        "exact.signals.describe_batch",
+        "exact.signals.gradient_norms",
+        "exact.gradients.gradient_norms",
+        "exact.signals.UpdateCapture",
+        "exact.operators._size",
+        "look.describe_data",
+    ],
+)
+def test_an_error_of_the_canary_in_the_look_ends_the_look_and_not_the_training(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of memory, or anything else")
+
+    def sums(folder: Path) -> list[float]:
+        found: list[float] = []
+        by_recorder(folder, 4, lambda model, _: found.append(float(model.weight.detach().sum())))
+        return found
+
+    monkeypatch.setattr(f"canary.training.{part}", fails)
+    trained = sums(tmp_path)
+    assert len(trained) == STEPS
+    assert _get_current_dispatch_mode() is None
+    (folder,) = (tmp_path / "runs").iterdir()
+    record = load_record(folder)
+    assert record.status == "completed"
+    assert not record.exact, "half of a look is none"
+    assert "the look failed" in record.unmeasured["exact"]
+    assert "anything else" in record.unmeasured["exact"]
+    monkeypatch.undo()
+    plain: list[float] = []
+    by_recorder(
+        tmp_path / "plain", 4, lambda model, _: plain.append(float(model.weight.detach().sum()))
+    )
+    assert trained == plain
