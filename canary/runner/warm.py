@@ -1,10 +1,10 @@
 """Launches forked from a warm Python that has already imported the training stack.
 
 Inside `warm_starts` launches are forks of it (`canary.training.forking`), also those of processes
-started from here. A launch starts the plain way if a fork could differ from a fresh process: with
-another interpreter, other variables that an import reads, a user's module that hides an installed
-one, a device in use, threads, no Linux. This adds no new access: training code runs as the same
-user, and could already reach the canary itself.
+started from here. A launch starts the plain way if a fork could differ from a fresh process. It
+does so with another interpreter, or with other variables that an import reads. So it does if a
+user's module hides an installed one, with a device in use, with threads, and not on Linux. This
+adds no new access: training code runs as the same user, and could already reach the canary itself.
 """
 
 from __future__ import annotations
