@@ -42,7 +42,7 @@ from canary.training.exact.trainer_settings import (
     describe_training,
     scales_gradients,
 )
-from canary.training.look import Look, look_failed, no_look, signals_of
+from canary.training.look import Look, no_look, signals_of, unmeasured_in
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
 
@@ -160,7 +160,7 @@ class TrainingLaunch:
         self.calls: CallCounts | None = None
         """Counts calls of libraries, if they are loaded."""
         self._exact: Exact = {}
-        self._look_failed: str | None = None
+        self._unseen: dict[str, str] = {}
         self._begun_on: torch.device | None = None
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
@@ -244,7 +244,7 @@ class TrainingLaunch:
         rows, self._kept = self._kept, []
         made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
         self._exact = made or {}
-        self._look_failed = exact.failed
+        self._unseen = unmeasured_in(exact)
         if self.on_look is not None:
             self.on_look(self._exact)
         if self._begun_on is not None:
@@ -284,6 +284,8 @@ class TrainingLaunch:
         path = begun_path(Path(self.job.result_file))
         try:
             result.write(rank_path(path, self.rank))
+            if self._files is not None:
+                self._files.leave_out(rank_path(path, self.rank).stat().st_size)
         except OSError as error:
             leave_unwritten(self.job, error)
 
@@ -372,7 +374,7 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
-            unmeasured=self._host.unmeasured | look_failed(self._look_failed),
+            unmeasured=self._host.unmeasured | self._unseen,
             wall_seconds=time.perf_counter() - self._started,
             host=host,
             relations=[] if self._inspector is None else self._inspector.end(),
@@ -440,7 +442,8 @@ def _canary_files(job: Job, rank: int) -> tuple[Path, ...]:
     names = ("steps.jsonl", "alerts.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)
     profile = () if job.profile is None else _profile_files(Window(**job.profile))
-    return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir), *profile)
+    own = (Path(job.result_file).parent, Path(job.cache_dir))
+    return (*{*(run_dir / name for name in names), rows}, *own, *profile)
 
 
 def _profile_files(window: Window) -> tuple[Path, ...]:

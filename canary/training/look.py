@@ -94,10 +94,12 @@ def signals_of(exact: ExactSignals, rows: list[Row], trained: Trained, calls: Ca
     return {"steps": len(rows), "data": describe_data(trained), **exact.found, "calls": calls}
 
 
-def look_failed(why: str | None) -> dict[str, str]:
-    """Return the reason for a record without signals, if the canary failed inside the look."""
-    words = f"the look failed, and the training went on without it: {why}; please report it"
-    return {} if why is None else {"exact": words}
+def unmeasured_in(exact: ExactSignals) -> dict[str, str]:
+    """Return what a look did not show, and why."""
+    if exact.failed is not None:
+        why = f"the look failed, and the training went on without it: {exact.failed}"
+        return {"exact": f"{why}; please report it"}
+    return {} if exact.uncounted is None else {"exact.work": exact.uncounted}
 
 
 def no_look() -> Look:

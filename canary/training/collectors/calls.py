@@ -103,6 +103,7 @@ class WrittenFiles:
     """
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
+        self._own_bytes = 0
         self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
         self._counting = False
         self._opened: Counter[str] = Counter()
@@ -128,6 +129,10 @@ class WrittenFiles:
         self._bytes_before = self._foreign_bytes()
         self._counting = True
 
+    def leave_out(self, size: int) -> None:
+        """Do not count so many bytes that the canary wrote."""
+        self._own_bytes += size
+
     def end(self) -> None:
         """Stop counting."""
         self._counting = False
@@ -149,7 +154,11 @@ class WrittenFiles:
         total = _written_chars()
         if total is None:
             return None
-        return total - sum(path.stat().st_size for path in self._sized if path.exists())
+        return (
+            total
+            - self._own_bytes
+            - sum(path.stat().st_size for path in self._sized if path.exists())
+        )
 
 
 def _written_chars() -> int | None:

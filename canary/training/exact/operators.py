@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _pop_mode,
+    _push_mode,
+)
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
@@ -77,8 +82,14 @@ class WorkCounter:
         self._counting.__enter__()
 
     def end(self) -> Work:
-        """Stop counting and return the counts."""
-        self._counting.__exit__(None, None, None)
+        """Stop counting and return the counts. Modes that the training entered meanwhile stay."""
+        above: list[Any] = []
+        while (top := _get_current_dispatch_mode()) is not None and top is not self._counting:
+            above.append(_pop_mode())
+        if top is not None:
+            self._counting.__exit__(None, None, None)
+        for mode in reversed(above):
+            _push_mode(mode)
         operators = dict(sorted(self._counting.operators.items()))
         # Compiled code looks tokens up with generated kernels, which are not counted.
         seen = self._counting.forwards > 0 or not recompiles()
@@ -113,9 +124,16 @@ def recompiles() -> int:
     return int(counters["stats"].get("unique_graphs", 0))
 
 
-def counting_disturbs() -> bool:
-    """Return whether counting changes a step: older torch then runs compiled code uncompiled."""
-    return recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals")
+def why_uncounted() -> str | None:
+    """Return why counting would change the step that begins here, None if it would not."""
+    if recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals"):
+        return "this version of torch would run compiled code uncompiled"
+    if _get_current_dispatch_mode() is not None:
+        return "the training has a dispatch mode of its own"
+    frames = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
+    if frames is not None and frames() is not None:
+        return "torch.compile runs the optimizer's step"
+    return None
 
 
 WITHOUT_DATA = ("FakeTensor", "FunctionalTensor")
@@ -126,7 +144,8 @@ class LiveTensors:
 
     Objects alive at `freeze` move to the garbage collector's permanent generation and are not
     walked. So a count takes only some milliseconds. Batches that wait in the queue of a DataLoader
-    do not count: how many do depends on the speed of its workers.
+    do not count: how many do depends on the speed of its workers. A training that switched the
+    collector off, or froze objects itself, is not counted: its finalizers must not run earlier.
     """
 
     def __init__(self, whole_process: bool = True) -> None:
@@ -136,9 +155,12 @@ class LiveTensors:
         """Bytes of all tensors alive at `freeze`; None if other code may hold tensors too."""
         self._whole_process = whole_process
         self._loaders: list[weakref.ref[Any]] = []
+        self._frozen = False
 
     def freeze(self) -> None:
         """Exclude everything alive now from the counts."""
+        if not gc.isenabled() or gc.get_freeze_count():
+            return
         gc.collect()
         objects = gc.get_objects()
         self._loaders = _loaders_in(objects)
@@ -146,9 +168,12 @@ class LiveTensors:
             self.start_bytes = _size(objects, _waiting(self._loaders))[1]
         del objects
         gc.freeze()
+        self._frozen = True
 
     def count(self, left_out: Iterable[torch.Tensor] = ()) -> None:
         """Add one count, after a garbage collection. `left_out`: the canary's own tensors."""
+        if not self._frozen or not gc.isenabled():
+            return
         gc.collect()
         objects = gc.get_objects()
         own = {id(one) for one in left_out}
@@ -158,7 +183,9 @@ class LiveTensors:
 
     def release(self) -> None:
         """Return the frozen objects to the garbage collector."""
-        gc.unfreeze()
+        if self._frozen:
+            gc.unfreeze()
+            self._frozen = False
 
 
 def _loaders_in(objects: Sequence[Any]) -> list[weakref.ref[Any]]:

@@ -19,7 +19,7 @@ from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.exact.fingerprints import special_ids
-from canary.training.exact.operators import LiveTensors, WorkCounter, counting_disturbs, recompiles
+from canary.training.exact.operators import LiveTensors, WorkCounter, recompiles, why_uncounted
 from canary.training.exact.parameters import (
     UpdateCapture,
     combined,
@@ -76,6 +76,8 @@ class ExactSignals:
         self._guest = not whole_process
         self.failed: str | None = None
         """Why the look ended early: an error of the canary in a user's training."""
+        self.uncounted: str | None = None
+        """Why the work of a step was not counted."""
         self._sampled = self.contain(lambda: sampled_rows(trainer))
         self._rollouts: RolloutCollector | None = None
         self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
@@ -137,7 +139,10 @@ class ExactSignals:
         return getattr(reference, "module", reference)
 
     def _begin_work_if_next(self, done: int) -> None:
-        if done + 1 == self._work_step and not (self._guest and counting_disturbs()):
+        if done + 1 != self._work_step:
+            return
+        self.uncounted = why_uncounted() if self._guest else None
+        if self.uncounted is None:
             self._work = WorkCounter(self._trainer.model)
             self._work.begin()
 

@@ -35,7 +35,7 @@ from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
-from canary.training.look import Look, look_failed, no_look, signals_of
+from canary.training.look import Look, no_look, signals_of, unmeasured_in
 from canary.training.recorder.attached import is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
@@ -200,7 +200,7 @@ class RecordKeeper(RecordWriter):
         self._stack.close()
         made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
         self.record.exact.update(made or {})
-        self.record.unmeasured.update(look_failed(exact.failed))
+        self.record.unmeasured.update(unmeasured_in(exact))
         self._track(len(self._kept), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()

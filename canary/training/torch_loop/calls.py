@@ -2,7 +2,7 @@
 global hook makes `torch.compile` print a warning.
 
 `nn.Module` calls the function `_compiled_call_impl` of an instance if it has one. Copies and files
-of a module do not hold it. Code that `torch.compile` traces through skips the watcher.
+of a module do not call it. Code that `torch.compile` traces through skips the watcher.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModuleCalls:
 
     def _put(self, module: nn.Module) -> None:
         before = vars(module).get(SLOT)
-        watcher = _watcher(self._around, weakref.ref(module), before)
+        watcher = Watcher(self._around, weakref.ref(module), before)
         vars(module)[SLOT] = watcher
         self._replaced[id(module)] = (weakref.ref(module), before, watcher)
 
@@ -106,18 +106,37 @@ class ModuleCalls:
         return compiles
 
 
-def _watcher(
-    around: Around, reference: weakref.ref[nn.Module], before: Callable[..., Any] | None
-) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        module: Any = reference()
-        called = module._call_impl if before is None else before
-        if torch.compiler.is_compiling():
-            return called(*args, **kwargs)
-        return around(module, called, args, kwargs)
+class Watcher:
+    """Stands in a module's slot. Copies and files of the module hold None in its place."""
 
-    vars(call)[BEFORE] = before
-    return call
+    def __init__(
+        self, around: Around, reference: weakref.ref[nn.Module], before: Callable[..., Any] | None
+    ) -> None:
+        self._around = around
+        self._reference = reference
+        self._before = before
+        vars(self)[BEFORE] = before
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module, and report the call."""
+        module: Any = self._reference()
+        if torch.compiler.is_compiling():
+            called = module._call_impl if self._before is None else self._before
+            return called(*args, **kwargs)
+        # A module that took over the attributes of the watched one calls this too.
+        caller = sys._getframe(1).f_locals.get("self", module)
+        if caller is not module and isinstance(caller, nn.Module):
+            if vars(caller).get(SLOT) is self:
+                vars(caller)[SLOT] = self._before
+            return caller(*args, **kwargs)
+        called = module._call_impl if self._before is None else self._before
+        return self._around(module, called, args, kwargs)
+
+    def __deepcopy__(self, _: Any) -> None:
+        return None
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()
 
 
 HERE = Path(__file__).resolve()
