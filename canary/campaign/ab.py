@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,10 +41,10 @@ from canary.compare.paths import Request, metric_gates_for, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.lane import FAMILY_BUDGET
-from canary.config.load import load_config
+from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
-from canary.errors import UsageError
+from canary.errors import ConfigError, UsageError
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.progress import CampaignPanel
@@ -247,13 +247,23 @@ def _sides(
 
 
 def _check_config(side: Side, request: AbRequest) -> None:
-    """Raise ConfigError or UsageError if a side cannot run."""
-    if request.exact and load_config(side.config, request.settings).config.imports:
+    """Raise ConfigError or UsageError if a side cannot run. The error names the side."""
+    loaded = _loaded(side, request.settings)
+    if request.exact and loaded.config.imports:
         raise UsageError(
             f"--exact does not work with `import` in {side.role}: no look collects exact signals",
             "leave --exact out: pairs compare its curves and speed",
         )
-    load_config(side.config, request.all_settings)
+    _loaded(side, request.all_settings)
+
+
+def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:
+    try:
+        return load_config(side.config, settings)
+    except ConfigError as error:
+        more = "give that side a config of its own: --base-config or --head-config"
+        hint = f"{error.hint}; or {more}" if error.hint else more
+        raise ConfigError(f"{side.role} ({side.label}): {error.message}", hint) from error
 
 
 def _trees(

@@ -29,7 +29,7 @@ class Recipe(nn.Linear):
         made: Recipe = object.__new__(type(self))
         memo[id(self)] = made
         for name, value in vars(self).items():
-            vars(made)[name] = copy.deepcopy(value, memo)
+            made.__dict__[name] = copy.deepcopy(value, memo)
         return made
 
 
