@@ -20,7 +20,7 @@ from canary.ladder.guard.verdict import GUARD_STEPS
 from canary.ladder.levels import Settings
 from canary.protocol.job import LEVEL
 from canary.record import jsonio
-from canary.record.folder import RunFolder, measured_rows
+from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
@@ -171,7 +171,7 @@ class RunProcesses:
             return LaunchResult(None, problem=str(error))
         if record.status != "completed":
             return LaunchResult(record, problem=_why_incomplete(record))
-        return LaunchResult(record, measured_rows(RunFolder(self._folder / record.run_id)))
+        return LaunchResult(record, rows_of_run(RunFolder(self._folder / record.run_id)))
 
     def _tracking(self, label: str, kind: str) -> dict[str, str]:
         """Return variables for trackers: they show only timed launches, level beside level."""

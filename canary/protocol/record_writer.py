@@ -109,7 +109,7 @@ class RecordWriter(ABC):
             if self.folder.is_there():
                 raise
 
-    def measured_rows(self) -> list[Row]:
+    def rows_so_far(self) -> list[Row]:
         """Return the rows so far, merged over ranks."""
         return merged_rows(self._rows.read())
 

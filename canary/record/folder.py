@@ -148,7 +148,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
     ]
 
 
-def measured_rows(folder: RunFolder) -> list[Row]:
+def rows_of_run(folder: RunFolder) -> list[Row]:
     """Return the launches' rows, merged over ranks, in the order written."""
     return merged_rows(RankSteps(folder.steps).read())
 

@@ -81,7 +81,7 @@ class Session(RecordWriter):
     def training_time(self) -> tuple[float, float] | None:
         """Return start and end (epoch seconds) of the newest launch's timed steps, or None."""
         newest = self.record.launches[-1].index
-        rows = [row for row in self.measured_rows() if row["launch"] == newest]
+        rows = [row for row in self.rows_so_far() if row["launch"] == newest]
         last = last_untimed(rows, self.warmup(rows))
         after = [row for row in rows if row["step"] > last]
         if not after:

@@ -1,4 +1,4 @@
-"""Records of PPO that differ in one place: a probe of six steps on the embedded default."""
+"""Records of PPO that differ in one place: a look of six steps on the embedded default."""
 
 from __future__ import annotations
 

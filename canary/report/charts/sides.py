@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from canary.compare.paths import Compared
 from canary.compare.report import Comparison
-from canary.record.folder import RunFolder, measured_rows
+from canary.record.folder import RunFolder, rows_of_run
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.ranks import rank_files
@@ -59,7 +59,7 @@ def shown_run(record: RunRecord, folder: Path | None) -> ShownRun:
     try:
         if not can_read(rank_files(folder / "steps.jsonl").values()):
             return ShownRun(record)
-        rows = measured_rows(RunFolder(folder))
+        rows = rows_of_run(RunFolder(folder))
         return ShownRun(record, tuple(checked_rows(rows)))
     except (OSError, ValidationError, AttributeError, KeyError, TypeError, ValueError):
         return ShownRun(record)

@@ -257,7 +257,7 @@ class RecordKeeper(RecordWriter):
     def _finish(self, result: Result) -> None:
         self.record.env["device"] = describe_device(self._device, self._dtype)
         if self._window is not None:
-            rows = self.measured_rows()
+            rows = self.rows_so_far()
             self.keep_profile(self._window, rows[-1]["step"] if rows else None)
         self.finish(result)
         shutil.rmtree(self.folder.scratch, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The profiler end to end: a window of the measured launch, whoever trains."""
+"""The profiler end to end: a window of the timed steps, whoever trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch over a canary's measured launch: ranks, batches by hash, and how it ends a run."""
+"""The watch over a launch: ranks, batches by hash, and how it ends a run."""
 
 from __future__ import annotations
 
