@@ -22,7 +22,7 @@ from canary.campaign.noise_model import (
     require_writable,
 )
 from canary.compare.timing.noise import NoiseModel, save_noise
-from canary.errors import InputError, MachineError, UsageError
+from canary.errors import ConfigError, InputError, MachineError, UsageError
 from tests.contract.git_server import bare_repository
 from tests.unit.branching import adding, run_ids, stored
 from tests.unit.comparing import noise_model, record
@@ -167,3 +167,15 @@ def test_an_imported_run_has_no_look_for_exact(
     request = AbRequest(None, base_config=Path("one.yaml"), head_config=Path("other.yaml"))
     with pytest.raises(UsageError, match="--exact does not work with `import` in base"):
         run_ab(replace(request, exact=True), Said())
+
+
+def test_a_config_that_cannot_be_used_is_named_with_its_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.yaml").write_text("name: a\ntraining_type: sft\nprobe_steps: 12\n")
+    (tmp_path / "new.yaml").write_text("name: a\ntraining_type: sft\n")
+    request = AbRequest(None, base_config=Path("old.yaml"), head_config=Path("new.yaml"))
+    with pytest.raises(ConfigError, match=r"base \(old.yaml\): unknown key 'probe_steps'") as found:
+        run_ab(request, Said())
+    assert "--base-config" in str(found.value.hint)
