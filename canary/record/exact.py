@@ -234,13 +234,23 @@ class Generation(TypedDict, total=False):
     steps: list[DrawnStep]
 
 
-class OwnCode(TypedDict, total=False):
-    """A function of the user's code."""
+class FileCode(TypedDict, total=False):
+    """What ran of a file of the user's code until the look ended."""
 
-    name: str
-    file: str
-    line: int
-    sha256: str
+    ran: dict[str, str]
+    """Lines by phase, as `1-20,25`: the phase of the first step that ran them, otherwise `setup`."""
+    functions: dict[str, tuple[int, str]]
+    """First line and hash of each function, class and `<module>` that ran."""
+
+
+class Code(TypedDict, total=False):
+    """The user's code that ran until the look ended."""
+
+    noted: Literal["lines", "functions"]
+    """`functions`: Python 3.11 tells no lines. There, all lines of a function that a step called
+    ran, and all code of imported modules may have run during the set-up."""
+    files: dict[str, FileCode]
+    """By path in the git repository, otherwise in the working folder."""
 
 
 EVALUATION_MODE = "modules.evaluation_mode_from_step"
@@ -252,7 +262,8 @@ class Evidence(TypedDict, total=False):
 
     settings: dict[str, object]
     """Settings when the training begins."""
-    code: dict[str, OwnCode]
+    own_loss: str | None
+    """The method with which the user's code computes the loss."""
 
 
 class RankParameters(TypedDict, total=False):
@@ -318,5 +329,6 @@ class Exact(Part, total=False):
     frozen: Frozen
     generation: Generation
     evidence: Evidence
+    code: Code
     ranks: RankParameters
     varied: Varied

@@ -30,6 +30,7 @@ from canary.protocol.lifeline import die_with_parent
 from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
+from canary.training.attach.ran import RAN
 
 if TYPE_CHECKING:
     from canary.training.launch import TrainingLaunch
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     job = Job.read(Path(arguments[0]))
+    RAN.begin(str(Path(job.result_file).parent))
     launch = None
     try:
         # Imported here: the training stack takes seconds, and may fail to import.

@@ -12,7 +12,6 @@ from canary.config.trainers import TRAINERS, TrainerRow, trainer_row
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
-LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
 """Methods that compute the loss in trainers of trl and transformers."""
 FIRST_LOSSES = {
     f"{name}_first_loss": name for name, row in TRAINERS.items() if row.first_loss is not None
@@ -89,9 +88,8 @@ def trainer_of(record: RunRecord) -> TrainerRow:
 
 def overridden_loss(record: RunRecord) -> str:
     """Return a doubt about the loss if the user's trainer overrides it; otherwise empty."""
-    code = record.exact.get("evidence", {}).get("code", {})
-    method = next((slot for slot in code if slot.removeprefix("trainer.") in LOSSES), None)
-    return f"the trainer overrides {method.removeprefix('trainer.')}" if method else ""
+    method = record.exact.get("evidence", {}).get("own_loss")
+    return f"the trainer overrides {method}" if method else ""
 
 
 def starts_at_reference(record: RunRecord) -> bool:

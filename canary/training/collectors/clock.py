@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -144,6 +144,8 @@ class StepClock:
         self._phase = "other"
         self._marks: list[Mark] = []
         self._phases: list[str] = []
+        self.told: Callable[[str], None] | None = None
+        """Is told each phase when it begins."""
 
     def mark(self) -> Mark:
         """Return this moment, on the clock of the steps."""
@@ -160,6 +162,8 @@ class StepClock:
         if self._marks:
             self._marks.append(self._make_mark())
             self._phases.append(phase)
+        if self.told is not None:
+            self.told(phase)
         return previous
 
     @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from canary.record.step_row import TOKEN_TOTALS, Row
+from canary.training.attach.ran import RAN
 from canary.training.collectors.clock import StepClock, StepTime
 from canary.training.collectors.collectives import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
@@ -147,6 +148,8 @@ class EndedSteps:
         if self.profiler is not None:
             self.profiler.training_begins(done)
         self._children.begin()
+        if self.look.is_on:
+            self.clock.told = RAN.phase_is
         self.clock.start()
 
     def end(self) -> None:
@@ -154,7 +157,7 @@ class EndedSteps:
         if self.profiler is not None:
             self.profiler.training_ended()
         self.flush(wait=True)
-        self.look.end()
+        self._look_ends()
 
     @uncounted()  # the counts of the next step may have begun
     def close(
@@ -191,10 +194,14 @@ class EndedSteps:
         if not self.look.is_on:
             return
         self.flush(wait=True)
-        self.look.end()
+        self._look_ends()
         self._run_delay.since_last()
         self._children.since_last()
         self.clock.start()
+
+    def _look_ends(self) -> None:
+        self.clock.told = None
+        self.look.end()
 
     def flush(self, wait: bool = False) -> None:
         """Pass on the rows that are ready; with `wait`, wait for the device and pass on all."""

@@ -1,4 +1,4 @@
-"""Find the settings that a training really has when it begins, and the user's code that it calls.
+"""Find the settings that a training really has when it begins.
 
 Code may have changed what the config asks for. These facts are not a stage of the comparison: two
 versions of a package may differ in them and train the same. They are evidence for a diagnosis, once
@@ -8,35 +8,20 @@ another signal has shown that the sides differ.
 from __future__ import annotations
 
 import gc
-import hashlib
-import inspect
 import os
 import sys
-import sysconfig
 import threading
 import tracemalloc
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from types import CodeType, ModuleType
+from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 import torch
 
 from canary.config.setting_names import may_be_secret
-from canary.record.exact import OwnCode
+from canary.training.attach.ran import is_users_file
 from canary.training.exact.trainer_settings import arguments_of, plain
 
-LIBRARIES = (
-    "accelerate",
-    "bitsandbytes",
-    "canary",
-    "datasets",
-    "peft",
-    "torch",
-    "transformers",
-    "trl",
-)
-"""Packages whose code is identified by their version."""
 LONGEST_TEXT = 80
 COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
 """Attributes of a trainer that only show its progress."""
@@ -166,90 +151,17 @@ def _python_settings() -> dict[str, object]:
     }
 
 
-def called_code(trainer: Any) -> dict[str, OwnCode]:
-    """Return the user's functions that this training calls, by their role in it. The hash is of the
-    compiled code, so comments and line numbers do not count. Functions of the training packages are
-    left out: their versions identify them."""
-    found: dict[str, OwnCode] = {}
-    for slot, function in _slots(trainer):
-        fact = _fact(function)
-        if fact is not None:
-            # An attribute of the instance comes before that of its class.
-            found.setdefault(slot, fact)
-    return found
+LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
+"""Methods of trainers that compute a loss."""
 
 
-NAMED_SLOTS = ("data_collator", "reward_funcs")
-"""Attributes of a trainer that have separate slots below."""
-
-
-def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
-    yield from getattr(trainer, "loop_functions", {}).items()
-    for name, value in sorted(getattr(trainer, "__dict__", {}).items()):
-        if inspect.isroutine(value) and name not in NAMED_SLOTS:
-            yield f"trainer.{name}", value
-    kinds: Iterable[type] = [k for k in type(trainer).__mro__ if k is not object]
-    for kind in kinds:
-        yield from _methods("trainer", kind)
-    collator = unwrapped(getattr(trainer, "data_collator", None))
-    if collator is not None:
-        yield "data_collator", collator
-        yield from _methods("data_collator", type(collator))
-    scorer = getattr(trainer, "scorer", None)
-    for name, value in sorted(getattr(scorer, "__dict__", {}).items()):
-        if inspect.isroutine(value):
-            yield f"scorer.{name}", value
-    rewards = getattr(trainer, "reward_funcs", None) or getattr(scorer, "functions", None)
-    for place, reward in enumerate(rewards or ()):
-        yield f"reward_funcs[{place}]", reward
-        yield from _methods(f"reward_funcs[{place}]", type(unwrapped(reward)))
-    for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
-        yield from _methods(f"callback {type(callback).__name__}", type(callback))
-    model = getattr(trainer, "model", None)
-    if isinstance(model, torch.nn.Module):
-        seen: set[type] = set()
-        for module in model.modules():
-            forward = vars(module).get("forward")
-            if forward is not None:
-                yield f"{type(module).__name__}.forward", forward
-            if type(module) not in seen:
-                seen.add(type(module))
-                yield from _methods(type(module).__name__, type(module))
-    yield from _patched(_modules_of(kinds))
-
-
-def _modules_of(kinds: Iterable[type]) -> list[ModuleType]:
-    """Return the modules of the classes, plus the whole package of a canary trainer."""
-    names = {kind.__module__ for kind in kinds}
-    packages = tuple(
-        f"{name.rpartition('.')[0]}."
-        for name in names
-        if name.startswith("canary.training.trainers.")
-    )
-    names |= {name for name in sys.modules if packages and name.startswith(packages)}
-    found = (sys.modules.get(name) for name in sorted(names))
-    return [module for module in found if module is not None]
-
-
-def _methods(slot: str, kind: type) -> Iterator[tuple[str, Any]]:
-    for name, value in sorted(vars(kind).items()):
-        plain_function = getattr(value, "__func__", value)
-        if inspect.isfunction(plain_function):
-            yield f"{slot}.{name}", plain_function
-
-
-def _patched(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
-    """Yield functions in the modules of training packages, where a user may have replaced them."""
-    for module in modules:
-        if _root(module.__name__) not in LIBRARIES:
-            continue
-        for name, value in sorted(vars(module).items()):
-            if inspect.isfunction(value):
-                yield f"{module.__name__}.{name}", value
-
-
-def _root(name: str | None) -> str:
-    return (name or "").partition(".")[0]
+def own_loss(trainer: Any) -> str | None:
+    """Return the method with which the user's code computes the loss; None if a library does."""
+    for name in LOSSES:
+        code = getattr(unwrapped(getattr(trainer, name, None)), "__code__", None)
+        if isinstance(code, CodeType) and is_users_file(code.co_filename):
+            return name
+    return None
 
 
 def unwrapped(called: Any) -> Any:
@@ -262,60 +174,3 @@ def unwrapped(called: Any) -> Any:
             return inner
         inner = behind
     return inner
-
-
-def _fact(function: Any) -> OwnCode | None:
-    """Return the origin of a user's function, or None for a function of a package."""
-    inner = unwrapped(function)
-    code = getattr(inner, "__code__", None)
-    if not isinstance(code, CodeType):
-        return None
-    file = Path(code.co_filename)
-    if _root(getattr(inner, "__module__", "")) in LIBRARIES or _installed(file):
-        return None
-    digest = hashlib.sha256()
-    _feed(digest, code)
-    return {
-        "name": f"{inner.__module__}.{inner.__qualname__}",
-        "file": _shown(file),
-        "line": code.co_firstlineno,
-        "sha256": digest.hexdigest()[:16],
-    }
-
-
-_PLACES = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-
-
-def _installed(file: Path) -> bool:
-    return str(file).startswith(("<", *_PLACES)) or "site-packages" in file.parts
-
-
-def is_users_file(name: str) -> bool:
-    """Return whether the user wrote this file of code: it is no installed package, and not ours."""
-    file = Path(name)
-    return not _installed(file) and PACKAGE not in file.parents
-
-
-PACKAGE = Path(__file__).resolve().parents[2]
-
-
-def _shown(file: Path) -> str:
-    """Return the path relative to the working directory if it is inside, otherwise the name."""
-    try:
-        return str(file.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return file.name
-
-
-def _feed(digest: Any, code: CodeType) -> None:
-    digest.update(code.co_code)
-    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            _feed(digest, constant)
-        elif isinstance(constant, frozenset):
-            digest.update(repr(sorted(map(repr, constant))).encode())
-        else:
-            digest.update(repr(constant).encode())

@@ -15,9 +15,11 @@ import torch
 from canary.protocol.failure import one_line
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
+from canary.training.attach.ran import RAN
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.uncounted import uncounted
-from canary.training.exact.effective import called_code, effective_settings
+from canary.training.exact.code import ran_code
+from canary.training.exact.effective import effective_settings, own_loss
 from canary.training.exact.fingerprints import special_ids
 from canary.training.exact.operators import LiveTensors, WorkCounter, recompiles, why_uncounted
 from canary.training.exact.parameters import (
@@ -88,8 +90,8 @@ class ExactSignals:
         self.trained_in_turn: frozenset[int] = frozenset()
         """Ids of parameters that train, though at times they ask for no gradient (GANs)."""
         # Here, before the canary wraps any of the trainer's methods.
-        code = self.contain(lambda: called_code(trainer)) or {}
-        self.found: Exact = {"batches": [], "evidence": {"code": code}}
+        own = self.contain(lambda: own_loss(trainer))
+        self.found: Exact = {"batches": [], "evidence": {"own_loss": own}}
 
     def work_by(self, step: int) -> None:
         """Count the operators in this step at the latest."""
@@ -131,6 +133,7 @@ class ExactSignals:
             described["rounded_to"] = {name: dtype for name, dtype in found.items() if dtype}
         self._live.freeze()
         self._begin_work_if_next(done)
+        RAN.training_begins()
 
     def _reference_model(self) -> Any:
         reference = getattr(self._trainer, "ref_model", None)
@@ -221,11 +224,13 @@ class ExactSignals:
             self._work.end()
             self._work = None
         self._live.release()
+        RAN.end()
 
     @contained
     def training_ended(self) -> None:
         """Add memory per step, and whether frozen parameters or the reference model changed."""
         self.give_up()
+        self.found["code"] = ran_code()
         if not any(self.found["batches"]):
             del self.found["batches"]  # a user's loop that reported no batch
         self.found["memory"] = {

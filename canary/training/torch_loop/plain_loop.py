@@ -1,13 +1,11 @@
-"""Describes a loop of plain torch: its model, optimizers, settings and code."""
+"""Describes a loop of plain torch: its model, optimizers and settings."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -15,14 +13,10 @@ import torch.distributed
 
 from canary.protocol.job import TORCH_LOOP
 from canary.training.collectors.distributed import world_size
-from canary.training.exact.effective import is_users_file
 from canary.training.recorder.loop import Loop
 
 UNSEEDED = 67280421310721
 """The seed of torch's generators in a process that sets none."""
-DEEPEST = 12
-"""Functions of the user that are described, from the one that calls backward outwards."""
-MOST_CALLED = 40
 OPTIMIZER_ARGUMENTS = {
     "lr": "learning_rate",
     "weight_decay": "weight_decay",
@@ -38,8 +32,6 @@ OPTIMIZER_ARGUMENTS = {
 class PlainLoop(Loop):
     """A loop that the canary found by itself. `settings` grow until its first step has ended."""
 
-    loop_functions: Mapping[str, Any] = field(default_factory=dict)
-    """The user's functions that the loop runs, by their role."""
     distributed_facts: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
@@ -148,37 +140,3 @@ def facts_of_ranks(module: Any) -> dict[str, Any]:
 
 def _some_parameters(module: Any) -> Iterator[Any]:
     return iter(()) if module is None else module.parameters()
-
-
-class Ran:
-    """A function that was found on the stack, in the form in which functions are described."""
-
-    def __init__(self, code: CodeType, module: str) -> None:
-        self.__code__ = code
-        self.__module__ = module
-        self.__qualname__ = getattr(code, "co_qualname", code.co_name)
-
-
-def running_functions(frame: FrameType | None) -> dict[str, Any]:
-    """Return the user's functions on the stack, from the inner one outwards, and the functions that
-    the inner one names: they may compute the loss, or make batches."""
-    found: dict[str, Any] = {}
-    depth = 0
-    while frame is not None and depth < DEEPEST:
-        code, names = frame.f_code, frame.f_globals
-        if is_users_file(code.co_filename):
-            found[f"loop[{depth}]"] = Ran(code, str(names.get("__name__")))
-            for name, function in _named_by(code, names):
-                found.setdefault(f"loop calls {name}", function)
-            depth += 1
-        frame = frame.f_back
-    return found
-
-
-def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name in code.co_names[:MOST_CALLED]:
-        value = names.get(name)
-        if inspect.isfunction(value):
-            yield name, value
-        elif isinstance(value, torch.nn.Module):
-            yield f"{name}.forward", type(value).forward

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
     facts_of_ranks,
-    running_functions,
     settings_of,
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers
@@ -42,10 +40,9 @@ class Recording:
         launch: TrainingLaunch,
         tops: Sequence[nn.Module],
         optimizers: Sequence[Optimizer],
-        frame: FrameType | None,
     ) -> None:
         """`tops`: the outermost modules that hold the parameters. `optimizers`: all of this
-        process, those of the largest model first. `frame`: where the loop called."""
+        process, those of the largest model first."""
         self.model = as_one(tops)
         self._optimizers = StepOptimizers(
             optimizers, None if self.model is None else self.model.parameters()
@@ -58,7 +55,6 @@ class Recording:
             model=self.model,
             optimizers=self._optimizers.own,
             settings=settings_of(optimizers[:MOST_SETTINGS]),
-            loop_functions=running_functions(frame),
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
         self._keeper = LoopKeeper(job, launch)

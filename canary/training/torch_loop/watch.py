@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -160,7 +159,7 @@ class LoopWatch:
         launch.notes += notes
         tops = outermost_modules(parameters_of(optimizers[0]))
         self._calls.watch(tops)
-        self._run = Recording(self._job, launch, tops, optimizers, sys._getframe())
+        self._run = Recording(self._job, launch, tops, optimizers)
         if self._begun == 1:
             follow_parent()
 

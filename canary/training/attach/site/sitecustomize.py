@@ -121,8 +121,9 @@ def optimizer_made(taps: object) -> None:
 
 
 def load_alone(module_path: str) -> ModuleType:
-    """Load a module of the canary by its path in the package, without the package itself."""
-    name = f"_canary_{module_path.rpartition('/')[2]}"
+    """Load a module of the canary by its path in the package, without the package itself. An
+    `import` of it by its name then finds this one."""
+    name = f"canary.{module_path.replace('/', '.')}"
     known = sys.modules.get(name)
     if known is not None:
         return known
@@ -185,6 +186,10 @@ def begin() -> None:
             "torch": torch_loaded,
         }
         sys.meta_path.insert(0, Finder(wanted))
+        try:
+            load_alone("training/attach/ran").RAN.begin(os.environ.get("_RLHF_CANARY_MARKS"))
+        except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
+            mark("broken", f"{type(error).__name__}: {error}")
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,169 @@
+"""Notes which lines of the user's code run until the look ends, and in which phase.
+
+Loaded at the start of each Python process that `canary exec` watches: standard library only, and
+little of it. From Python 3.12 on, `sys.monitoring` tells each line once; the cost is measured by
+`bench.overhead`. Python 3.11 can only be asked about each call of a function, which would double the
+time of imports. There, the functions that the first steps call are noted, and all other code of
+imported modules counts as run while the training was set up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+SETUP = "setup"
+"""The phase of what ran before the first step."""
+AFTER = {"forward": "loss", "backward": "optimizer"}
+"""What a loop does once a phase has ended, until the next one begins."""
+PACKAGE = Path(__file__).resolve().parents[2]
+LIBRARIES = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+TOOLS = (3, 4)
+"""Free ids of `sys.monitoring`; debuggers, coverage, profilers and optimizers have others."""
+DEEPEST = 100
+"""Frames of the stack that are searched for the user's code."""
+
+
+def is_users_file(name: str) -> bool:
+    """Return whether this is a file of code that is neither installed nor the canary's."""
+    if name.startswith(("<", *LIBRARIES)):
+        return False
+    parts = Path(name).parts
+    return "site-packages" not in parts and parts[: len(PACKAGE.parts)] != PACKAGE.parts
+
+
+class RanCode:
+    """The code of this process that ran until the look ended. Nothing is noted before `begin`."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, dict[int, str]] = {}
+        """Phase by line, by file: that of the first steps if the line ran in one of them."""
+        self.calls: dict[str, dict[int, str]] = {}
+        """Python 3.11: phase by the first line of each function that a step called."""
+        self.from_start = False
+        """Whether noting began with the process, and lines are noted."""
+        self._phase = SETUP
+        self._users: dict[CodeType, bool] = {}
+        self._tool: int | None = None
+        self._profiles = False
+        self._children: Path | None = None
+
+    def begin(self, children: str | None = None) -> None:
+        """Begin with the process. `children`: a folder in which forked processes leave lines."""
+        for tool in TOOLS if sys.version_info >= (3, 12) else ():
+            with contextlib.suppress(ValueError):
+                sys.monitoring.use_tool_id(tool, "canary")
+                self._tool = tool
+                break
+        if self._tool is None:
+            return
+        self.from_start = True
+        events = sys.monitoring.events
+        sys.monitoring.register_callback(self._tool, events.PY_START, self._started)
+        sys.monitoring.register_callback(self._tool, events.LINE, self._line)
+        sys.monitoring.set_events(self._tool, events.PY_START)
+        if children:
+            self._children = Path(children) / f"ran.{os.getpid()}"
+            os.register_at_fork(after_in_child=self._forked)
+
+    def training_begins(self) -> None:
+        """The first step begins: note what runs in steps, whether or not it ran before."""
+        self._phase = "other"
+        if self._tool is not None:
+            sys.monitoring.restart_events()
+        elif sys.getprofile() is None and threading.current_thread() is threading.main_thread():
+            self._profiles = True
+            sys.setprofile(self._called)
+
+    def phase_is(self, phase: str) -> None:
+        """A step enters another phase."""
+        ended, self._phase = self._phase, phase
+        if phase == "other":
+            self._phase = AFTER.get(ended, phase)
+        if self._profiles:
+            self._note_stack(phase)
+
+    def end(self) -> None:
+        """Stop: the look is over, or there is none."""
+        if self._tool is not None:
+            sys.monitoring.free_tool_id(self._tool)
+            self._tool = None
+        if self._profiles:
+            self._profiles = False
+            sys.setprofile(None)
+        self._users.clear()
+        if self._children is not None:
+            self._read_children(self._children)
+
+    def _is_users(self, code: CodeType) -> bool:
+        known = self._users.get(code)
+        if known is None:
+            known = self._users[code] = is_users_file(code.co_filename)
+        return known
+
+    def _started(self, code: CodeType, _: int) -> Any:
+        if self._tool is not None and is_users_file(code.co_filename):
+            sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.LINE)
+        return sys.monitoring.DISABLE
+
+    def _line(self, code: CodeType, line: int) -> Any:
+        self._note(code.co_filename, line)
+        return sys.monitoring.DISABLE
+
+    def _note(self, file: str, line: int) -> None:
+        known = self.lines.setdefault(file, {})
+        if known.get(line, SETUP) == SETUP:
+            known[line] = self._phase
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and self._is_users(code):
+            self.calls.setdefault(code.co_filename, {}).setdefault(code.co_firstlineno, self._phase)
+
+    def _note_stack(self, phase: str) -> None:
+        """Note the lines of the user's loop that entered a phase, which calls alone do not show."""
+        frame: FrameType | None = sys._getframe(2)
+        for _ in range(DEEPEST):
+            if frame is None:
+                return
+            if self._is_users(frame.f_code):
+                file = frame.f_code.co_filename
+                if phase != "other":
+                    self._note(file, frame.f_lineno)
+                self.calls.setdefault(file, {}).setdefault(frame.f_code.co_firstlineno, "loop")
+            frame = frame.f_back
+
+    def _forked(self) -> None:
+        """In a forked process, such as a data worker: leave each line for the parent."""
+        if self._tool is None or self._children is None:
+            return
+        stream = self._children.open("a", buffering=1)
+        known: set[tuple[str, int]] = set()
+
+        def note(file: str, line: int) -> None:
+            if (file, line) not in known:
+                known.add((file, line))
+                stream.write(f"{line} {file}\n")
+
+        self._note = note  # type: ignore[method-assign]
+
+    def _read_children(self, notes: Path) -> None:
+        """Add what forked processes ran; they make batches."""
+        with contextlib.suppress(OSError):
+            for text in notes.read_text().splitlines():
+                line, _, file = text.partition(" ")
+                known = self.lines.setdefault(file, {})
+                if known.get(int(line), SETUP) == SETUP:
+                    known[int(line)] = "data"
+
+
+RAN = RanCode()
+"""The one of this process."""
