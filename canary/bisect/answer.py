@@ -13,7 +13,6 @@ from canary.bisect.journal import Journal
 from canary.bisect.question import CRASH, check_in
 from canary.campaign.pairs import duration
 from canary.compare.checks import CHECKS
-from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.paths import Compared
 from canary.compare.report import Check
@@ -301,8 +300,7 @@ def left_behind(answered: Answered, repository: Path) -> str:
     }
     current = _records(shown.current.run_ids, folders)
     baseline = _records(shown.baseline.run_ids, folders)
-    source = source_between(repository, baseline[-1], current[-1]) if current and baseline else None
-    return leave_report(Compared(shown, current, baseline, folders, source), answered.folder)
+    return leave_report(Compared(shown, current, baseline, folders), answered.folder)
 
 
 def _records(ids: tuple[str, ...], folders: Mapping[str, Path]) -> tuple[RunRecord, ...]:

@@ -26,7 +26,7 @@ from canary.bisect.question import require_known
 from canary.bisect.searching import exact_search, noisy_search
 from canary.campaign.noise_model import Measured
 from canary.campaign.worktrees import repository_of, uncommitted
-from canary.compare.diagnosis.source_changes import parse_diff
+from canary.compare.diagnosis.source_changes import Hunk, parse_diff
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
 from canary.machine.git import run_git
@@ -183,17 +183,16 @@ def _changed_lines(
     if not commit.parents:
         return ()
     changes = parse_diff(diff_between(history.repository, commit.parents[0], commit.sha))
-    hunk = changes.hunk(*place) if place else None
-    if hunk is not None:
-        start = min([place[1], hunk.line] if place else [hunk.line])
+    hunks = [h for file in changes.files for h in file.hunks if place and _holds(h, *place)]
+    if hunks and place:
         lines = [
-            (file.path, number, text.strip())
-            for file in changes.files
-            if file.path == hunk.path
-            for number, text in file.lines
-            if number >= start and text.strip()
+            (hunk.path, hunk.line + index, text.strip())
+            for hunk in hunks
+            for index, text in enumerate(hunk.added)
+            if text.strip()
         ]
-        return tuple(lines[:LINES_SHOWN]) or ((hunk.path, hunk.line, "a line was removed"),)
+        removed = (hunks[0].path, hunks[0].line, "a line was removed")
+        return tuple(lines[:LINES_SHOWN]) or (removed,)
     code = [
         (file.path, number, text.strip())
         for file in changes.files
@@ -202,6 +201,12 @@ def _changed_lines(
         if text.strip() and not text.lstrip().startswith("#")
     ]
     return tuple(code) if len(code) <= LINES_SHOWN else ()
+
+
+def _holds(hunk: Hunk, path: str, line: int) -> bool:
+    """Whether the hunk is of the file, and at the line or after it."""
+    same = hunk.path == path or hunk.path.endswith(f"/{path}") or path.endswith(f"/{hunk.path}")
+    return same and hunk.line + max(len(hunk.added), 1) > line
 
 
 def recipe_of(request: BisectRequest, history: History, here: Path) -> Recipe:

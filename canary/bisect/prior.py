@@ -170,5 +170,5 @@ def _names(repository: Path, commit: Commit, names: set[str]) -> bool:
         pattern.search(text)
         for file in changes.files
         if CONFIGS.search(file.path)
-        for _, text in (*file.lines, *file.removed)
+        for text in (*(text for _, text in file.lines), *file.removed)
     )

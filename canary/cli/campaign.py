@@ -115,7 +115,7 @@ def ab(
             lambda: around.enter_context(undisturbed()),
         )
         written(found, folder)
-        told = leave_report(compared_in(folder, Path.cwd()), folder)
+        told = leave_report(compared_in(folder), folder)
         deliver(found, form, every=verbose)
         sayer(quiet)(told)
         raise typer.Exit(found.exit_code(strict))
@@ -284,7 +284,7 @@ def demo(
     written(shown.healthy, shown.folder / "head")
     written(shown.faulty, shown.folder / "masked_eos")
     fault = shown.folder / "masked_eos"
-    told = leave_report(compared_in(fault, Path.cwd()), fault)
+    told = leave_report(compared_in(fault), fault)
     width = terminal_width(sys.stdout)
     faulty = render(shown.faulty, "text", width, every=verbose)
     typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))

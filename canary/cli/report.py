@@ -95,7 +95,7 @@ def report(
         source = partial(source_between, here)
         request = Request((first,), against, tier, threshold_file, noise, source=source)
         path = output or (first if first.is_dir() else first.parent) / REPORT
-        write_report(request, path, here)
+        write_report(request, path)
     typer.echo(f"wrote {path}")
     if open_:
         typer.launch(str(path.absolute()))

@@ -12,7 +12,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.ranking import ranked
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
-from canary.compare.report import Comparison, Verdict
+from canary.compare.report import Comparison
 from canary.record.types import RunRecord
 
 LIKELY = 0.5
@@ -110,16 +110,6 @@ def _named(suspect: Suspect) -> str:
     if suspect.category is RegressionCategory.UNKNOWN:
         return "unknown"
     return f"{suspect.category} ({suspect.confidence:.0%})"
-
-
-def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -> str:
-    """Append the first suspect to the first line of a failing verdict, if it is likely enough."""
-    top = diagnosis.top_suspect
-    if top is None or verdict not in ("regression", "changed") or top.confidence < LIKELY:
-        return first_line
-    if top.category is RegressionCategory.UNKNOWN:
-        return first_line
-    return f"{first_line} Likely cause: {top.category} ({top.confidence:.0%})."
 
 
 def format_suspects_markdown(diagnosis: Diagnosis | Sequence[Suspect]) -> str:

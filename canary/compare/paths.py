@@ -54,7 +54,6 @@ class Compared:
     baseline: tuple[RunRecord, ...] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the runs that are at hand, by run id; a history keeps only records."""
-    source: SourceChanges | None = None
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def compared_paths(request: Request) -> Compared:
     )
     found = replace(found, tier=tier, notes=(*found.notes, *baseline.notes))
     folders = {**baseline.folders, **_folders(current, request.current)}
-    return Compared(found, tuple(current), baseline.records, folders, source)
+    return Compared(found, tuple(current), baseline.records, folders)
 
 
 def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:

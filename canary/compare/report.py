@@ -109,6 +109,46 @@ class KeyChange:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A changed place that can have caused a difference."""
+
+    kind: Literal["code", "config", "package"]
+    name: str
+    """The path of a file of code, the key of a config, or a package."""
+    line: int | None = None
+    """In the current file; of removed lines, the line that follows them."""
+    function: str = ""
+    phase: str = ""
+    """In which phase of a step it ran, or `setup`."""
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its lines are unknown, and the function is all that is known."""
+        return self.kind == "code" and not (self.removed or self.added)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The changed places of a comparison, those that fit the first difference best at first."""
+
+    ran: tuple[Place, ...] = ()
+    """Of code, only what ran."""
+    idle: int = 0
+    """Changed places of code that did not run."""
+    known: bool = False
+    """Whether both sides noted the code that ran."""
+    by_line: bool = False
+    """Whether lines were noted; otherwise functions and modules (Python 3.11)."""
+
+    @property
+    def code(self) -> tuple[Place, ...]:
+        """The changed code that ran."""
+        return tuple(place for place in self.ran if place.kind == "code")
+
+
+@dataclass(frozen=True)
 class RaisedAlert:
     """The worst alert of one type on the current side, and the count of the type."""
 
@@ -160,6 +200,7 @@ class Comparison:
     alerts: tuple[RaisedAlert, ...] = ()
     """Alerts of the current side, the worst first."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    places: Places = field(default_factory=Places)
 
     def __repr__(self) -> str:
         return f"Comparison({self.verdict!r}, {self.first_line!r})"

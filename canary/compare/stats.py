@@ -20,13 +20,14 @@ from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.changes import config_changes
-from canary.compare.exact.lane import exact_lane, newest_looked
-from canary.compare.heuristics import analyze_regression, with_likely_cause
+from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
+from canary.compare.heuristics import analyze_regression
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks
-from canary.compare.report import Check, CheckStatus, Comparison
+from canary.compare.places import changed_places
+from canary.compare.report import Check, CheckStatus, Comparison, Places
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
@@ -98,7 +99,7 @@ def compare_to_baseline(
     good = [record for record in before if not judgeable(record)]
     refused = _refusal(now, before, good, paired)
     if refused is None:
-        options = _Options(thresholds, paired, noise, anchor, budget, gates, metrics)
+        options = _Options(thresholds, paired, noise, anchor, budget, gates, metrics, source)
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
     found = _with_sides(refused, now, good or before)
@@ -107,14 +108,25 @@ def compare_to_baseline(
     judged = found.verdict != "error" and now[-1].status == "completed"
     # If both sides fail after training, their looks still show what differs.
     looked = good or [record for record in before if record.exact]
-    seen = found if judged else _with_differences(found, now, looked, thresholds)
+    seen = found if judged else _with_differences(found, now, looked, thresholds, source)
     diagnosis = Diagnosis()
     if found.verdict != "error" or _comparable(now, looked):
         diagnosis = analyze_regression(seen, now, looked if seen is not found else good, source)
     if seen is not found and _both_looked(now, looked):
         found = _with_look_differences(found, seen)
-    line = with_likely_cause(found.first_line, found.verdict, diagnosis)
-    return replace(found, first_line=line, diagnosis=diagnosis)
+    return replace(found, diagnosis=diagnosis)
+
+
+def _places(
+    now: Sequence[RunRecord],
+    good: Sequence[RunRecord],
+    exact: ExactResult,
+    source: SourceChanges | None,
+) -> Places:
+    before = newest_looked(good)
+    learned = next((one for one in exact.differences if one.learned), None)
+    settings = (exact.config_changes, exact.environment_changes)
+    return changed_places(before, most_different(now, before), source, learned, *settings)
 
 
 def _with_sides(
@@ -151,13 +163,18 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
 
 
 def _with_differences(
-    refused: Comparison, now: Sequence[RunRecord], good: Sequence[RunRecord], thresholds: Thresholds
+    refused: Comparison,
+    now: Sequence[RunRecord],
+    good: Sequence[RunRecord],
+    thresholds: Thresholds,
+    source: SourceChanges | None,
 ) -> Comparison:
     """Add the differences of config and look of a failed run, for its diagnosis only: they do not
     judge it."""
     if not good or mismatch(good[-1], now[-1]):
         return refused
     lane = exact_lane(now, good, thresholds)
+    places = _places(now, good, lane, source)
     broken = [check for check in invariant_checks(now, good) if check.failed]
     return replace(
         refused,
@@ -166,6 +183,7 @@ def _with_differences(
         differences=lane.differences,
         config_changes=lane.config_changes,
         environment_changes=lane.environment_changes,
+        places=places,
         notes=(*refused.notes, *lane.notes),
     )
 
@@ -188,6 +206,7 @@ def _with_look_differences(found: Comparison, seen: Comparison) -> Comparison:
         notes=(*seen.notes, NO_DIFFERENCE) if silent else seen.notes,
         first_difference=seen.first_difference,
         differences=seen.differences,
+        places=seen.places,
         config_changes=seen.config_changes,
         environment_changes=seen.environment_changes,
     )
@@ -202,6 +221,7 @@ class _Options:
     budget: float
     gates: Sequence[Metric]
     metrics: Sequence[MetricGate]
+    source: SourceChanges | None
 
     def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
         """Judge the gates of `metrics`; looks at an A/B run share their error budgets too."""
@@ -261,7 +281,7 @@ def _first_runs(
         *alert_checks(now, good),
     )
     verdict = decide(checks, enough_history=False)
-    return Comparison(verdict, first_line(verdict, checks, None, (), (), history=0), checks)
+    return Comparison(verdict, first_line(verdict, checks, (), (), (), history=0), checks)
 
 
 def _compare(
@@ -292,10 +312,18 @@ def _compare(
             for check in found
         ]
     checks = with_acceptance(found, exact.environment_changes)
+    places = _places(now, good, exact, options.source)
+    same_program = (
+        places.known
+        and not places.ran
+        and all(check.delta == 0 for check in exact.checks if check.status in ("pass", "warn"))
+    )
     verdict = decide(
         checks,
         enough_history=not history or len(good) >= MIN_HISTORY,
         imported=imported,
+        exact_only=all(map(look_alone, (*now, *good))),
+        same_program=same_program,
     )
     accepted = accept if verdict == "changed" else None
     return Comparison(
@@ -303,18 +331,20 @@ def _compare(
         first_line=first_line(
             verdict,
             checks,
-            exact.first,
+            exact.differences,
             exact.config_changes,
             exact.environment_changes,
             history=len(good),
             accepted=accepted,
             imported=imported,
+            same_program=same_program,
         ),
         checks=checks,
         first_difference=exact.first,
         differences=exact.differences,
         config_changes=exact.config_changes,
         environment_changes=exact.environment_changes,
+        places=places,
         accepted=accepted,
         notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
     )

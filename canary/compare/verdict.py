@@ -8,6 +8,7 @@ from dataclasses import replace
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.signal_kinds import show
 from canary.compare.metrics.judging import EQUIVALENT
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
@@ -40,10 +41,19 @@ def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -
     )
 
 
-def decide(checks: Sequence[Check], *, enough_history: bool, imported: bool = False) -> Verdict:
+def decide(
+    checks: Sequence[Check],
+    *,
+    enough_history: bool,
+    imported: bool = False,
+    exact_only: bool = False,
+    same_program: bool = False,
+) -> Verdict:
     """Return the verdict for usable records.
 
-    `imported`: a record has no exact lane, so a gate on a metric or a timing check must pass."""
+    `imported`: a record has no exact lane, so a gate on a metric or a timing check must pass.
+    `exact_only`: both sides ended after their looks, so speed was not asked. `same_program`: code,
+    config, packages and work are equal, so an undecided clock is no reason for doubt."""
     statuses = {check.status for check in checks}
     if "fail" in statuses:
         return "regression"
@@ -51,12 +61,21 @@ def decide(checks: Sequence[Check], *, enough_history: bool, imported: bool = Fa
         return "changed"
     if not enough_history:
         return "no-baseline"
-    if "inconclusive" in statuses:
+    undecided = {check.lane for check in checks if check.status == "inconclusive"}
+    if undecided - ({"timing"} if same_program else set()):
         return "inconclusive"
     if imported:
         return "pass" if _judged_of_imported(checks) else "inconclusive"
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
+    if (exact_only or same_program) and learning_was_judged(checks):
+        return "pass"
     return "pass" if {"exact", "timing"} <= lanes else "inconclusive"
+
+
+def learning_was_judged(checks: Sequence[Check]) -> bool:
+    """Whether losses and updates were compared and are equal."""
+    judged = {check.name for check in checks if check.status in ("pass", "warn")}
+    return {"first_loss", "first_update", "trajectory"} <= judged
 
 
 SPEEDS = ("timing", "performance")
@@ -75,19 +94,20 @@ def _judged_of_imported(checks: Sequence[Check]) -> list[Check]:
 def first_line(
     verdict: Verdict,
     checks: Sequence[Check],
-    first: Difference | None,
+    differences: Sequence[Difference],
     config: Sequence[KeyChange],
     environment: Sequence[KeyChange],
     *,
     history: int,
     accepted: str | None = None,
     imported: bool = False,
+    same_program: bool = False,
 ) -> str:
     """Return the verdict as a sentence."""
     if verdict == "regression":
-        return _regression_line(checks, first)
+        return _regression_line(checks)
     if verdict == "changed":
-        return _changed_line(checks, config, environment, accepted)
+        return _changed_line(checks, differences, accepted)
     if verdict == "no-baseline":
         return (
             f"No baseline yet: {history} of {MIN_HISTORY} runs are stored. Store "
@@ -98,7 +118,7 @@ def first_line(
         if imported and not any(check.status == "inconclusive" for check in checks):
             return _nothing_judged(checks)
         return _inconclusive_line(checks, same)
-    return _pass_line(checks, same, imported)
+    return _pass_line(checks, same, imported, same_program)
 
 
 def ordered_failures(checks: Sequence[Check]) -> list[Check]:
@@ -133,34 +153,52 @@ def _leading_change(checks: Sequence[Check]) -> tuple[Check, bool]:
     return moved or (worse or changed)[0], moved is not None
 
 
-def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
-    lead = leading_failure(checks)
+LONGEST = 120
+"""Characters of the first line of a failing verdict."""
+
+
+def _regression_line(checks: Sequence[Check]) -> str:
     others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
-    more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
-    words, why = lead.message, ""
-    if first is not None and lead.name == first.stage:
-        words = first.sentence()
-    elif first is not None and not (lead.lane == "exact" and lead.name == first.signal):
-        why = f" First difference: {first.sentence()}."
-    return f"Regression: {words}{more}.{why}"
+    more = f" ({others} more failed)" if others else ""
+    return f"Regression: {_cut(leading_failure(checks).message, LONGEST - 14 - len(more))}{more}."
 
 
 def _changed_line(
-    checks: Sequence[Check],
-    config: Sequence[KeyChange],
-    environment: Sequence[KeyChange],
-    accepted: str | None,
+    checks: Sequence[Check], differences: Sequence[Difference], accepted: str | None
 ) -> str:
-    keys = _changed_keys((*config, *environment))
+    start = f"Changed and accepted ({accepted})" if accepted else "Changed"
+    learned = next((one for one in differences if one.learned), None)
     lead, moved = _leading_change(checks)
-    worse = [check for check in checks if check.status == "changed" and accepted_with(check)]
-    differ = "differ" if lead.name.endswith("s") and not lead.name.endswith("ss") else "differs"
-    words = f"{lead.name} {differ}: {lead.message}" if moved else lead.message
-    others = [check.message for check in worse if check is not lead]
-    also = f" Also worse: {others[0]}" if others else ""
-    also += f" ({len(others) - 1} more)." if others[1:] else "." if others else ""
-    start = f"Changed and accepted ({accepted})" if accepted else "Changed, needs acceptance"
-    return f"{start}: {words}.{also} Changed: {keys}."
+    words = finding(learned) if moved and learned is not None else lead.message
+    return f"{start}: {_cut(words, LONGEST - 10)}."
+
+
+IN_WORDS = {
+    "data": "the data set or the tokenizer differs",
+    "batches": "batches differ",
+    "model": "the initial model differs",
+    "rollout": "values computed from the completions differ",
+    "first_loss": "the loss differs",
+    "first_gradient": "the gradient differs",
+    "first_update": "the update differs",
+}
+
+
+def finding(difference: Difference) -> str:
+    """Return what differs first, from which step on, and its numbers, in a few words."""
+    words = IN_WORDS.get(difference.stage, f"{difference.signal.replace('_', ' ')} differs")
+    if difference.signal == "learning_rates":
+        words = "the learning rate differs"
+    step = difference.step or (None if difference.stage in ("data", "model") else 1)
+    start = f" from step {step}" if step else ""
+    was, now = difference.baseline, difference.current
+    numbers = all(isinstance(one, int | float) for one in (was, now))
+    numbers = numbers and difference.stage not in ("data", "batches", "model")
+    return f"{words}{start}{f': {show(was)} -> {show(now)}' if numbers else ''}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _changed_keys(changes: Sequence[KeyChange]) -> str:
@@ -256,7 +294,9 @@ def _shown_equal(checks: Sequence[Check]) -> str:
     return f"; {found[0].message}{_more(found, 'gate')}" if found else ""
 
 
-def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> str:
+def _pass_line(
+    checks: Sequence[Check], same: str, imported: bool = False, same_program: bool = False
+) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
@@ -268,6 +308,8 @@ def _pass_line(checks: Sequence[Check], same: str, imported: bool = False) -> st
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
     plural = "" if len(warned) == 1 else "s"
     speed = _shown_equal(checks) + speed
+    if same_program and any(check.status == "inconclusive" for check in checks):
+        speed += "; the program is the same, so times differ only by the machine's noise"
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
     same, _, changed = same.rstrip(".").partition(". ")
     healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"

@@ -62,13 +62,12 @@ class Judged:
     """The runs that they were compared with."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Where the training job's runs are, by run id."""
-    source: SourceChanges | None = None
 
     @property
     def compared(self) -> Compared:
         """The answer's comparison with its runs."""
         found = self.answer.comparison
-        return Compared(found, self.records, self.baseline, self.folders, self.source)
+        return Compared(found, self.records, self.baseline, self.folders)
 
 
 def error(name: str, message: str) -> Judged:

@@ -73,7 +73,7 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     said = replace(comparison, notes=(*comparison.notes, *notes))
     answer = replace(judged.answer, comparison=said)
     folders = records.folders(part)
-    return replace(judged, answer=answer, folders=folders, source=grounds.source)
+    return replace(judged, answer=answer, folders=folders)
 
 
 def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from canary.compare.diagnosis.suspects import Suspect
+from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.report import Comparison
 from canary.errors import ConfigError
 from canary.github.confined import confined, unusable
@@ -76,11 +76,9 @@ def comment_view(
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
-    parts["acceptance"] = ""  # the lead says it
     return on_lines(CommentView(**parts, note=note, lead=lead, hint=hint))
 
 
-TO_ACCEPT = "someone with write permission sets the action's label (canary:accept by default)"
 MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
 LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
@@ -88,7 +86,7 @@ LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 
 
 def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
-    """Yield at most four labelled sentences; the first line has said the most important one."""
+    """Yield labelled sentences; the first lines have said verdict, place and what to do."""
     others = [
         f"{row.name} {row.change}" if row.change.endswith("%") else row.name
         for row in view.failed[1:]
@@ -96,11 +94,9 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         yield "Also failed", f"{', '.join(others[:MOST_NAMED])}{more}"
-    if view.failed and found.diagnosis.top_suspect is not None:
-        yield view.why, _cause(found.diagnosis.top_suspect)
-        yield from (("Do", action) for action in found.diagnosis.top_suspect.suggested_actions[:1])
-    if view.acceptance:
-        yield "To accept", TO_ACCEPT
+    top = found.diagnosis.top_suspect
+    if view.failed and top is not None and top.category is not RegressionCategory.UNKNOWN:
+        yield view.why, top.description.rstrip(".")
     if view.undecided and not view.failed:
         yield "Undecided", ", ".join(row.name for row in view.undecided)
     if not view.failed:
@@ -110,14 +106,6 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
         said = [f"{label} {was}{change}" for label, was, change in changes]
         if said:
             yield "Figures", "; ".join(said)
-
-
-def _cause(suspect: Suspect) -> str:
-    """Return what happened and, if the evidence names one, where."""
-    place = next((each for each in suspect.evidence if each.path), None)
-    line = f":{place.line}" if place is not None and place.line is not None else ""
-    where = f" ({place.path}{line})" if place is not None else ""
-    return f"{suspect.description.rstrip('.')}{where}"
 
 
 def section(

@@ -97,6 +97,16 @@ class Source:
     """The place of the link to the report with charts: a text that nothing else holds. Its line
     is left out until the link is known. Empty if there will be no report."""
 
+    def link(self, path: str, line: int | None) -> str:
+        """Return the address of a line of the commit; empty outside a run, and for a path with
+        unusual characters, because it may come from a record."""
+        server = re.match(r"https://[\w.:-]+(?=/)", self.url)
+        parts = path.split("/")
+        usual = re.fullmatch(r"[\w./-]+", path, re.ASCII) and ".." not in parts and parts[0]
+        if not (server and self.origin and line and usual):
+            return ""
+        return f"{server[0]}/{self.origin}/blob/{self.sha}/{path}#L{line}"
+
     @property
     def age(self) -> tuple[int, int]:
         """Run and attempt: larger for later runs of a commit."""

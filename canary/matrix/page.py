@@ -160,13 +160,13 @@ def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
     run = run_folder(place)
     refuse_links(file, place)
     if file.is_file():
-        compared = compared_in(file.parent, around.repository, load)
+        compared = compared_in(file.parent, load)
     elif run is not None:
         compared = compared_paths(Request((run,), (), load=load))
     else:
         return None
     newest = compared.current[-1] if compared.current else None
-    page = page_of(one.cell, compared.found, newest, compared.source)
+    page = page_of(one.cell, compared.found, newest)
     return page, _charts(compared, around.history)
 
 

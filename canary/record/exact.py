@@ -238,9 +238,9 @@ class FileCode(TypedDict, total=False):
     """What ran of a file of the user's code until the look ended."""
 
     ran: dict[str, str]
-    """Lines by phase, as `1-20,25`: the phase of the first step that ran them, otherwise `setup`."""
-    functions: dict[str, tuple[int, str]]
-    """First line and hash of each function, class and `<module>` that ran."""
+    """Lines by phase, as `1-20,25`: the first phase of a step that ran them, otherwise `setup`."""
+    functions: dict[str, tuple[int, int, str]]
+    """First and last line and hash of each function, class and `<module>` that ran."""
 
 
 class Code(TypedDict, total=False):

@@ -16,10 +16,11 @@ def ranges(lines: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def lines_in(text: str) -> set[int]:
-    """Return the line numbers of such a text. Raises ValueError if it is none."""
-    found: set[int] = set()
-    for run in filter(None, text.split(",")):
+def runs_of(text: str) -> list[tuple[int, int]]:
+    """Return the (first, last) lines of each run in such a text, leaving out what is none."""
+    found = []
+    for run in text.split(","):
         first, _, last = run.partition("-")
-        found |= {*range(int(first), int(last or first) + 1)}
+        if first.isdecimal() and (last or first).isdecimal():
+            found.append((int(first), int(last or first)))
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from canary.compare.diagnosis.source_changes import Hunk, SourceChanges
 from canary.compare.exact.lane import NO_SIGNALS
 from canary.compare.exact.stages import STAGES
+from canary.compare.places import SHOWN
 from canary.compare.report import Comparison
 from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
@@ -55,8 +55,8 @@ def charts_of(sides: ShownSides) -> Iterator[Chart]:
     yield from machine_charts(sides)
 
 
-Part = tuple[str, ShownSides, SourceChanges | None]
-"""The canary's name, a comparison with its runs, and the lines that changed."""
+Part = tuple[str, ShownSides]
+"""The canary's name, and a comparison with its runs."""
 
 
 def comparisons_page(parts: Sequence[Part]) -> str:
@@ -66,17 +66,16 @@ def comparisons_page(parts: Sequence[Part]) -> str:
     return joined_text(title, pages)
 
 
-def _charted(name: str, sides: ShownSides, source: SourceChanges | None) -> Charted:
+def _charted(name: str, sides: ShownSides) -> Charted:
     assert sides.found is not None
     newest = sides.newest.record if sides.current else None
-    return page_of(name, sides.found, newest, source), charts_of(sides)
+    return page_of(name, sides.found, newest), charts_of(sides)
 
 
 def page_of(
     name: str,
     found: Comparison,
     newest: RunRecord | None = None,
-    source: SourceChanges | None = None,
 ) -> Page:
     """Return what the page of a comparison shows beside its charts.
 
@@ -84,7 +83,6 @@ def page_of(
         name: of the canary; empty: as its records say.
         found: the comparison.
         newest: the newest current run, if it is at hand.
-        source: the lines that changed.
     """
     view = view_of(found)
     if not found.baseline.run_ids and newest is not None:
@@ -99,7 +97,7 @@ def page_of(
         answers=tuple(_answers(found, view)),
         why=view.why,
         suspects=view.suspects,
-        hunks=tuple(_hunks(found, source)) if source is not None else (),
+        places=found.places.code[:SHOWN],
         stages_finding=_stages_finding(stages),
         stages=stages,
         summary=view.summary,
@@ -145,14 +143,6 @@ def _cells(row: CheckRow, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(getattr(row, column) for column in columns)
 
 
-def _hunks(found: Comparison, source: SourceChanges) -> Iterator[Hunk]:
-    """Yield the changed lines that the evidence names, each once."""
-    evidence = [each for suspect in found.diagnosis.suspects for each in suspect.evidence]
-    places = [(each.path, each.line) for each in evidence if each.line is not None]
-    hunks = [source.hunk(path, line) for path, line in dict.fromkeys(places)]
-    yield from dict.fromkeys(hunk for hunk in hunks if hunk is not None)
-
-
 def _subtitle(view: View) -> str:
     parts = (
         f"canary {view.name}" if view.name else "",
@@ -168,11 +158,11 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     if not compared(found):
         return
     yield "What broke?", _broke(view)
-    yield "Where?", _where(found, view)
+    yield "Where?", _where(view)
     yield "How sure?", _how_sure(found, view)
     yield "Is it slower?", _slower(found)
-    if view.acceptance:
-        yield "How to accept it?", view.acceptance.partition(": ")[2]
+    if view.do:
+        yield "What to do?", view.do
 
 
 def _broke(view: View) -> str:
@@ -185,14 +175,11 @@ def _broke(view: View) -> str:
     return "Nothing."
 
 
-def _where(found: Comparison, view: View) -> str:
-    evidence = [each for suspect in found.diagnosis.suspects[:1] for each in suspect.evidence]
-    named = next((each for each in evidence if each.path), None)
-    if named is not None:
-        return named.message
-    first = found.first_difference
-    if first is not None and STAGE_KINDS[first.stage] == "setting" and evidence:
-        return f"{view.suspects[0].description.rstrip('.')}: {evidence[0].message}"
+def _where(view: View) -> str:
+    rows = [f"{row.where} {row.note}".rstrip() for row in view.places]
+    if rows:
+        more = f" and {view.more_places} more changed places" if view.more_places else ""
+        return f"{'; '.join(rows)}{more}"
     if view.first_difference:
         return f"First difference: {view.first_difference}"
     if view.suspects:

@@ -11,7 +11,15 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from canary.compare.diagnosis.suspects import Diagnosis
-from canary.compare.report import Check, Comparison, Difference, KeyChange, RaisedAlert, Side
+from canary.compare.report import (
+    Check,
+    Comparison,
+    Difference,
+    KeyChange,
+    Places,
+    RaisedAlert,
+    Side,
+)
 from canary.errors import RecordError
 from canary.record import jsonio
 from canary.record.folder import read_document
@@ -41,6 +49,7 @@ def document(found: Comparison) -> dict[str, Any]:
         "environment_differences": _changes(found.environment_changes),
         "notes": list(found.notes),
         "alerts": [asdict(alert) for alert in found.alerts],
+        "places": asdict(found.places),
         "diagnosis": _diagnosis(found.diagnosis),
     }
 
@@ -97,6 +106,7 @@ DIFFERENCES: TypeAdapter[tuple[Difference, ...]] = TypeAdapter(tuple[Difference,
 CHANGES: TypeAdapter[tuple[KeyChange, ...]] = TypeAdapter(tuple[KeyChange, ...])
 ALERTS: TypeAdapter[tuple[RaisedAlert, ...]] = TypeAdapter(tuple[RaisedAlert, ...])
 DIAGNOSIS: TypeAdapter[Diagnosis] = TypeAdapter(Diagnosis)
+PLACES: TypeAdapter[Places] = TypeAdapter(Places)
 SIDE: TypeAdapter[Side] = TypeAdapter(Side)
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
@@ -143,6 +153,7 @@ def comparison_from(document: dict[str, Any]) -> Comparison:
             "accepted": document["accepted"],
             "notes": document["notes"],
             "alerts": ALERTS.validate_python([_numbers(row) for row in document.get("alerts", [])]),
+            "places": PLACES.validate_python(document.get("places") or {}),
             "diagnosis": DIAGNOSIS.validate_python(
                 _diagnosis_from(document.get("diagnosis") or {})
             ),

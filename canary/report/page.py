@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import jinja2
 from markupsafe import Markup
 
-from canary.compare.diagnosis.source_changes import Hunk
+from canary.compare.report import Place
 from canary.record import jsonio
 from canary.report.charts.chart import Cell, Chart
 from canary.report.escape import NOT_PRINTED, on_lines
@@ -89,7 +89,7 @@ class Page:
     answers: tuple[tuple[str, str], ...] = ()
     why: str = ""
     suspects: tuple[SuspectRow, ...] = ()
-    hunks: tuple[Hunk, ...] = ()
+    places: tuple[Place, ...] = ()
     stages_finding: str = ""
     stages: tuple[StageRow, ...] = ()
     summary: Pairs = ()

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.compare.report import Side
 from canary.errors import InputError, MachineError, RecordError
@@ -67,10 +66,10 @@ def comparisons_text(several: Sequence[tuple[str, Compared]]) -> str:
     from canary.report.charts.sides import sides_of
     from canary.report.comparison_page import comparisons_page
 
-    return comparisons_page([(name, sides_of(one), one.source) for name, one in several])
+    return comparisons_page([(name, sides_of(one)) for name, one in several])
 
 
-def write_report(request: Request, path: Path, repository: Path) -> None:
+def write_report(request: Request, path: Path) -> None:
     """Write the page of a run, of its comparison, or of a comparison's folder.
 
     Raises:
@@ -78,25 +77,23 @@ def write_report(request: Request, path: Path, repository: Path) -> None:
         MachineError: as `write_comparison`.
     """
     (folder,) = request.current
-    left = [] if request.baseline else comparisons_in(folder, repository)
+    left = [] if request.baseline else comparisons_in(folder)
     if left:
         write_text(path, comparisons_text(left))
     else:
         write_comparison(compared_paths(request), path)
 
 
-def comparisons_in(
-    folder: Path, repository: Path, load: Load = load_record
-) -> list[tuple[str, Compared]]:
+def comparisons_in(folder: Path, load: Load = load_record) -> list[tuple[str, Compared]]:
     """Return the comparisons that a campaign left in its folder, by the names of their folders.
 
     Raises:
         RecordError: one cannot be read.
     """
     if (folder / COMPARISON).is_file():
-        return [("", compared_in(folder, repository, load))]
+        return [("", compared_in(folder, load))]
     found = sorted(file.parent for file in folder.glob(f"*/{COMPARISON}"))
-    return [(place.name, compared_in(place, repository, load)) for place in found]
+    return [(place.name, compared_in(place, load)) for place in found]
 
 
 def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:
@@ -115,7 +112,7 @@ def write_history(root: Path, shown: str, path: Path, canary: str | None = None)
 Load = Callable[[Path], RunRecord]
 
 
-def compared_in(folder: Path, repository: Path, load: Load = load_record) -> Compared:
+def compared_in(folder: Path, load: Load = load_record) -> Compared:
     """Return the comparison that `ab`, `demo` or the action left in a folder. Its runs are those
     that are still there.
 
@@ -125,16 +122,11 @@ def compared_in(folder: Path, repository: Path, load: Load = load_record) -> Com
     found = load_comparison(folder)
     current = dict(_runs_of(found.current, folder, load))
     baseline = dict(_runs_of(found.baseline, folder, load))
-    source = None
-    if current and baseline:
-        newest = (list(runs.values())[-1] for runs in (baseline, current))
-        source = source_between(repository, *newest)
     return Compared(
         found,
         tuple(current.values()),
         tuple(baseline.values()),
         {record.run_id: place for place, record in (*current.items(), *baseline.items())},
-        source,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
+from canary.compare.places import MODULE, SHOWN, only, text_of
 from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
@@ -49,9 +50,9 @@ WHY = "Likely cause"
 NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
-HOW_TO_ACCEPT = (
-    "To accept the change: --accept REASON; on a pull request the action's label (canary:accept)"
-)
+MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
+WORSE = "Undo it. If you need it, raise the limit that it exceeds in the config."
+NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
 TELLS_NOTHING = 100.0
 """A wider interval, in percent of the baseline, is useless to a reader."""
 
@@ -86,12 +87,33 @@ class SuspectRow:
 
 
 @dataclass(frozen=True)
+class PlaceRow:
+    """A changed place as shown."""
+
+    where: str
+    """`train.py:88`, a config key or a package."""
+    note: str
+    """More about it: `in collate, the only changed code that ran`."""
+    text: str
+    """Its first changed line, or both values."""
+    path: str = ""
+    """Of code: the file, for a link to it."""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class View:
     """Everything that a template shows, as strings."""
 
     verdict: str
     mark: str
     first_line: str
+    places: tuple[PlaceRow, ...]
+    """Changed places, best first."""
+    more_places: int
+    """Changed places that are not shown."""
+    do: str
+    """What to do, in one or two sentences."""
     name: str
     tier: str
     bare: bool
@@ -108,8 +130,6 @@ class View:
     undecided: tuple[CheckRow, ...]
     remedy: str
     """What would decide several of them; their messages and the first line do not say it."""
-    acceptance: str
-    """How a person accepts the change; empty if nothing is to accept."""
     first_difference: str
     chain: tuple[str, ...]
     why: str
@@ -143,6 +163,9 @@ def view_of(found: Comparison) -> View:
         verdict=found.verdict,
         mark=VERDICT_MARKS[found.verdict],
         first_line=found.first_line,
+        places=_places(found)[:SHOWN],
+        more_places=max(0, len(_places(found)) - SHOWN),
+        do=_to_do(found, remedy),
         name=found.current.name or found.baseline.name,
         tier=found.tier,
         bare=found.verdict in ("error", "no-baseline")
@@ -165,7 +188,6 @@ def view_of(found: Comparison) -> View:
         warned=with_status("warn"),
         undecided=undecided,
         remedy="" if not remedy or remedy in found.first_line else remedy,
-        acceptance=HOW_TO_ACCEPT if found.verdict == "changed" and not found.accepted else "",
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         why=_why(found),
@@ -176,6 +198,33 @@ def view_of(found: Comparison) -> View:
         notes=found.notes,
         noise=_noise(found.checks),
     )
+
+
+def _places(found: Comparison) -> tuple[PlaceRow, ...]:
+    """Return the changed places of a comparison in which something differs."""
+    if found.verdict in ("pass", "no-baseline"):
+        return ()
+    rows = []
+    for place in found.places.ran:
+        notes = [f"in {place.function}"] if place.function not in ("", MODULE) else []
+        notes += [only(found.places)] if only(found.places) else []
+        line = f":{place.line}" if place.line is not None else ""
+        path = place.name if place.kind == "code" else ""
+        note = ", ".join(notes)
+        rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
+    return tuple(rows)
+
+
+def _to_do(found: Comparison, remedy: str) -> str:
+    if found.verdict == "changed":
+        return "" if found.accepted else MEANT
+    if found.verdict == "inconclusive":
+        return f"{remedy}." if remedy and remedy not in found.first_line else ""
+    if found.verdict != "regression" or not compared(found):
+        return ""
+    if found.places.known and not found.places.ran:
+        return NOWHERE
+    return WORSE if found.places.ran else ""
 
 
 def _said_once(rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], str]:

@@ -182,7 +182,7 @@ class Site:
         files = comparison_files(self.root / name)
         if not files:
             raise NoSuchPage(f"{name} has no comparison yet", "its runs are in the list")
-        found = comparisons_in(self.root / name, self.repository, seen_record)
+        found = comparisons_in(self.root / name, seen_record)
         stamps = [stamp(file) for file in files]
         return self._kept_text((name,), stamps, lambda: comparisons_text(found))
 

@@ -14,7 +14,6 @@ def findings(facts: Facts) -> Iterator[Finding]:
     phase = facts.grown_phase("data")
     if phase is None:
         return
-    code = facts.changed_code("data_collator", "get_train_dataloader", "get_batch_samples")
     same = facts.entry not in ("data", "batches")
     largest = bool(facts.phases and facts.phases.grown[0].phase == "data")
     strength = 0.93 if largest else 0.6
@@ -22,7 +21,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         C.DATALOADER,
         strength if same else 0.3,
         "training waits longer for its batches",
-        (evidence_of_phase(phase), *([code.evidence()] if code else [])),
+        (evidence_of_phase(phase),),
         (
             "profile the collator and the dataset's __getitem__; move slow work before training",
             "raise dataloader_num_workers",

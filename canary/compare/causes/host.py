@@ -99,10 +99,6 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 def _phase(facts: Facts, name: str, evidence: tuple[Evidence, ...], crowded: bool) -> Finding:
     strength = {"other": 0.85, "logging": 0.55}.get(name, 0.7)
-    code = facts.changed_code("callback", "forward", "training_step", "compute_loss")
-    if code is not None:
-        evidence = (*evidence, code.evidence())
-        strength += 0.05
     if any(not change.cosmetic for change in facts.report.environment_changes):
         strength *= 0.4
     return Finding(

@@ -40,12 +40,11 @@ def _signals(facts: Facts) -> Iterator[Finding]:
         return
     exchanged = not any(facts.metric_moved(n, signal.step or 1) for n in ("reward", "reward_std"))
     if signal.signal == "scores" and exchanged:
-        code = facts.changed_code("reward_funcs", "scorer")
         yield Finding(
             C.ROLLOUT,
             0.93,
             "completions get the scores of other completions",
-            (evidence_of(signal), *([code.evidence()] if code else [])),
+            (evidence_of(signal),),
             ("check the order of prompts, completions and scores: each must keep its place",),
         )
     elif signal.signal in ("logprobs", "entropy") and signal.step == 1:
@@ -147,7 +146,6 @@ def _past_the_end(facts: Facts) -> Iterator[Finding]:
 
 def _rewards(facts: Facts) -> Iterator[Finding]:
     if facts.advantages == "exchanged" and facts.entry == "first_loss":
-        code = facts.changed_code("reward_funcs")
         yield Finding(
             C.ROLLOUT,
             0.93,
@@ -155,7 +153,6 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
             (
                 *facts.first_evidence(),
                 Evidence("signal", "the step's advantages are equal, but of other completions"),
-                *([code.evidence()] if code else []),
             ),
             ("check the order of prompts, completions and rewards: each must keep its place",),
         )
@@ -165,13 +162,10 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
     if facts.entry == "trajectory" and facts.rollout_signal is not None:
         moved = facts.rollout_signal.signal == "scores"
     same_samples = facts.entry not in ("data", "batches", "model")
-    code = facts.changed_code("reward_funcs", "scorer")
     if not same_samples or not (flat or moved):
         return
     what = "all completions get the same reward" if flat else "rewards differ for equal completions"
     evidence = [*([evidence_of_check(flat)] if flat else []), *_mean_reward(facts)]
-    if code is not None:
-        evidence.append(code.evidence())
     yield Finding(
         C.ROLLOUT,
         0.4 if facts.rewards_read_other_data else 0.95,

@@ -15,7 +15,6 @@ from canary.compare.diagnosis.numbers import advantages_of, common_factor, round
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
-from canary.compare.diagnosis.user_code import CodeChange, code_changes
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
@@ -335,15 +334,6 @@ class Facts:
     def settings(self) -> tuple[SettingChange, ...]:
         """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
-
-    @cached_property
-    def code(self) -> tuple[CodeChange, ...]:
-        """Return the user's functions that differ."""
-        return code_changes(self.before, self.now, self.source)
-
-    def changed_code(self, *slots: str) -> CodeChange | None:
-        """Return the first changed function in one of these slots."""
-        return next((c for c in self.code if any(slot in c.slot for slot in slots)), None)
 
     def first_evidence(self) -> tuple[Evidence, ...]:
         """Return the first exact difference outside environment and config, as evidence."""

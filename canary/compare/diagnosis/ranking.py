@@ -21,6 +21,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.known_faults import known_faults
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 from canary.compare.exact.stages import STAGE_OF
+from canary.compare.places import SHOWN, sentence
 
 UNKNOWN = RegressionCategory.UNKNOWN
 ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
@@ -185,12 +186,11 @@ def _other_changes(facts: Facts) -> list[Evidence]:
 
 
 def _changed_code(facts: Facts) -> list[Evidence]:
-    """Return the user's changed functions, once each: one function may have several roles."""
-    functions: dict[str, Evidence] = {}
-    for change in facts.code:
-        function = change.current or change.baseline or {}
-        functions.setdefault(f"{function.get('name')} {function.get('file')}", change.evidence())
-    return [*functions.values()][:3]
+    """Return the changed code that ran, best first."""
+    return [
+        Evidence("code", sentence(place), path=place.name, line=place.line)
+        for place in facts.report.places.code[:SHOWN]
+    ]
 
 
 def _alerts(facts: Facts) -> Iterator[Evidence]:

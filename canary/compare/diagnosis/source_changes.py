@@ -11,22 +11,9 @@ from canary.baseline.commits import diff_between
 from canary.machine.git import Unread, read_git
 from canary.record.types import RunRecord
 
-MOST_SHOWN = 40
-"""Lines of a hunk that are shown."""
 MOST_LINES = 2000
 """Added, and removed, lines of one file that are kept."""
-HUNK = re.compile(r"@@ -\d+(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One file that differs between the baseline's commit and the current one."""
-
-    path: str
-    lines: tuple[tuple[int, str], ...] = ()
-    """New or changed lines: (number in the new file, text)."""
-    removed: tuple[tuple[int, str], ...] = ()
-    """Lines that are gone: (number of the new file's line that they stood before, text)."""
+HUNK = re.compile(r"@@ -(?P<was>\d+)(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -35,9 +22,35 @@ class Hunk:
 
     path: str
     line: int
-    """Number of the first one in the new file."""
-    lines: tuple[tuple[str, str], ...]
-    """(`-` or `+`, text)."""
+    """Number of the first new line; of removed lines alone, of the line that follows them."""
+    old_line: int
+    """Number of the first removed line."""
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file that differs between the baseline's commit and the current one."""
+
+    path: str
+    hunks: tuple[Hunk, ...] = ()
+    old_path: str = ""
+    """Its path in the baseline's commit."""
+
+    @property
+    def lines(self) -> list[tuple[int, str]]:
+        """New or changed lines: (number in the new file, text)."""
+        return [
+            (hunk.line + place, text)
+            for hunk in self.hunks
+            for place, text in enumerate(hunk.added)
+        ]
+
+    @property
+    def removed(self) -> list[str]:
+        """Lines that are gone."""
+        return [text for hunk in self.hunks for text in hunk.removed]
 
 
 @dataclass(frozen=True)
@@ -56,59 +69,55 @@ class SourceChanges:
                     return file.path, number, text.strip()
         return None
 
-    def hunk(self, path: str, line: int) -> Hunk | None:
-        """Return the changed lines of a file at a line, or the next ones; None without any. The
-        path may have more or fewer folders in front."""
-        file = next((file for file in self.files if _same_file(file.path, path)), None)
-        if file is None:
-            return None
-        changed = sorted({number for number, _ in (*file.removed, *file.lines)})
-        start = next((n for n in changed if n >= line), changed[-1] if changed else None)
-        if start is None:
-            return None
-        run = {start}
-        while min(run) - 1 in changed:
-            run.add(min(run) - 1)
-        while max(run) + 1 in changed:
-            run.add(max(run) + 1)
-        old = [("-", text) for number, text in file.removed if number in run]
-        new = [("+", text) for number, text in file.lines if number in run]
-        return Hunk(file.path, start, tuple((old + new)[:MOST_SHOWN]))
-
-
-def _same_file(one: str, other: str) -> bool:
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
-
 
 def parse_diff(text: str) -> SourceChanges:
-    """Parse the output of `git diff --unified=0`, or a patch of that form."""
+    """Parse the output of `git diff`, or a patch of that form."""
     files: list[FileChange] = []
-    path, number, old, new = "", 0, 0, 0
-    lines: list[tuple[int, str]] = []
-    removed: list[tuple[int, str]] = []
+    path = old_path = ""
+    hunks: list[Hunk] = []
+    kept = old_line = line = old = new = 0
+    removed: list[str] = []
+    added: list[str] = []
+
+    def end_hunk() -> None:
+        if removed or added:
+            start, was = line - len(added), old_line - len(removed)
+            hunks.append(Hunk(path, start, was, tuple(removed), tuple(added)))
+            removed.clear()
+            added.clear()
 
     def end_file() -> None:
+        end_hunk()
         if path and path != "/dev/null":
-            files.append(FileChange(path, tuple(lines), tuple(removed)))
+            files.append(FileChange(path, tuple(hunks), old_path or path))
 
     # The lines of a hunk are counted, because an added line can look like a header.
-    for line in text.split("\n"):
+    for text_line in text.split("\n"):
         if old > 0 or new > 0:
-            sign, content = line[:1], line[1:]
-            if sign == "-" and len(removed) < MOST_LINES:
-                removed.append((number, content))
-            elif sign == "+" and len(lines) < MOST_LINES:
-                lines.append((number, content))
+            sign, content = text_line[:1], text_line[1:]
+            if sign not in "+-\\" or (sign == "-" and added):
+                end_hunk()
+            kept += sign in ("+", "-")
             old -= sign in ("-", " ")
             new -= sign in ("+", " ")
-            number += sign in ("+", " ")
-        elif line.startswith("+++ "):
+            old_line += sign in ("-", " ")
+            line += sign in ("+", " ")
+            if kept <= MOST_LINES and sign in ("+", "-"):
+                (added if sign == "+" else removed).append(content)
+        elif text_line.startswith("--- "):
             end_file()
-            path, lines, removed = line[4:].removeprefix("b/"), [], []
-        elif hunk := HUNK.match(line):
+            path, old_path, hunks, kept = "", text_line[4:].removeprefix("a/"), [], 0
+        elif text_line.startswith("+++ "):
+            if path:  # A patch may name the new file only.
+                end_file()
+                old_path, hunks, kept = "", [], 0
+            path = text_line[4:].removeprefix("b/")
+        elif hunk := HUNK.match(text_line):
+            end_hunk()
             old, new = (int(hunk[group] or 1) for group in ("old", "new"))
-            # Without new lines, the header names the line before.
-            number = int(hunk["start"]) + (new == 0)
+            # Without lines on a side, the header names the line before.
+            old_line = int(hunk["was"]) + (old == 0)
+            line = int(hunk["start"]) + (new == 0)
     end_file()
     return SourceChanges(tuple(files))
 

@@ -163,7 +163,6 @@ def exact_lane(
     else:
         config = without_repeats(config, options)
     links = [*change_difference("environment", environment), *change_difference("config", config)]
-    explained = any(not change.cosmetic for change in (*config, *environment))
     reason = _why_not_compared(before, after)
     if reason is not None:
         stages = compared_stages(before, after)
@@ -184,7 +183,7 @@ def exact_lane(
         learned, allowed = _split(everything, known)
     checks = [
         *([unseeded] if unseeded else _repeatability(current, known, paired)),
-        *_learned_checks(learned, everything, explained, before, after, known),
+        *_learned_checks(learned, everything, before, after, known),
     ]
     work, differing = work_checks(before, after, thresholds)
     kept, unsteady = _split(differing, known)
@@ -254,7 +253,6 @@ def _unsteady(
 def _learned_checks(
     differences: Sequence[Difference],
     everything: Sequence[Difference],
-    explained: bool,
     before: RunRecord,
     after: RunRecord,
     known: RepeatDifferences,
@@ -276,7 +274,7 @@ def _learned_checks(
             continue
         status: CheckStatus = "warn"
         if outcome:
-            status = "changed" if explained else "fail"
+            status = "changed"
         tail = "" if outcome else equal
         first = found[0]
         checks.append(

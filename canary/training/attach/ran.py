@@ -1,10 +1,9 @@
 """Notes which lines of the user's code run until the look ends, and in which phase.
 
 Loaded at the start of each Python process that `canary exec` watches: standard library only, and
-little of it. From Python 3.12 on, `sys.monitoring` tells each line once; the cost is measured by
-`bench.overhead`. Python 3.11 can only be asked about each call of a function, which would double the
-time of imports. There, the functions that the first steps call are noted, and all other code of
-imported modules counts as run while the training was set up.
+little of it. From Python 3.12 on, `sys.monitoring` tells each line once. Python 3.11 can only tell
+each call of a function, which doubles the time of imports. So there, only the functions that the
+first steps call are noted, and all other code of imported modules counts as run in the set-up.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+MONITORING: Any = getattr(sys, "monitoring", None)
+"""From Python 3.12 on."""
 SETUP = "setup"
 """The phase of what ran before the first step."""
 AFTER = {"forward": "loss", "backward": "optimizer"}
@@ -58,18 +59,18 @@ class RanCode:
 
     def begin(self, children: str | None = None) -> None:
         """Begin with the process. `children`: a folder in which forked processes leave lines."""
-        for tool in TOOLS if sys.version_info >= (3, 12) else ():
+        for tool in TOOLS if MONITORING is not None else ():
             with contextlib.suppress(ValueError):
-                sys.monitoring.use_tool_id(tool, "canary")
+                MONITORING.use_tool_id(tool, "canary")
                 self._tool = tool
                 break
         if self._tool is None:
             return
         self.from_start = True
-        events = sys.monitoring.events
-        sys.monitoring.register_callback(self._tool, events.PY_START, self._started)
-        sys.monitoring.register_callback(self._tool, events.LINE, self._line)
-        sys.monitoring.set_events(self._tool, events.PY_START)
+        events = MONITORING.events
+        MONITORING.register_callback(self._tool, events.PY_START, self._started)
+        MONITORING.register_callback(self._tool, events.LINE, self._line)
+        MONITORING.set_events(self._tool, events.PY_START)
         if children:
             self._children = Path(children) / f"ran.{os.getpid()}"
             os.register_at_fork(after_in_child=self._forked)
@@ -78,7 +79,7 @@ class RanCode:
         """The first step begins: note what runs in steps, whether or not it ran before."""
         self._phase = "other"
         if self._tool is not None:
-            sys.monitoring.restart_events()
+            MONITORING.restart_events()
         elif sys.getprofile() is None and threading.current_thread() is threading.main_thread():
             self._profiles = True
             sys.setprofile(self._called)
@@ -94,7 +95,7 @@ class RanCode:
     def end(self) -> None:
         """Stop: the look is over, or there is none."""
         if self._tool is not None:
-            sys.monitoring.free_tool_id(self._tool)
+            MONITORING.free_tool_id(self._tool)
             self._tool = None
         if self._profiles:
             self._profiles = False
@@ -111,12 +112,12 @@ class RanCode:
 
     def _started(self, code: CodeType, _: int) -> Any:
         if self._tool is not None and is_users_file(code.co_filename):
-            sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.LINE)
-        return sys.monitoring.DISABLE
+            MONITORING.set_local_events(self._tool, code, MONITORING.events.LINE)
+        return MONITORING.DISABLE
 
     def _line(self, code: CodeType, line: int) -> Any:
         self._note(code.co_filename, line)
-        return sys.monitoring.DISABLE
+        return MONITORING.DISABLE
 
     def _note(self, file: str, line: int) -> None:
         known = self.lines.setdefault(file, {})

@@ -76,28 +76,28 @@ def _shown(path: Path) -> str | None:
 def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCode:
     """Return what ran of a file. `calls`: phases of functions by their first line, where single
     lines are not known; a function that no step called counts as run before."""
-    functions = {MODULE: (1, _digest(tree))}
+    functions = {MODULE: (1, max((one.end_lineno or 1 for one in tree.body), default=1))}
+    digests = {MODULE: _digest(tree)}
     statements: list[Statement] = []
     for owner, node in _scopes(tree):
-        if owner != MODULE:
-            functions[owner] = (node.lineno, _digest(node))  # type: ignore[attr-defined]
+        if isinstance(node, NO_CODE):
+            functions[owner] = (node.lineno, node.end_lineno or node.lineno)
+            digests[owner] = _digest(node)
         statements += _statements(node, owner)
     statements.sort(key=lambda one: one.first)
     if calls is None:
         phases = _of_lines(statements, lines)
     else:
-        phases = _of_calls(
-            statements, lines, {name: calls.get(line) for name, (line, _) in functions.items()}
-        )
+        called = {name: calls.get(first) for name, (first, _) in functions.items()}
+        phases = _of_calls(statements, lines, called)
     ran: dict[str, list[int]] = {}
-    names: set[str] = set()
     for statement, phase in phases.items():
         ran.setdefault(phase, []).extend(range(statement.first, statement.last + 1))
-        names.add(statement.owner)
+    names = {statement.owner for statement in phases}
     return {
         "ran": {phase: ranges(found) for phase, found in ran.items()},
         "functions": {
-            name: [line, digest] for name, (line, digest) in functions.items() if name in names
+            name: (*span, digests[name]) for name, span in functions.items() if name in names
         },
     }
 
@@ -120,17 +120,17 @@ def _of_calls(
 ) -> dict[Statement, str]:
     """Return a phase for every statement. Those of a loop follow the lines that entered phases."""
     marks: dict[str, list[tuple[int, str]]] = {}
-    for statement, phase in _of_lines(statements, anchors).items():
-        marks.setdefault(statement.owner, []).append((statement.first, phase))
+    for entering, entered in _of_lines(statements, anchors).items():
+        marks.setdefault(entering.owner, []).append((entering.first, entered))
     found = {}
     for statement in statements:
         own = sorted(marks.get(statement.owner, []))
-        before = [(line, phase) for line, phase in own if line <= statement.first]
-        phase = called.get(statement.owner)
+        before = [(line, entered) for line, entered in own if line <= statement.first]
+        phase: str | None = called.get(statement.owner)
         if before:
             line, entered = before[-1]
             phase = entered if line == statement.first else AFTER.get(entered, "other")
-        found[statement] = SETUP if phase in (None, "loop") else str(phase)
+        found[statement] = SETUP if phase is None or phase == "loop" else phase
     return found
 
 

@@ -46,7 +46,7 @@ def test_only_what_is_there_is_read_however_many_runs_are_named(tmp_path: Path) 
     (run,) = records([0.1])
     leave(folder / "side7" / "r4999", run.model_copy(update={"run_id": "r4999"}))
     leave(folder / "side8" / "r1", run)
-    found = compared_in(folder, tmp_path, load)
+    found = compared_in(folder, load)
     assert read == [folder / "side7" / "r4999"]
     assert [one.run_id for one in found.current] == ["r4999"]
     assert MOST_RUNS < 5_000
@@ -60,7 +60,7 @@ def test_a_run_of_that_name_may_lie_in_the_folder_or_beside_it(tmp_path: Path) -
     leave(folder / "side" / runs[0].run_id, runs[0])
     leave(folder.parent / "other" / runs[1].run_id, runs[1])
     leave(folder.parent / runs[2].run_id, runs[2])
-    found = compared_in(folder, tmp_path)
+    found = compared_in(folder)
     assert [one.run_id for one in found.current] == [one.run_id for one in runs]
     assert found.folders[runs[0].run_id] == folder / "side" / runs[0].run_id
 
@@ -70,7 +70,7 @@ def test_folders_behind_links_are_not_looked_through(tmp_path: Path) -> None:
     left(tmp_path / "ab", [run.run_id])
     leave(tmp_path / "away" / "side" / run.run_id, run)
     (tmp_path / "ab" / "side").symlink_to(tmp_path / "away" / "side")
-    assert not compared_in(tmp_path / "ab", tmp_path).current
+    assert not compared_in(tmp_path / "ab").current
 
 
 @pytest.mark.parametrize("key", ["notes", "run_ids"])

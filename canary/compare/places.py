@@ -1,0 +1,202 @@
+"""Finds where a difference may come from: changed code that ran, config keys, packages. Pure.
+
+A line of code can matter only if it ran. So the lines that commits changed are intersected with the
+lines that each side noted. Without commits, functions are compared by the hash of their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
+from canary.compare.exact.changes import shown
+from canary.compare.report import Difference, KeyChange, Place, Places
+from canary.record.exact import Code, FileCode
+from canary.record.line_ranges import runs_of
+from canary.record.types import RunRecord
+
+SETUP = "setup"
+ORDER = (
+    SETUP,
+    "data",
+    "generation",
+    "reward",
+    "logprob",
+    "advantage",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "other",
+    "logging",
+    "checkpoint",
+    "evaluation",
+)
+"""The phases in the order of a step; `other` follows the optimizer in a loop."""
+LOSS = ("loss", "forward", "advantage", "logprob")
+OF_STAGE = {
+    "data": (SETUP, "data"),
+    "batches": ("data", "generation", "reward", "other", SETUP),
+    "model": (SETUP,),
+    "rollout": ("generation", "reward", "advantage", "logprob", "data", "other", SETUP),
+    "first_loss": (*LOSS, "data", SETUP),
+    "first_gradient": ("backward", *LOSS, "optimizer"),
+    "first_update": ("optimizer", "other", "backward", SETUP),
+    "trajectory": ("optimizer", "other", "backward", *LOSS, "data"),
+}
+"""Phases that can cause the first difference of a stage, the likeliest first."""
+IMPORTS = ("import ", "from ")
+MODULE = "<module>"
+SHOWN = 3
+"""Places that an answer names."""
+LONGEST = 80
+"""Characters of a changed line in an answer."""
+
+
+def changed_places(
+    before: RunRecord,
+    now: RunRecord,
+    source: SourceChanges | None,
+    first: Difference | None,
+    config: Sequence[KeyChange],
+    environment: Sequence[KeyChange],
+) -> Places:
+    """Return what changed between two runs and can have caused `first`, the likeliest first."""
+    was, new = before.exact.get("code", {}), now.exact.get("code", {})
+    phases = (*OF_STAGE.get(first.stage if first else "", ()), *ORDER)
+    hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
+    if hunks:
+        found = [_of_hunk(file, hunk, was, new, phases) for file, hunk in hunks if _is_code(file)]
+        idle = sum(place is None for place in found)
+        code = [place for place in found if place is not None]
+    else:
+        code, idle = [*_functions_that_differ(was, new, phases)], 0
+    settings = [
+        *(_of_key("config", change) for change in config if not change.cosmetic),
+        *(_of_key("package", change) for change in environment if not change.cosmetic),
+    ]
+    ordered = sorted([*code, *settings], key=lambda place: _rank(place, phases))
+    by_line = was.get("noted") == new.get("noted") == "lines"
+    return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
+
+
+def _of_key(kind: Literal["config", "package"], change: KeyChange) -> Place:
+    was, now = shown(change.baseline), shown(change.current)
+    return Place(kind, change.key, removed=(was,), added=(now,))
+
+
+def where(place: Place) -> str:
+    """Return the place: `train.py:88 in collate`, a key or a package."""
+    line = f":{place.line}" if place.line is not None else ""
+    inside = f" in {place.function}" if place.function not in ("", MODULE) else ""
+    return f"{place.name}{line}{inside}"
+
+
+def sentence(place: Place) -> str:
+    """Return the place and its first changed line."""
+    lines = [("", text.strip()) for text in place.added] or [
+        ("removed: ", text.strip()) for text in place.removed
+    ]
+    shown = next((f"{what}{_cut(text)}" for what, text in lines if text), "")
+    return f"{where(place)}: {shown}" if shown else f"{where(place)} changed"
+
+
+def only(places: Places) -> str:
+    """Return what makes the first place stand out: `the only changed code that ran`, or empty."""
+    if len(places.code) != 1 or len(places.ran) != 1:
+        return ""
+    if not places.idle:
+        return "the only change"
+    return "the only changed code that ran" if places.by_line else "the only changed code in use"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _is_code(file: FileChange) -> bool:
+    return file.path.endswith(".py") or file.old_path.endswith(".py")
+
+
+def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
+    """Return the place's position: code of a step that fits, settings, other code, imports."""
+    position = phases.index(place.phase) if place.phase in phases else len(phases)
+    lines = [line.strip() for line in (*place.removed, *place.added)]
+    imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
+    if place.kind == "code" and not imports and place.phase != SETUP:
+        group = 0
+    elif place.kind == "config":
+        group = 1
+    elif place.kind == "code" and not imports:
+        group = 2
+    else:
+        group = 3 if place.kind == "package" else 4
+    return group, position, place.name, place.line or 0
+
+
+def _of_hunk(
+    file: FileChange, hunk: Hunk, was: Code, new: Code, phases: Sequence[str]
+) -> Place | None:
+    """Return the place of changed lines if they ran and the code around them differs."""
+    before = was.get("files", {}).get(file.old_path, {})
+    after = new.get("files", {}).get(file.path, {})
+    spans = ((after, hunk.line, len(hunk.added)), (before, hunk.old_line, len(hunk.removed)))
+    ran = [
+        (_owner(side, first), phase)
+        for side, first, count in spans
+        if count
+        for phase in _phases(side, first, first + count - 1)
+    ]
+    if not any(_differs(name, before, after) for name, _ in ran):
+        return None
+    name, phase = min(ran, key=lambda one: _likelihood(one[1], phases))
+    return Place("code", file.path, hunk.line, name, phase, hunk.removed, hunk.added)
+
+
+def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
+    """Return the position of a phase; one of a step says more than `setup`."""
+    return phase == SETUP, phases.index(phase) if phase in phases else len(phases)
+
+
+def _phases(side: FileCode, first: int, last: int) -> Iterator[str]:
+    for phase, text in side.get("ran", {}).items():
+        if any(start <= last and end >= first for start, end in runs_of(text)):
+            yield phase
+
+
+def _owner(side: FileCode, line: int) -> str:
+    """Return the innermost function or class with the line."""
+    found = [
+        (first, name)
+        for name, (first, last, _) in side.get("functions", {}).items()
+        if name != MODULE and first <= line <= last
+    ]
+    return max(found)[1] if found else MODULE
+
+
+def _differs(name: str, before: FileCode, after: FileCode) -> bool:
+    return _digest(name, before) != _digest(name, after)
+
+
+def _digest(name: str, side: FileCode) -> str | None:
+    function = side.get("functions", {}).get(name)
+    return function[2] if function else None
+
+
+def _functions_that_differ(was: Code, new: Code, phases: Sequence[str]) -> Iterator[Place]:
+    """Yield the functions that ran on both sides with other code, and the files that ran on one."""
+    before, after = was.get("files", {}), new.get("files", {})
+    if not (before and after):
+        return
+    for path in dict.fromkeys((*after, *before)):
+        old, side = before.get(path, {}), after.get(path, {})
+        names = [name for name in side.get("functions", {}) if name in old.get("functions", {})]
+        changed = [name for name in names if _differs(name, old, side)]
+        if not names:
+            yield Place("code", path, None, MODULE, SETUP)
+        for name in changed:
+            first, last, _ = side["functions"][name]
+            ran = [*_phases(side, first, last)]
+            phase = min(ran, key=lambda one: _likelihood(one, phases), default=SETUP)
+            yield Place("code", path, None if name == MODULE else first, name, phase)
