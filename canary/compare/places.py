@@ -95,11 +95,19 @@ def where(place: Place) -> str:
 
 def sentence(place: Place) -> str:
     """Return the place and its first changed line."""
-    lines = [("", text.strip()) for text in place.added] or [
-        ("removed: ", text.strip()) for text in place.removed
-    ]
-    shown = next((f"{what}{_cut(text)}" for what, text in lines if text), "")
-    return f"{where(place)}: {shown}" if shown else f"{where(place)} changed"
+    text = text_of(place)
+    return f"{where(place)}: {text}" if text else f"{where(place)} changed"
+
+
+def text_of(place: Place) -> str:
+    """Return its first changed line, or the values of a key; empty if unknown."""
+    if place.kind != "code":
+        return f"{' '.join(place.removed)} -> {' '.join(place.added)}"
+    added, removed = (
+        next((text.strip() for text in lines if text.strip()), "")
+        for lines in (place.added, place.removed)
+    )
+    return _cut(added or (removed and f"removed: {removed}"))
 
 
 def only(places: Places) -> str:
@@ -107,7 +115,7 @@ def only(places: Places) -> str:
     if len(places.code) != 1 or len(places.ran) != 1:
         return ""
     if not places.idle:
-        return "the only change"
+        return "the only changed code"
     return "the only changed code that ran" if places.by_line else "the only changed code in use"
 
 

@@ -21,7 +21,6 @@ def sides(kind: str = "sft") -> tuple[RunRecord, RunRecord]:
         side.exact["first_update"]["after_sha256"] = "a" * 64
         side.exact["evidence"] = {
             "settings": {"trainer.beta": 0.1, "optimizer.0.weight_decay": 0.0},
-            "code": {},
         }
         for step, micro_batches in enumerate(side.exact["batches"]):
             for place, micro in enumerate(micro_batches):

@@ -88,7 +88,7 @@ def parse_diff(text: str) -> SourceChanges:
 
     def end_file() -> None:
         end_hunk()
-        if path and path != "/dev/null":
+        if path:
             files.append(FileChange(path, tuple(hunks), old_path or path))
 
     # The lines of a hunk are counted, because an added line can look like a header.
@@ -111,7 +111,8 @@ def parse_diff(text: str) -> SourceChanges:
             if path:  # A patch may name the new file only.
                 end_file()
                 old_path, hunks, kept = "", [], 0
-            path = text_line[4:].removeprefix("b/")
+            new_path = text_line[4:].removeprefix("b/")
+            path = old_path if new_path == "/dev/null" else new_path
         elif hunk := HUNK.match(text_line):
             end_hunk()
             old, new = (int(hunk[group] or 1) for group in ("old", "new"))

@@ -63,13 +63,12 @@ def page_of(
             tuple(ShownRun(record, rows(steps)) for record in baseline),
             found,
         ),
-        source,
     )
 
 
-def page_of_sides(sides: ShownSides, source: SourceChanges | None = None) -> str:
+def page_of_sides(sides: ShownSides) -> str:
     """The page of these sides."""
-    return comparisons_page((("", sides, source),))
+    return comparisons_page((("", sides),))
 
 
 class Read(HTMLParser):

@@ -1,4 +1,4 @@
-"""Settings as they stand, and whose code is called: evidence that names what changed."""
+"""Settings as they stand: evidence that names what changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from canary.record.exact import OwnCode
 from canary.training.collectors.batches import row_hashes
-from canary.training.exact.effective import called_code, effective_settings
+from canary.training.exact.effective import effective_settings, own_loss
 
 
 class Trainer:
@@ -40,36 +39,9 @@ def test_settings_are_those_in_force_and_no_secret_or_place() -> None:
     assert not [name for name in found if "api_key" in name or "folder" in name]
 
 
-def test_a_changed_function_has_another_hash_and_a_comment_none() -> None:
-    def versions(body: str) -> Any:
-        space: dict[str, Any] = {"__name__": "mine"}
-        exec(compile(f"def collate(rows):\n{body}", "mine.py", "exec"), space)
-        return space["collate"]
-
-    def of(function: Any) -> OwnCode:
-        trainer = Trainer()
-        trainer.data_collator = function
-        return called_code(trainer)["data_collator"]
-
-    plain = of(versions("    return rows"))
-    assert plain["name"] == "mine.collate"
-    assert of(versions("    # what it does\n    return rows"))["sha256"] == plain["sha256"]
-    assert of(versions("    return rows[:1]"))["sha256"] != plain["sha256"]
-    assert of(versions("    return [r for r in rows]"))["sha256"] != plain["sha256"]
-
-
-def test_code_of_training_packages_is_left_to_their_versions() -> None:
-    code = called_code(Trainer())
-    assert "trainer.compute_loss" in code
-    assert not [slot for slot in code if slot.startswith(("Linear", "Dropout"))]
-
-
-def test_a_method_replaced_on_the_instance_is_named() -> None:
-    trainer = Trainer()
-    before = called_code(trainer)["trainer.compute_loss"]
-    trainer.compute_loss = lambda inputs: inputs  # type: ignore[method-assign]
-    after = called_code(trainer)["trainer.compute_loss"]
-    assert after["sha256"] != before["sha256"]
+def test_a_loss_of_the_users_is_named_and_one_of_a_library_is_not() -> None:
+    assert own_loss(Trainer()) == "compute_loss"
+    assert own_loss(SimpleNamespace(compute_loss=nn.functional.cross_entropy)) is None
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

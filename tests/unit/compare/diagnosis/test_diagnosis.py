@@ -17,7 +17,7 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import EVALUATION_MODE, OwnCode
+from canary.record.exact import EVALUATION_MODE, FileCode
 from canary.report.render import render
 from tests.unit.comparing import records
 from tests.unit.diagnosing import (
@@ -87,17 +87,12 @@ def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
     assert any("canary profile" in action for action in top.suggested_actions)
 
 
-FORWARD: OwnCode = {"name": "model.Net.forward", "file": "model.py", "line": 7}
-
-
 def cut(*, use_peft: bool) -> Diagnosis:
     """A changed forward cuts the graph: parameters get no gradient, and less is computed."""
     before, after = sides()
     for side, digest in ((before, "a"), (after, "b")):
-        roles = ("loop calls model.forward", "Net.forward")
-        side.exact["evidence"]["code"] = {
-            role: {**FORWARD, "sha256": digest * 64} for role in roles
-        }
+        file: FileCode = {"ran": {"forward": "7-9"}, "functions": {"Net.forward": (7, 9, digest)}}
+        side.exact["code"] = {"noted": "lines", "files": {"model.py": file}}
         side.config["use_peft"] = use_peft
     operators = dict(after.exact["work"]["operators"])
     operators["aten.mm.default"] -= 8
@@ -114,7 +109,7 @@ def test_a_graph_that_is_cut_is_no_adapters_in_a_model_without_one() -> None:
     first = cut(use_peft=False).suspects[0]
     assert first.category is RegressionCategory.OBJECTIVE
     assert "part of the graph is cut" in first.description
-    assert "Net.forward of model.py (line 7) changed" in str([*map(str, first.evidence)])
+    assert "model.py:7 in Net.forward changed" in str([*map(str, first.evidence)])
 
 
 def test_the_package_and_the_key_stand_beside_the_mechanism() -> None:
@@ -149,24 +144,11 @@ def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
         "--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
     )
     found = parse_diff(text)
-    assert [file.path for file in found.files] == ["train.py"]
+    assert [file.path for file in found.files] == ["train.py", "gone.py"]
     assert found.line_naming("beta") == ("train.py", 3, "beta = 0.2")
     assert found.line_naming("gamma") == ("train.py", 4, "gamma = 1")
     assert found.line_naming("absent") is None
     assert SourceChanges().line_naming("beta") is None
-
-
-def test_the_changed_lines_at_a_place_are_found() -> None:
-    found = parse_diff("+++ b/src/train.py\n@@ -3 +3,2 @@\n-a\n+b\n+c\n@@ -40 +41 @@\n-d\n+e\n")
-    first = found.hunk("src/train.py", 3)
-    assert first is not None
-    assert first.lines == (("-", "a"), ("+", "b"), ("+", "c"))
-    for path in ("train.py", "/home/me/repo/src/train.py"):
-        later = found.hunk(path, 20)
-        assert later is not None
-        assert (later.path, later.line) == ("src/train.py", 41)
-        assert later.lines == (("-", "d"), ("+", "e"))
-    assert found.hunk("other.py", 3) is None
 
 
 def test_suspects_stand_in_every_format() -> None:
@@ -184,9 +166,7 @@ def test_suspects_stand_in_every_format() -> None:
     text = format_suspects_markdown(diagnosis)
     assert text.startswith("### 1. optimizer (")
     assert "- first difference: " in text
-    assert found.first_line.endswith(
-        f"Likely cause: optimizer ({diagnosis.suspects[0].confidence:.0%})."
-    )
+    assert "%" not in found.first_line, "the cause stands below"
 
 
 def test_analysis_can_be_asked_for_by_itself() -> None:
@@ -233,10 +213,6 @@ def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:
         "+++ b/evil.py\n+@@ -1 +900 @@\n+beta = 3\n@@ -30,2 +31,0 @@\n-gone = 1\n-gone = 2\n"
     )
     (file,) = parse_diff(text).files
-    assert file.lines == ((7, "++ b/evil.py"), (8, "@@ -1 +900 @@"), (9, "beta = 3"))
-    assert file.removed == (
-        (7, "-- old = 1"),
-        (7, "x\u2028y = 2"),
-        (32, "gone = 1"),
-        (32, "gone = 2"),
-    )
+    assert file.lines == [(7, "++ b/evil.py"), (8, "@@ -1 +900 @@"), (9, "beta = 3")]
+    assert file.removed == ["-- old = 1", "x\u2028y = 2", "gone = 1", "gone = 2"]
+    assert [(hunk.line, hunk.old_line) for hunk in file.hunks] == [(7, 7), (32, 30)]

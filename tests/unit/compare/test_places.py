@@ -1,0 +1,114 @@
+"""Places: the changed code that ran, config keys and packages, the likeliest first."""
+
+from __future__ import annotations
+
+from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
+from canary.compare.places import changed_places, only, sentence
+from canary.compare.report import Difference, KeyChange, Places
+from canary.record.exact import Code, FileCode
+from canary.record.types import RunRecord
+from tests.unit.comparing import records
+
+LOSS = Difference("first_loss", "loss", 1.0, 2.0, learned=True)
+
+
+def run(**files: FileCode) -> RunRecord:
+    (record,) = records([0.1])
+    code: Code = {"noted": "lines", "files": {f"{name}.py": file for name, file in files.items()}}
+    record.exact["code"] = code
+    return record
+
+
+def file(ran: dict[str, str], **functions: tuple[int, int, str]) -> FileCode:
+    return {"ran": ran, "functions": {"<module>": (1, 100, "m"), **functions}}
+
+
+def places(
+    before: RunRecord,
+    now: RunRecord,
+    diff: str = "",
+    first: Difference = LOSS,
+    config: tuple[KeyChange, ...] = (),
+) -> Places:
+    source = parse_diff(diff) if diff else SourceChanges()
+    return changed_places(before, now, source, first, config, ())
+
+
+TWO_HUNKS = (
+    "--- a/train.py\n+++ b/train.py\n@@ -3 +3 @@\n-import os\n+import sys\n"
+    "@@ -20 +20 @@\n-    return x\n+    return 2 * x\n@@ -50 +50 @@\n-    never()\n+    ever()\n"
+)
+
+
+def train(digest: str) -> FileCode:
+    ran = {"setup": "1-10", "forward": "20", "loss": "21-22"}
+    return file(ran, net=(18, 22, digest), idle=(49, 51, digest))
+
+
+def test_only_changed_lines_that_ran_are_places_and_imports_come_last() -> None:
+    before, now = run(train=train("a")), run(train=train("b"))
+    now.exact["code"]["files"]["train.py"]["functions"]["<module>"] = (1, 100, "n")
+    found = places(before, now, TWO_HUNKS)
+    assert [(one.line, one.function, one.phase) for one in found.ran] == [
+        (20, "net", "forward"),
+        (3, "<module>", "setup"),
+    ]
+    assert found.idle == 1
+    assert sentence(found.ran[0]) == "train.py:20 in net: return 2 * x"
+
+
+def test_one_place_is_the_only_one_and_a_comment_is_none() -> None:
+    """A hunk around which no code differs changed comments or line breaks."""
+    found = places(run(train=train("a")), run(train=train("b")), TWO_HUNKS)
+    assert [one.line for one in found.ran] == [20]
+    assert only(found) == "the only changed code that ran"
+
+
+def test_a_deleted_line_is_found_where_the_baseline_ran_it() -> None:
+    diff = "--- a/train.py\n+++ b/train.py\n@@ -20 +19,0 @@\n-    optimizer.zero_grad()\n"
+    found = places(run(train=train("a")), run(train=train("b")), diff)
+    (place,) = found.ran
+    assert (place.line, place.phase) == (20, "forward")
+    assert sentence(place) == "train.py:20 in net: removed: optimizer.zero_grad()"
+
+
+def test_places_that_fit_the_first_difference_come_first() -> None:
+    before = run(data=file({"data": "5"}, rows=(4, 6, "a")), net=file({"loss": "9"}, f=(8, 9, "a")))
+    now = run(data=file({"data": "5"}, rows=(4, 6, "b")), net=file({"loss": "9"}, f=(8, 9, "b")))
+    diff = "".join(
+        f"--- a/{name}.py\n+++ b/{name}.py\n@@ -{line} +{line} @@\n-    a\n+    b\n"
+        for name, line in (("data", 5), ("net", 9))
+    )
+    batches = Difference("batches", "sha256", "x", "y", learned=True)
+    key = (KeyChange("beta", 1, 2),)
+    for first, order in (
+        (LOSS, ["net.py", "data.py", "beta"]),
+        (batches, ["data.py", "net.py", "beta"]),
+    ):
+        found = places(before, now, diff, first, key)
+        assert [one.name for one in found.ran] == order
+        assert not only(found)
+
+
+def test_without_commits_functions_are_held_by_the_hash_of_their_code() -> None:
+    before, now = run(train=train("a")), run(train=train("b"))
+    found = places(before, now)
+    assert [(one.name, one.line, one.function) for one in found.ran] == [
+        ("train.py", 18, "net"),
+        ("train.py", 49, "idle"),
+    ]
+    assert sentence(found.ran[0]) == "train.py:18 in net changed"
+
+
+def test_the_same_code_has_no_place_and_unnoted_code_is_not_known_to_be_equal() -> None:
+    same = places(run(train=train("a")), run(train=train("a")))
+    assert same.known
+    assert not same.ran
+    (old,) = records([0.1])
+    assert not places(old, run(train=train("a"))).known
+
+
+def test_lines_that_a_stranger_wrote_are_read_without_harm() -> None:
+    odd = file({"forward": "1-99999999999999,x,5-,-3,²"}, f=(1, 3, "a"))
+    diff = "--- a/t.py\n+++ b/t.py\n@@ -2 +2 @@\n-a\n+b\n"
+    assert places(run(t=odd), run(t=odd | {"functions": {"f": (1, 3, "b")}}), diff).ran
