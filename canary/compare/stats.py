@@ -204,7 +204,7 @@ class _Options:
     metrics: Sequence[MetricGate]
 
     def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
-        """Judge the gates of `metrics`; looks at an A/B run share their error budgets too."""
+        """Judge the gates of `metrics`; decisions of an A/B run share its error budget too."""
         share = min(1.0, self.budget / FAMILY_BUDGET)
         gates = [gate.model_copy(update={"alpha": share * gate.alpha}) for gate in self.metrics]
         return metric_gate_checks(now, good, gates, share * self.thresholds.metric_false_alarms)
