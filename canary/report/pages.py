@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Compared, Request, compared_paths
+from canary.compare.paths import Compared, Request, compared_records
 from canary.compare.report import Side
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
@@ -74,7 +74,7 @@ def write_report(request: Request, path: Path, repository: Path) -> None:
     """Write the page of a run, of its comparison, or of a comparison's folder.
 
     Raises:
-        InputError, ConfigError: as `compared_paths`.
+        InputError, RecordError, ConfigError: as `compared_records`.
         MachineError: as `write_comparison`.
     """
     (folder,) = request.current
@@ -82,7 +82,7 @@ def write_report(request: Request, path: Path, repository: Path) -> None:
     if left:
         write_text(path, comparisons_text(left))
     else:
-        write_comparison(compared_paths(request), path)
+        write_comparison(compared_records(request), path)
 
 
 def comparisons_in(
