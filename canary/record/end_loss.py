@@ -47,6 +47,7 @@ def end_loss_words(record: RunRecord) -> str:
     if losses and record.config.get("exact"):
         return f"none: the training ended after its look, with loss {significant(losses[-1])}"
     loss = end_loss(record)
+    first = ", first launch" if len(record.launches) > 1 else ""
     if loss is None or not math.isfinite(loss):
-        return f"{significant(losses[-1])} (last step)" if losses else ""
-    return f"{significant(loss)} ({END_LOSS})"
+        return f"{significant(losses[-1])} (last step{first})" if losses else ""
+    return f"{significant(loss)} ({END_LOSS}{first})"
