@@ -29,7 +29,7 @@ from pathlib import Path
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
-from canary.compare.timing.sequential import LOOKS
+from canary.compare.timing.sequential import DECISIONS
 from canary.config.load import load_config
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -102,7 +102,7 @@ def comparisons(
         )
         for i in range(HISTORY, len(records))
     ]
-    for pairs in LOOKS:
+    for pairs in DECISIONS:
         blocks = []
         for start in range(0, len(records) - 2 * pairs + 1, 2 * pairs):
             head, base = alternate(records[start : start + 2 * pairs])

@@ -39,12 +39,12 @@ from bench.corpus import (
 )
 from bench.corpus.row import Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled
-from bench.corpus.store import Missing, Store, looks_of
+from bench.corpus.store import Missing, Store, decisions_of
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.checks import TIMING_GATES
 from canary.compare.timing.lane import FAMILY_BUDGET
-from canary.compare.timing.sequential import is_settled, look_budget
+from canary.compare.timing.sequential import decision_budget, is_settled
 from canary.errors import CanaryError
 
 CORPORA: dict[str, tuple[Row, ...]] = {
@@ -77,10 +77,10 @@ def judged(row: Row, store: Store) -> Comparison:
     """Return the comparison of a row, after the fewest runs that decide it.
 
     Raises:
-        Missing: a training of its first look is missing.
+        Missing: a training of its first decision is missing.
     """
     found: Comparison | None = None
-    for runs in looks_of(row):
+    for runs in decisions_of(row):
         try:
             changed, clean = store.sides(row, runs)
         except Missing:
@@ -88,11 +88,11 @@ def judged(row: Row, store: Store) -> Comparison:
                 raise
             break
         gates = TIMING_GATES if row.timed else ()
-        budget = look_budget(runs) if row.paired else FAMILY_BUDGET
+        budget = decision_budget(runs) if row.paired else FAMILY_BUDGET
         found = compare_to_baseline(changed, clean, paired=row.paired, gates=gates, budget=budget)
         if is_settled(found):
             break
-    assert found is not None  # a row has at least one look
+    assert found is not None  # a row has at least one decision
     return found
 
 

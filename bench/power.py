@@ -7,7 +7,7 @@ for `compare_to_baseline`. One trial judges every size of change with the same n
 
 A cell is a number of pairs, or one run against a history of 20. It has a noise model of 30 pair
 differences or none, and fixed or adaptive sensitivity. `one` judges only the median step time with
-the whole error budget, `family` all gates; `auto` looks at 3, 5 and 8 pairs in turn.
+the whole error budget, `family` all gates; `auto` decides after 3, 5 and 8 pairs in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES
 from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.compare.timing.noise import MetricNoise, NoiseModel
-from canary.compare.timing.sequential import LOOKS, is_settled, look_budget
+from canary.compare.timing.sequential import DECISIONS, decision_budget, is_settled
 from canary.record.folder import load_record
 from canary.record.summary import distribution
 from canary.record.types import Launch, RunRecord
@@ -201,7 +201,7 @@ def settings(changes: tuple[float, ...]) -> Iterator[Setting]:
 def judge(
     design: Design, setting: Setting, current: Arm, baseline: Arm, effect: float, noise: NoiseModel
 ) -> Comparison:
-    """Return one comparison, or the last look of a sequential one."""
+    """Return one comparison, or the last decision of a sequential one."""
 
     def compare(count: int, budget: float) -> Comparison:
         """Compare the first `count` pairs; 0 means one run against the history."""
@@ -220,8 +220,8 @@ def judge(
 
     if not design.auto:
         return compare(design.pairs, FAMILY_BUDGET)
-    for look in LOOKS:
-        found = compare(look, look_budget(look))
+    for count in DECISIONS:
+        found = compare(count, decision_budget(count))
         if is_settled(found):
             return found
     return found

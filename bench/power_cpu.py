@@ -25,7 +25,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS
 from canary.compare.timing.checks import TIMING_GATES
 from canary.compare.timing.lane import FAMILY_BUDGET, Metric
-from canary.compare.timing.sequential import LOOKS, is_settled, look_budget
+from canary.compare.timing.sequential import DECISIONS, decision_budget, is_settled
 from canary.record.folder import load_record
 from canary.record.types import Launch, RunRecord
 
@@ -94,7 +94,7 @@ def judge(
     change: dict[str, float],
     tier: str,
 ) -> Comparison:
-    """Return one comparison, or the last look of a sequential one."""
+    """Return one comparison, or the last decision of a sequential one."""
 
     def compare(count: int, budget: float) -> Comparison:
         now = current.records(HISTORY, count or 1, **change)
@@ -116,8 +116,8 @@ def judge(
 
     if pairs >= 0:
         return compare(pairs, FAMILY_BUDGET)
-    for look in LOOKS:
-        found = compare(look, look_budget(look))
+    for count in DECISIONS:
+        found = compare(count, decision_budget(count))
         if is_settled(found):
             return found
     return found
@@ -138,7 +138,7 @@ def run(trials: range, seed: int, tier: str) -> dict[str, Counter]:
         rng = np.random.default_rng([seed, trial])
         for machine in MACHINES:
             for design, pairs in DESIGNS.items():
-                count = abs(pairs) if pairs >= 0 else max(LOOKS)
+                count = abs(pairs) if pairs >= 0 else max(DECISIONS)
                 baseline = Arm(base, rng, count or HISTORY, machine)
                 current = Arm(base, rng, count or 1, machine)
                 for name, gates in (("clock", CLOCK), ("clock and CPU time", TIMING_GATES)):

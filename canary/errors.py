@@ -46,6 +46,20 @@ def did_you_mean(near: object | None, otherwise: str | None = None) -> str | Non
     return otherwise if near is None else f"did you mean '{near}'?"
 
 
+REPLACED = {
+    "probe_steps": "look_steps",
+    "repeats: 0": "exact: true",
+    "--no-probe": "--set look_steps=0",
+}
+"""A name, option or line of a config that went -> what replaces it."""
+
+
+def replaced(given: str) -> str | None:
+    """Return the hint "write ... instead" for a name that went; None for any other."""
+    now = REPLACED.get(given)
+    return None if now is None else f"write `{now}` instead"
+
+
 class CanaryError(Exception):
     """Base of all errors, which users see as one line: `message` (what and where), `hint` (what to
     do about it)."""

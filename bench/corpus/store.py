@@ -25,7 +25,7 @@ class Missing(Exception):
     """A training that should be stored but is missing."""
 
 
-def looks_of(row: Row) -> tuple[int, ...]:
+def decisions_of(row: Row) -> tuple[int, ...]:
     """Return the numbers of runs per side after which a row is judged, until one decides."""
     return PAIRS if row.paired else (1,)
 
@@ -52,13 +52,13 @@ class Store:
         self._blocks: dict[tuple[Training, ...], Future[list[RunRecord]]] = {}
 
     def begin(self, rows: Sequence[Row]) -> None:
-        """Start the trainings of each row's first look, single trainings before pairs."""
+        """Start the trainings of each row's first decision, single trainings before pairs."""
         for row in sorted(rows, key=lambda row: row.paired):
-            for block in blocks_of(row, looks_of(row)[0]):
+            for block in blocks_of(row, decisions_of(row)[0]):
                 self._start(block)
 
     def sides(self, row: Row, runs: int) -> tuple[list[RunRecord], list[RunRecord]]:
-        """Wait for `runs` runs per side (one of `looks_of`). Return the (changed, clean) records.
+        """Wait for `runs` runs per side (one of `decisions_of`). Return (changed, clean) records.
 
         Raises:
             Missing: a record is not stored and training is off, or a training left no record.
@@ -94,7 +94,7 @@ class Store:
 
 
 def blocks_of(row: Row, runs: int) -> list[tuple[Training, ...]]:
-    """Return blocks of trainings; a block's trainings run in turn: one, or the pairs of a look."""
+    """Return blocks of trainings; a block's trainings run in turn: one, or some pairs."""
     changed, clean = trainings_of(row, runs)
     if not row.paired:
         return [clean, changed]
@@ -102,7 +102,7 @@ def blocks_of(row: Row, runs: int) -> list[tuple[Training, ...]]:
         pair if number % 2 else pair[::-1]
         for number, pair in enumerate(zip(changed, clean, strict=True))
     ]
-    ends = [look for look in looks_of(row) if look <= runs]
+    ends = [count for count in decisions_of(row) if count <= runs]
     parts = [turns[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return [tuple(training for turn in part for training in turn) for part in parts]
 

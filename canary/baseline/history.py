@@ -79,9 +79,16 @@ def drawers(root: Path) -> list[Path]:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Return the runs of one drawer, oldest first."""
-    found = [path for path in folder.glob("*.json") if path.name != NOISE_FILE]
-    return [Entry(path) for path in sorted(found, key=lambda path: path.name)]
+    """Return the runs of one drawer, oldest first.
+
+    Raises:
+        EarlierRecord: an earlier version recorded one of them.
+    """
+    paths = [path for path in folder.glob("*.json") if path.name != NOISE_FILE]
+    found = [Entry(path) for path in sorted(paths, key=lambda path: path.name)]
+    for entry in found:
+        entry.refuse_earlier()
+    return found
 
 
 def comparable(found: Sequence[Entry]) -> list[Entry]:

@@ -203,9 +203,9 @@ def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compa
 def _exact_answer(
     found: Comparison, runs: Runs, launch: RunSide, judge: Judge, say: Callable[[str], None]
 ) -> Comparison:
-    """If the looks differ, look at the base again, to see what differs between equal runs."""
+    """If the looks differ, run that of the base again, to see what differs between equal runs."""
     if found.failed_checks and runs.head:
-        say("the looks differ; a second look at the base shows what differs between equal runs")
+        say("the looks differ; that of the base runs again, to see what differs in equal runs")
         again = launch("base")
         if again.status == "completed":
             found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)

@@ -14,11 +14,11 @@ from canary.baseline.comparability import how_it_ended
 from canary.compare.report import Check, Comparison
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.sequential import (
-    LOOKS,
+    DECISIONS,
     decided_by_exact,
+    decision_budget,
     exact_failures,
     is_settled,
-    look_budget,
 )
 from canary.record.types import RunRecord
 from canary.report.view import TELLS_NOTHING, TOO_NOISY
@@ -41,23 +41,23 @@ class Plan:
     """How many pairs to run, and within what time."""
 
     pairs: int | None = None
-    """A fixed number; None: look at the result after 3, 5 and 8 pairs."""
+    """A fixed number; None: decide after 3, 5 or 8 pairs."""
     budget_s: float | None = None
 
     @property
     def most(self) -> int:
         """The largest number of pairs."""
-        return self.pairs or max(LOOKS)
+        return self.pairs or max(DECISIONS)
 
-    def is_look(self, pairs: int) -> bool:
-        """Whether this number of pairs is judged."""
-        return pairs == self.pairs if self.pairs else pairs in LOOKS
+    def decides_after(self, pairs: int) -> bool:
+        """Whether this number of pairs may decide."""
+        return pairs == self.pairs if self.pairs else pairs in DECISIONS
 
     def error_budget(self, pairs: int) -> float:
-        """Rate of false alarms allowed at the look after so many pairs, or at the next look."""
+        """Rate of false alarms allowed at the decision after so many pairs, or at the next one."""
         if self.pairs:
-            return look_budget(0)
-        return look_budget(next((look for look in LOOKS if look >= pairs), max(LOOKS)))
+            return decision_budget(0)
+        return decision_budget(next((one for one in DECISIONS if one >= pairs), max(DECISIONS)))
 
 
 class RunSide(Protocol):
@@ -83,7 +83,7 @@ class PairListener(Protocol):
 
     def exact_failed(self, pairs: int, found: Comparison) -> None: ...
 
-    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None: ...
+    def judged(self, pairs: int, found: Comparison, next_decision: int | None) -> None: ...
 
 
 @dataclass
@@ -131,17 +131,17 @@ def run_pairs(
         if pairs == 1 and exact_failures(shown):
             watcher.exact_failed(pairs, shown)
         decided = plan.pairs is None and decided_by_exact(shown, runs.base)
-        if plan.is_look(pairs) or decided:
+        if plan.decides_after(pairs) or decided:
             found = shown
             settled = decided or is_settled(found) or pairs == plan.most
-            next_look = None if settled else next(look for look in LOOKS if look > pairs)
-            watcher.looked(pairs, found, next_look)
+            next_decision = None if settled else next(one for one in DECISIONS if one > pairs)
+            watcher.judged(pairs, found, next_decision)
             if settled:
-                return _with_notes(found, runs, "" if plan.is_look(pairs) else BY_EXACT), runs
+                return _with_notes(found, runs, "" if plan.decides_after(pairs) else BY_EXACT), runs
     stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is used up"
     if found is None:
         found = judge(runs.head, runs.base, plan.error_budget(pairs))
-        watcher.looked(pairs, found, None)
+        watcher.judged(pairs, found, None)
     return _with_notes(found, runs, stopped), runs
 
 
@@ -235,19 +235,19 @@ class PairProgress:
         self._only_looks = only_looks
         self._names = names
         self._spent: list[float] = []
-        self._next = plan.pairs or LOOKS[0]
+        self._next = plan.pairs or DECISIONS[0]
 
     def started(self, base: Side, head: Side, folder: Path) -> None:
         """Print what is compared, how often, and where the records go."""
         fixed = self._plan.pairs
-        how = pairs_of(fixed) if fixed else "looks after 3, 5 and 8 pairs"
+        how = pairs_of(fixed) if fixed else "decides after 3, 5 or 8 pairs"
         how = "one look per side" if self._only_looks else how
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
     def next_run(self, role: Role) -> str:
         """Return words for the run that starts: its pair and side, and the time left until the next
-        look."""
+        decision."""
         left = self._seconds_left()
         more = f" ({duration(left)} left)" if left else ""
         pair = min(len(self._spent) // 2 + 1, self._next)
@@ -261,13 +261,13 @@ class PairProgress:
         return to_come * sum(self._spent) / len(self._spent)
 
     def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
-        """Print the result of one run and the time to the next look."""
+        """Print the result of one run and the time to the next decision."""
         self._spent.append(seconds)
         if record.status != "completed":
             self._say(f"pair {pair + 1}  {self._names[role]}  {record.status}: {record.reason}")
             return
         left = self._seconds_left()
-        more = f"   next look in about {duration(left)}" if left else ""
+        more = f"   next decision in about {duration(left)}" if left else ""
         self._say(f"pair {pair + 1}  {self._names[role]}  {speed_words(record)}{more}")
 
     def pair_ended(self, pairs: int, clock: Check | None) -> None:
@@ -288,14 +288,15 @@ class PairProgress:
         """Print the failure of an exact check before the other pairs run."""
         self._say(f"after {pairs_of(pairs)}: {found.first_line}")
 
-    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
-        """Print the verdict of a look, or that more pairs follow."""
-        if next_look is None:
+    def judged(self, pairs: int, found: Comparison, next_decision: int | None) -> None:
+        """Print the verdict, or that more pairs follow."""
+        if next_decision is None:
             self._decided()
             self._say(f"after {pairs_of(pairs)}: {found.verdict}")
             return
-        self._next = next_look
-        self._say(f"after {pairs_of(pairs)}: not decided yet, continuing to {pairs_of(next_look)}")
+        self._next = next_decision
+        more = pairs_of(next_decision)
+        self._say(f"after {pairs_of(pairs)}: not decided yet, continuing to {more}")
 
 
 def pairs_of(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class Launches:
     loaded: LoadedConfig
     listener: Listener
     folder: Path
+    say: Callable[[str], None]
     count: int = 0
     _kept: Path | None = None
     _why_not_kept: TooLarge | OSError | None = None
@@ -96,12 +97,16 @@ class Launches:
         variation: Variation | None = None,
         loaded: LoadedConfig | None = None,
         copied: Path | None = None,
+        purpose: str = "",
     ) -> Launched:
-        """Run one look. `loaded`: of another config; `copied`: in a copy of the working folder.
+        """Run one look. `loaded`: of another config; `copied`: in a copy of the working folder;
+        `purpose`: of a further launch, for the terminal.
 
         Raises:
             RunFailed: it does not complete.
         """
+        if purpose:
+            self.say(f"launch {self.count + 1}, for {purpose}")
         kept = _Kept(self.listener)
         record, folder, result = run_canary(
             loaded or self.loaded,
@@ -123,8 +128,8 @@ class Launches:
             )
         return record, folder, kept.result or result
 
-    def repeated(self) -> Launched:
-        """Run the launch once more as it is, or return it.
+    def repeated(self, relation: str) -> Launched:
+        """Run the launch once more as it is, or return it. `relation`: which one asks for it.
 
         Raises:
             RunFailed: it does not complete.
@@ -132,18 +137,22 @@ class Launches:
         """
         if self._again is None:
             with self.working_folder() as copied:
-                self._again = self.run(variation={}, copied=copied)
+                purpose = f"{relation}: the same again"
+                self._again = self.run(variation={}, copied=copied, purpose=purpose)
         return self._again
 
-    def varied(self, variation: Variation, loaded: LoadedConfig, copied: Path | None) -> Launched:
+    def varied(
+        self, relation: str, variation: Variation, loaded: LoadedConfig, copied: Path | None
+    ) -> Launched:
         """Run a launch that does something in another way, or return one that did the same.
 
         Raises:
             RunFailed: it does not complete.
         """
+        purpose = f"{relation}: {variation['name']}"
         if not {*variation} <= SHARED or loaded is not self.loaded:
-            return self.run(variation=variation, loaded=loaded, copied=copied)
+            return self.run(variation=variation, loaded=loaded, copied=copied, purpose=purpose)
         known = dumps({name: variation.get(name) for name in ("no_dropout", "perturbed")})
         if known not in self._known:
-            self._known[known] = self.run(variation=variation, copied=copied)
+            self._known[known] = self.run(variation=variation, copied=copied, purpose=purpose)
         return self._known[known]

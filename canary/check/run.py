@@ -127,13 +127,13 @@ def run_check(request: CheckRequest, listener: Listener, say: Callable[[str], No
     wanted = request.relations()
     loaded = _short(request.loaded)
     if loaded.config.imports is not None:
-        return _imported(request, loaded, listener)
+        return _imported(request, loaded, listener, say)
     folder = request.output_dir or _folder(loaded)
     if request.output_dir is None:
         claimed(folder)
-    launches = Launches(loaded, listener, folder.absolute())
+    launches = Launches(loaded, listener, folder.absolute(), say)
     with launches.kept_folder():
-        return _checked(request, wanted, launches, began, say)
+        return _checked(request, wanted, launches, began)
 
 
 def _checked(
@@ -141,7 +141,6 @@ def _checked(
     wanted: Sequence[str],
     launches: Launches,
     began: float,
-    say: Callable[[str], None],
 ) -> Checked:
     """Run the launches one by one, and judge what they showed."""
     loaded = launches.loaded
@@ -164,7 +163,6 @@ def _checked(
         if isinstance(ways_of, str):
             answers += [] if answers else [outcome(name, "not applicable", ways_of)]
         elif ways_of and name in varied and not _is_broken(answers):
-            say(f"{name}: {', then '.join(one['name'] for one in ways_of)}")
             answers.append(ask_launches(relation, ways_of, launches, (record, run, result)))
         left_out = (needed[name] > 0 and name not in varied) or name not in asked
         found.append(_worst(relation, answers, left_out))
@@ -186,7 +184,9 @@ def _of_first(
     return answers
 
 
-def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -> Checked:
+def _imported(
+    request: CheckRequest, loaded: LoadedConfig, listener: Listener, say: Callable[[str], None]
+) -> Checked:
     """Run a command that another program records, and judge what that logged.
 
     Raises:
@@ -196,7 +196,7 @@ def _imported(request: CheckRequest, loaded: LoadedConfig, listener: Listener) -
     folder = request.output_dir or _folder(loaded)
     if request.output_dir is None:
         claimed(folder)
-    launches = Launches(loaded, listener, folder.absolute())
+    launches = Launches(loaded, listener, folder.absolute(), say)
     record, _, _ = launches.run()
     found = [_of_import(name, record) for name in request.relations()]
     seconds = time.monotonic() - began

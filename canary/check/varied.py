@@ -85,7 +85,7 @@ def ask_launches(
                 if not one.get("restarted"):
                     copied = stack.enter_context(launches.working_folder())
                 varied: Variation = {**one, "saved_in": str(folders[-1])}
-                found, folder, ended = launches.varied(varied, loaded, copied)
+                found, folder, ended = launches.varied(relation.id, varied, loaded, copied)
                 folders.append(folder)
                 elsewhere = _saved_elsewhere(found.exact, copied) if one.get("killed") else None
                 why = ended.not_varied or elsewhere
@@ -93,7 +93,7 @@ def ask_launches(
                     return outcome(relation.id, "not applicable", why)
                 recorded.append(found.exact)
         judged: Outcome = MODULES[relation.id].judge(record.exact, *recorded)
-        if judged["status"] == "broken" and not _repeats(record.exact, launches):
+        if judged["status"] == "broken" and not _repeats(relation.id, record.exact, launches):
             return outcome(relation.id, "undecided", NO_SEED)
         return judged
     except RunFailed as error:
@@ -109,11 +109,11 @@ def ask_launches(
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def _repeats(exact: Exact, launches: Launches) -> bool:
+def _repeats(relation: str, exact: Exact, launches: Launches) -> bool:
     """Whether the command does the same if it is started again as it is: its rows, and its first
     loss but for rounding."""
     try:
-        again = launches.repeated()[0].exact
+        again = launches.repeated(relation)[0].exact
     except RunFailed:
         return False
     before, now = (rows_of(one)[:1] for one in (exact, again))

@@ -32,7 +32,15 @@ from canary.cli.terminal import (
 )
 from canary.cli.train import exec_, run
 from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
-from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, UNWRITABLE, CanaryError, printable
+from canary.errors import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_USAGE,
+    UNWRITABLE,
+    CanaryError,
+    printable,
+    replaced,
+)
 
 BEGIN = "Begin"
 TRAIN = "Train and record"
@@ -239,5 +247,6 @@ def _show_usage_error(error: Exception) -> None:
     """Print an error of the argument parser in one line and exit with 2."""
     message = getattr(error, "format_message", None)
     if message is not None:
-        print(f"canary: {printable(message())}", file=sys.stderr)
+        now = replaced(getattr(error, "option_name", ""))
+        print(f"canary: {printable(message())}{f' ({now})' if now else ''}", file=sys.stderr)
         sys.exit(EXIT_USAGE)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.baseline.comparability import is_imported, untimed
+from canary.baseline.comparability import is_imported, look_alone, untimed
 from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_looked
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
-from canary.compare.report import Check
+from canary.compare.report import Check, CheckStatus
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.checks import timing_checks
@@ -59,7 +59,8 @@ def with_missing_checks(
 ) -> list[Check]:
     """Return the checks, with missing ones as `inconclusive` unless they failed.
 
-    Covers the launches of every current record, and the compared look if there is one."""
+    Covers the launches of every current record, and the compared look if there is one. A training
+    that ended after its look on purpose lacks nothing."""
     before = newest_looked(baseline)
     missing: dict[str, Check] = {}
 
@@ -68,9 +69,10 @@ def with_missing_checks(
             if name not in found:
                 missing[name] = _missing(check, record)
 
-    expected = launch_checks(before, thresholds)
+    expected = {} if look_alone(before) else launch_checks(before, thresholds)
     for record in current:
-        collect(expected, launch_checks(record, thresholds), record)
+        if not look_alone(record):
+            collect(expected, launch_checks(record, thresholds), record)
     after = most_different(current, before)
     if after.exact:
         collect(look_checks(before, thresholds), look_checks(after, thresholds), after)
@@ -85,10 +87,16 @@ def _title(check: Check) -> str:
 
 
 def _missing(check: Check, record: RunRecord) -> Check:
+    words = f"{_title(check)}: recorded on the baseline but not in run {record.run_id}"
+    return without_values(check, "inconclusive", words)
+
+
+def without_values(check: Check, status: CheckStatus, message: str) -> Check:
+    """Return the check as one that was not judged."""
     return replace(
         check,
-        status="inconclusive",
-        message=f"{_title(check)}: recorded on the baseline but not in run {record.run_id}",
+        status=status,
+        message=message,
         current=None,
         delta=None,
         delta_pct=None,

@@ -159,13 +159,24 @@ def compared_paths(request: Request) -> Compared:
         InputError: a path is missing, or a run is on both sides.
         ConfigError: the thresholds are invalid.
     """
-    if request.accept is not None and not request.accept.strip():
-        raise UsageError("--accept needs a reason", "it is shown with the verdict")
     try:
-        current = [request.load(path) for path in request.current]
-        baseline = _load_baseline(request.baseline, current[-1], request.load)
+        return compared_records(request)
     except RecordError as error:
         return Compared(Comparison("error", f"Error: {error}."))
+
+
+def compared_records(request: Request) -> Compared:
+    """Load both sides and compare them.
+
+    Raises:
+        InputError: a path is missing, or a run is on both sides.
+        RecordError: a record cannot be read.
+        ConfigError: the thresholds are invalid.
+    """
+    if request.accept is not None and not request.accept.strip():
+        raise UsageError("--accept needs a reason", "it is shown with the verdict")
+    current = [request.load(path) for path in request.current]
+    baseline = _load_baseline(request.baseline, current[-1], request.load)
     thresholds, tier = thresholds_for(request, (*baseline.records, *current))
     noise_file = request.noise_file or baseline.noise_file
     noise: NoiseModel | None = load_noise(noise_file) if noise_file else None

@@ -341,7 +341,9 @@ def _steps_left_out(records: Records) -> str:
     count = counts.pop() if len(counts) == 1 else 0
     if count < 1:
         return ""
-    return f" without the first {count} steps" if count > 1 else " without the first step"
+    each = " of each launch" if any(len(record.launches) > 1 for record in records) else ""
+    steps = f"{count} steps" if count > 1 else "step"
+    return f" without the first {steps}{each}"
 
 
 def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:

@@ -25,7 +25,7 @@ from canary.compare.heuristics import analyze_regression
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
-from canary.compare.missing import with_missing_checks
+from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places
 from canary.compare.report import Check, CheckStatus, Comparison, Places
 from canary.compare.stability import stability_checks
@@ -46,6 +46,7 @@ CRASHED = ("failed", "oom", "timeout")
 ONLY_SHARED = (
     "one side was imported and the canary recorded the other: only what both have is compared"
 )
+ONE_LOOK = "one side ended after its look (exact: true)"
 NO_DIFFERENCE = "the exact signals that both sides recorded are equal"
 
 
@@ -224,10 +225,14 @@ class _Options:
     source: SourceChanges | None
 
     def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
-        """Judge the gates of `metrics`; looks at an A/B run share their error budgets too."""
+        """Judge the gates of `metrics`; decisions of an A/B run share its error budget too."""
         share = min(1.0, self.budget / FAMILY_BUDGET)
         gates = [gate.model_copy(update={"alpha": share * gate.alpha}) for gate in self.metrics]
-        return metric_gate_checks(now, good, gates, share * self.thresholds.metric_false_alarms)
+        found = metric_gate_checks(now, good, gates, share * self.thresholds.metric_false_alarms)
+        if len({look_alone(record) for record in (*now, *good)}) > 1:
+            # A look has other steps than a whole training.
+            return [without_values(check, "skip", ONE_LOOK) for check in found]
+        return found
 
 
 def _refusal(
@@ -356,10 +361,7 @@ def _measured(
     """Yield the checks of timed steps, or one skipped check if a side has none."""
     alone = [all(map(look_alone, side)) for side in (now, good)]
     if any(map(look_alone, (*now, *good))):
-        sides = (
-            "both sides ended after their looks" if all(alone) else "one side ended after its look"
-        )
-        why = f"{sides} (exact: true)"
+        why = "both sides ended after their looks (exact: true)" if all(alone) else ONE_LOOK
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
     why = why_not_timed((*now, *good))

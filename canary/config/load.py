@@ -27,7 +27,7 @@ from canary.config.trainers import (
     trainer_row,
     users_of,
 )
-from canary.errors import ConfigError, did_you_mean, nearest
+from canary.errors import ConfigError, did_you_mean, nearest, replaced
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """The config of `canary run` without an argument."""
@@ -125,7 +125,7 @@ def _refuse_unknown(
         if key not in model.model_fields:
             place = origins.get(dotted, source)
             near = _nearest(str(key), prefix, model)
-            hint = did_you_mean(near, "see `canary config show`")
+            hint = replaced(str(key)) or did_you_mean(near, "see `canary config show`")
             users = users_of(near.partition(".")[0]) if near and "." in near else ()
             if users and kind not in (None, *users):
                 hint = f"'{near}' is only for training_type {', '.join(users)}, and this is {kind}"
@@ -179,7 +179,7 @@ def _wrong_value(
     key = ".".join(str(part) for part in first["loc"])
     place = _place(key, origins) or source
     message = KIND_MESSAGES.get(first["type"], first["msg"][0].lower() + first["msg"][1:])
-    hint = KEY_HINTS.get(key.split(".")[0])
+    hint = replaced(f"{key}: {first['input']}") or KEY_HINTS.get(key.split(".")[0])
     if key.startswith("metrics."):
         hint = GATE_HINTS.get(key.rpartition(".")[2], "docs/metrics.md has examples")
     if first["input"] is None:

@@ -251,8 +251,8 @@ class CanaryConfig(_WithImport):
     look_steps: int = Field(
         LOOK_STEPS,
         ge=0,
-        description="First steps that are looked at closely and not timed, at most a third of all; "
-        "0: no look.",
+        description="First steps that are looked at closely and not timed: at most a third of all, "
+        "unless `exact` ends the training there; 0: no look.",
     )
     exact: bool = Field(
         False, description="End the training after the look; speeds are not compared."

@@ -9,7 +9,8 @@ WARMUP, WARMUP_AFTER_LOOK = 10, 4
 
 
 def look_steps(asked: int, steps: int | None) -> int:
-    """Return how many first steps are looked at: at most a third of them, and one at least.
+    """Return how many first steps are looked at: at most a third of them, and one at least. A
+    training that ends after its look does not ask.
 
     `steps`: of the whole training; None if it is not known.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from canary.campaign.pairs import Plan
 from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.sequential import LOOKS
+from canary.compare.timing.sequential import DECISIONS
 from canary.errors import CanaryError
 from canary.gate.enough import fewer_steps
 from canary.gate.grounds import (
@@ -153,7 +153,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         base,
         thresholds,
         paired=complete and len(base) == len(head),
-        budget=Plan().error_budget(min(len(head), max(LOOKS))),
+        budget=Plan().error_budget(min(len(head), max(DECISIONS))),
         metrics=metric_gates_of(grounds),
         accept=grounds.accept,
         source=grounds.source,

@@ -68,7 +68,7 @@ class _Queued(_Strict):
     memory: float | None = Field(None, gt=0, description="GiB of a cell on each machine.")
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
     longest_wait: float = Field(720, gt=0, description="Minutes that a cell may wait in the queue.")
-    poll: float = Field(5, gt=0, description="Seconds between two looks at the queue.")
+    poll: float = Field(5, gt=0, description="Seconds between two questions to the queue.")
     late: float = Field(
         30, ge=0, description="Seconds to wait for the files of a job that is over."
     )

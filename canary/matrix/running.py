@@ -28,7 +28,7 @@ CELLS, LOCK = "cells", "matrix.lock"
 NUMBER = re.compile("[1-9][0-9]{0,3}")
 """Of a try."""
 LOOK_S = 1.0
-"""Longest pause between two looks."""
+"""Longest pause between two polls."""
 State = Literal["waits", "runs", "done"]
 Planned = Callable[[Cell, int], Attempt]
 """Returns the try of a cell with a number."""

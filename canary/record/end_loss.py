@@ -37,14 +37,17 @@ def end_value(values: Sequence[float]) -> float | None:
 
 
 def end_loss(record: RunRecord) -> float | None:
-    """`end_value` of a run's losses."""
-    return end_value(record.stability.loss_values)
+    """`end_value` of a run's losses; None for a training that ended after its look."""
+    return None if record.config.get("exact") else end_value(record.stability.loss_values)
 
 
 def end_loss_words(record: RunRecord) -> str:
     """The loss at the end, labelled; empty if the run reported no loss."""
     losses = record.stability.loss_values
+    if losses and record.config.get("exact"):
+        return f"none: the training ended after its look, with loss {significant(losses[-1])}"
     loss = end_loss(record)
+    first = ", first launch" if len(record.launches) > 1 else ""
     if loss is None or not math.isfinite(loss):
-        return f"{significant(losses[-1])} (last step)" if losses else ""
-    return f"{significant(loss)} ({END_LOSS})"
+        return f"{significant(losses[-1])} (last step{first})" if losses else ""
+    return f"{significant(loss)} ({END_LOSS}{first})"

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -217,13 +218,9 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     """
     if not isinstance(document, dict):
         raise RecordError(f"{source} is not a record: expected a JSON object")
-    version = document.get("schema_version")
-    if version != SCHEMA_VERSION:
-        earlier = type(version) is int and version < SCHEMA_VERSION
-        raise (EarlierRecord if earlier else RecordError)(
-            f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
-            "read it with the version of rlhf-canary that wrote it",
-        )
+    refuse_earlier(document, source)
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise RecordError(*_other_version(document, source))
     try:
         return RunRecord.model_validate(document)
     except ValidationError as error:
@@ -235,6 +232,22 @@ def parse_record(document: Any, source: Path) -> RunRecord:
                 "read it with the version of rlhf-canary that wrote it",
             ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
+
+
+def refuse_earlier(document: Mapping[str, Any], source: Path) -> None:
+    """Raise EarlierRecord if an earlier version wrote the record; `source` names it."""
+    version = document.get("schema_version")
+    if type(version) is int and version < SCHEMA_VERSION:
+        raise EarlierRecord(*_other_version(document, source))
+
+
+def _other_version(document: Mapping[str, Any], source: Path) -> tuple[str, str]:
+    """Return message and hint for a record of another version."""
+    version = document.get("schema_version")
+    return (
+        f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
+        "read it with the version of rlhf-canary that wrote it",
+    )
 
 
 def _corrected(record: RunRecord, folder: RunFolder) -> RunRecord:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from canary.compare.paths import Compared, Request, compared_paths
+from canary.compare.paths import Compared, Request, compared_records
 from canary.compare.report import Side
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
@@ -73,7 +73,7 @@ def write_report(request: Request, path: Path) -> None:
     """Write the page of a run, of its comparison, or of a comparison's folder.
 
     Raises:
-        InputError, ConfigError: as `compared_paths`.
+        InputError, RecordError, ConfigError: as `compared_records`.
         MachineError: as `write_comparison`.
     """
     (folder,) = request.current
@@ -81,7 +81,7 @@ def write_report(request: Request, path: Path) -> None:
     if left:
         write_text(path, comparisons_text(left))
     else:
-        write_comparison(compared_paths(request), path)
+        write_comparison(compared_records(request), path)
 
 
 def comparisons_in(folder: Path, load: Load = load_record) -> list[tuple[str, Compared]]:

@@ -82,8 +82,10 @@ def outcome_text(record: RunRecord) -> str:
 def _timed(record: RunRecord) -> str:
     """Return over how many steps times are, and how many first steps they leave out."""
     count, untimed = record.perf.step_time.count, untimed_steps(record)
-    without = f", without the first {untimed}" if untimed else ""
-    return f"over {count} step{'' if count == 1 else 's'}{without}"
+    several = len(record.launches) > 1
+    without = f", without the first {untimed}{' of each' * several}" if untimed else ""
+    of = f" of {len(record.launches)} launches" * several
+    return f"over {count} step{'' if count == 1 else 's'}{of}{without}"
 
 
 def _line(name: str, words: list[str]) -> list[str]:

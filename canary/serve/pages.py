@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from canary.baseline.history import VERSION, drawers, is_history
 from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Request, compared_paths
+from canary.compare.paths import Request, compared_records
 from canary.errors import InputError, RecordError
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
@@ -145,7 +145,7 @@ class Site:
             for file in (RunFolder(folder).metrics, *rank_files(RunFolder(folder).steps).values())
         ]
         return self._kept_text(
-            tuple(map(str, folders)), stamps, lambda: comparison_text(compared_paths(request))
+            tuple(map(str, folders)), stamps, lambda: comparison_text(compared_records(request))
         )
 
     def history_text(self, name: str | None, canary: str | None) -> str:

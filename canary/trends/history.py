@@ -145,7 +145,7 @@ def _followed(facts: Sequence[RunFacts], notes: list[str]) -> dict[str, Number]:
 
 def budget_of(metric: str, followed: Sequence[str], modelled: bool) -> float:
     """Return the error budget of one metric: its part of `FAMILY_BUDGET`, which bounds the false
-    alarms of one look at a drawer. Looks at a history follow each other: their false alarms
+    alarms each time a drawer is judged. A history is judged again and again: the false alarms
     together are measured, not bounded (docs/figures.md).
 
     `followed`: all metrics of the drawer. `modelled`: whether its noise was calibrated.

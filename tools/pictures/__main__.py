@@ -2,7 +2,7 @@
 
     python -m tools.pictures
 
-The command runs `canary demo` (60 to 90 s) and draws every picture from it. It needs Debian's
+The command runs `canary demo` (about 45 s) and draws every picture from it. It needs Debian's
 packages `chromium` and, for the comment's sign, `fonts-noto-color-emoji`. Look at the pictures
 before you commit them.
 """
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if browser is None:
         say("README's pictures were not drawn: no browser; install Debian's package chromium")
         return 0 if given.optional and not os.environ.get("CI") else 1
-    say("Running canary demo, 60 to 90 s")
+    say("Running canary demo, about 45 s")
     try:
         with tempfile.TemporaryDirectory() as scratch:
             pictures = drawn(record_demo(Path(scratch)), browser)

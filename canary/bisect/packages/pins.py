@@ -6,7 +6,6 @@ A stranger may have written the file. Only names and versions leave this module,
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from canary.baseline.entry import Entry
 from canary.bisect.packages.locks import LockLine, LockProblem, lines_of_lock
-from canary.errors import InputError, RecordError, printable
+from canary.errors import EarlierRecord, InputError, RecordError, printable
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import named_run
@@ -98,9 +97,12 @@ def _stored(path: Path) -> RunRecord | None:
     """Return the record in a history's entry; None for another file."""
     if path.is_dir():
         return None
-    with contextlib.suppress(RecordError):
+    try:
         return Entry(path).record()
-    return None
+    except EarlierRecord:
+        raise
+    except RecordError:
+        return None
 
 
 def _of_lines(lines: Iterable[LockLine], path: Path) -> Pins:

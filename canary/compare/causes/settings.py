@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from canary.compare.diagnosis.changed_settings import SettingChange
 from canary.compare.diagnosis.effects import can_slow
@@ -13,6 +13,8 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 UNEXAMINED = 0.6
 """Largest strength without exact signals: the code may have changed too, and nobody looked."""
+LENGTH = ("max_steps", "num_train_epochs")
+"""Settings of how long is trained."""
 FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.TOKENIZATION: ("data", "batches"),
     C.DATA: ("data", "batches"),
@@ -44,8 +46,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
     for category, changes in by_category.items():
         if category is None:
             continue
-        fits = _fits(category, facts) or (ended and facts.entry is None)
-        rivals = sum(_fits(c, facts) for c in by_category if c is not None)
+        fits = _explains(category, changes, facts) or (ended and facts.entry is None)
+        rivals = sum(_explains(c, by_category[c], facts) for c in by_category if c is not None)
         strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
         if facts.learning_unexamined:
             strength = min(strength, UNEXAMINED)
@@ -66,6 +68,14 @@ def findings(facts: Facts) -> Iterator[Finding]:
             tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
             (f"set {named[0].key} back, or accept the change",),
         )
+
+
+def _explains(category: C, changes: Sequence[SettingChange], facts: Facts) -> bool:
+    """Return whether changed settings of a kind can cause what was found. Another length of the
+    training explains its end, even if all steps of the look are equal."""
+    other_length = any(change.name in LENGTH for change in changes)
+    ends_otherwise = facts.entry is None and facts.learned_worse
+    return _fits(category, facts) or (other_length and ends_otherwise)
 
 
 def _fits(category: C, facts: Facts) -> bool:

@@ -31,6 +31,7 @@ COSMETIC_CONFIG = (
     "stop_on",
     "metrics_warmup_steps",
     "look_steps",
+    "exact",
     "profiler",
     "thresholds",
     "metrics",

@@ -165,8 +165,10 @@ def exact_lane(
     links = [*change_difference("environment", environment), *change_difference("config", config)]
     reason = _why_not_compared(before, after)
     if reason is not None:
+        lost = bool(before.exact) and not after.exact and not is_imported(after)
+        status: CheckStatus = "inconclusive" if lost else "skip"
         stages = compared_stages(before, after)
-        checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
+        checks = [Check(s, "correctness", "exact", status, reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
     known = RepeatDifferences(
         {**(noise.inexact if noise else {}), **inexact_signals(baseline, paired)}
@@ -202,7 +204,11 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
         return f"{side} {'were' if imported[1:] else 'was'} {NO_SIGNALS}"
     missing = [side for side, record in sides if not record.exact]
     if missing:
-        return "neither side has a look" if missing[1:] else f"{missing[0]} has no look"
+        if missing[1:]:
+            return "neither side has a look"
+        found = after if before.exact else before
+        why = found.unmeasured.get("exact", "")
+        return f"{missing[0]} has no look{f' ({why})' if why else ''}"
     if before.first_step != after.first_step:
         starts = (f"{side} starts at step {record.first_step}" for side, record in sides)
         return f"{', '.join(starts)}: one of them resumed from a checkpoint"

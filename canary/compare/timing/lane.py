@@ -29,8 +29,8 @@ from canary.record.types import RunRecord
 
 FAMILY_BUDGET = 0.005
 """Probability that any gate raises a false alarm if nothing changed."""
-LOOK_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
-"""Part of the budget spent at each look of a sequential comparison, by number of pairs."""
+DECISION_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
+"""Part of the budget spent at each decision of a sequential comparison, by number of pairs."""
 NO_MODEL_SHARE = 0.8
 """Share of the budget used if the spread comes only from the runs compared. Student's t assumes
 that they are normal; the rest of the budget covers the error of that assumption."""

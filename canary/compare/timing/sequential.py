@@ -1,6 +1,6 @@
-"""Spend the error budget over several looks at an A/B run.
+"""Spend the error budget over several decisions of an A/B run.
 
-By Bonferroni's bound, the budgets of the looks add up to that of the family.
+By Bonferroni's bound, the budgets of the decisions add up to that of the family.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.compare.report import Check, Comparison
-from canary.compare.timing.lane import FAMILY_BUDGET, LOOK_BUDGETS
+from canary.compare.timing.lane import DECISION_BUDGETS, FAMILY_BUDGET
 from canary.record.types import RunRecord
 
-LOOKS = tuple(LOOK_BUDGETS)
+DECISIONS = tuple(DECISION_BUDGETS)
 
 
-def look_budget(pairs: int) -> float:
-    """Return the error budget of the look after so many pairs; all of it for a fixed number."""
-    return LOOK_BUDGETS.get(pairs, FAMILY_BUDGET)
+def decision_budget(pairs: int) -> float:
+    """Return the error budget of the decision after so many pairs; all of it for a fixed number."""
+    return DECISION_BUDGETS.get(pairs, FAMILY_BUDGET)
 
 
 def is_settled(found: Comparison) -> bool:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from canary.baseline.comparability import look_alone
 from canary.compare.report import Check, Side
 from canary.compare.stability import bad_steps
 from canary.record.end_loss import end_loss
@@ -61,11 +62,16 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
         "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),
         "step_time_p95_s": typical(lambda record: record.perf.step_time.p95),
         "tokens_per_sec": typical(lambda record: record.perf.approx_tokens_per_sec),
-        "max_mem_mb": typical(lambda record: record.perf.max_mem_mb),
+        "max_mem_mb": typical(_peak),
         "final_loss": statistics.median(losses) if losses else None,
         "nan_steps": _most(bad_steps(record, "nan_steps") for record in records),
         "inf_steps": _most(bad_steps(record, "inf_steps") for record in records),
     }
+
+
+def _peak(record: RunRecord) -> float | None:
+    """Return the peak of memory in MB; None if it is that of the look, which holds copies."""
+    return None if look_alone(record) else record.perf.max_mem_mb
 
 
 def _geometric_mean(values: Iterable[float | None]) -> float | None:

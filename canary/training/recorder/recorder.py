@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from canary.config.output import OUTPUT_DIR
 from canary.config.spans import LOOK_STEPS
-from canary.errors import UsageError, did_you_mean, nearest
+from canary.errors import UsageError, did_you_mean, nearest, replaced
 from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this_rank
@@ -73,7 +73,14 @@ class Recorder:
         tracker: Callable[[int, dict[str, float]], None] | None = None,
         profiler: Mapping[str, Any] | None = None,
         stop_on: Severity | None = None,
+        **unknown: Never,
     ) -> None:
+        for argument in unknown:
+            near = nearest(argument, type(self).__init__.__annotations__)
+            raise UsageError(
+                f"Recorder({argument}=...): unknown argument",
+                replaced(argument) or did_you_mean(near),
+            )
         if not NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a canary",

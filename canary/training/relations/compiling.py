@@ -32,7 +32,8 @@ def compiled_scores(call: KeptCall) -> torch.Tensor | None:
     """Return what the compiled model says of a call; None if no graph was made.
 
     Raises:
-        CannotAsk: the model is compiled already, or there is no compiler for this Python.
+        CannotAsk: the model is compiled already, or there is no compiler for this Python, or it is
+            switched off.
     """
     module = call.module
     if is_compiled(module):
@@ -42,6 +43,8 @@ def compiled_scores(call: KeptCall) -> torch.Tensor | None:
 
     if not _dynamo.is_dynamo_supported():
         raise CannotAsk("torch.compile does not support this Python")
+    if _dynamo.config.disable:
+        raise CannotAsk("torch.compile is switched off (TORCHDYNAMO_DISABLE or its like)")
     graphs = 0
 
     def counting(graph: Any, examples: Any) -> Any:

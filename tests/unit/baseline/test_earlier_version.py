@@ -62,6 +62,46 @@ def test_a_record_of_an_earlier_version_is_refused_in_one_clear_line(
     assert "Traceback" not in told
 
 
+VERBS = {
+    "report": "report {old}",
+    "report of a comparison": "report {now} {old}",
+    "compare": "compare {now} {old}",
+    "explain": "explain {now} {old}",
+    "profile": "profile {old}",
+    "profile against it": "profile {now} --against {old}",
+    "save-baseline": "save-baseline {old} {folder}/other",
+    "bisect": "bisect --packages {old} {now}",
+    "bisect from a history": "bisect --packages {entry} {now}",
+    "history": "history {mixed}",
+    "report of a history": "report {mixed}",
+    "compare with a history": "compare {now} --baseline {mixed}",
+    "save-baseline in a history": "save-baseline {now} {mixed}",
+    "baseline list": "baseline list {mixed}",
+    "baseline history": "baseline history {mixed}",
+    "baseline prune": "baseline prune {mixed}",
+}
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_every_verb_refuses_a_record_of_an_earlier_version(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that somebody copied among the runs of this version: it is not counted."""
+    old, now = tmp_path / "old.json", write(tmp_path / "now.json", record(2))
+    old.write_text(json.dumps(earlier(record(1))))
+    mixed = tmp_path / "mixed"
+    place = save(mixed, record(3)).parent / "20260101T000001_run-00001.json"
+    place.write_text(entry(record(1)))
+    names = {"old": old, "now": now, "mixed": mixed, "entry": place, "folder": tmp_path}
+    with pytest.raises(SystemExit, match="4"):
+        main(VERBS[verb].format(**names).split())
+    told = " ".join("".join(capsys.readouterr()).split())
+    assert told.count("has schema_version 1; this version reads 2 (read it with the version") == 1
+    assert "saved" not in told
+    assert len([*mixed.glob("v2/*/*/*.json")]) == 2
+    assert not [*tmp_path.rglob("*.html")]
+
+
 @pytest.mark.parametrize("version", [3, "1", None, True])
 def test_any_other_version_is_no_earlier_one(tmp_path: Path, version: object) -> None:
     path = tmp_path / "metrics.json"

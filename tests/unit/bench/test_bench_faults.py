@@ -13,7 +13,7 @@ import pytest
 from bench.corpus.bases import BUILT_IN, SCRIPTS, Training, digest
 from bench.corpus.row import Category, Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled, wilson
-from bench.corpus.store import Missing, Store, blocks_of, looks_of
+from bench.corpus.store import Missing, Store, blocks_of, decisions_of
 from bench.faults import CORPORA, chosen, compared, markdown
 from canary.compare.diagnosis.suspects import Diagnosis, RegressionCategory, Suspect
 from canary.compare.report import Comparison, Verdict
@@ -102,14 +102,14 @@ def test_a_training_is_stored_by_what_decides_it() -> None:
 
 def test_paired_runs_take_turns() -> None:
     row = Row("x", "", "sft", "host", paired=True)
-    blocks = blocks_of(row, looks_of(row)[-1])
+    blocks = blocks_of(row, decisions_of(row)[-1])
     sides = ["".join("f" if training.row else "c" for training in block) for block in blocks]
     assert sides == ["cffccffccf", "fccffc"]
 
 
 def test_a_later_look_adds_runs_to_those_of_the_first() -> None:
     row = Row("x", "", "sft", "host", paired=True)
-    first, last = looks_of(row)
+    first, last = decisions_of(row)
     assert blocks_of(row, last)[: len(blocks_of(row, first))] == blocks_of(row, first)
 
 

@@ -178,4 +178,5 @@ def test_a_config_that_cannot_be_used_is_named_with_its_side(
     request = AbRequest(None, base_config=Path("old.yaml"), head_config=Path("new.yaml"))
     with pytest.raises(ConfigError, match=r"base \(old.yaml\): unknown key 'probe_steps'") as found:
         run_ab(request, Said())
+    assert "write `look_steps` instead; or" in str(found.value.hint)
     assert "--base-config" in str(found.value.hint)

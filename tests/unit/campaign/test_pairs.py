@@ -1,4 +1,4 @@
-"""Alternation, looks, budgets and failing sides, without a process."""
+"""Alternation, decisions, budgets and failing sides, without a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from canary.campaign.ab import AbRequest, run_ab
-from canary.campaign.pairs import Plan, Role, run_pairs
+from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs
 from canary.campaign.side import Side
 from canary.compare.report import Check, CheckStatus, Comparison, Verdict
 from canary.record.folder import load_record
@@ -44,7 +44,7 @@ class Machine:
 
 
 class Judge:
-    """Answers with one verdict at each look, and keeps what it was asked."""
+    """Answers with one verdict at each decision, and keeps what it was asked."""
 
     def __init__(self, *verdicts: Verdict) -> None:
         self._verdicts = dict(zip((3, 5, 8), verdicts, strict=False))
@@ -65,7 +65,7 @@ class Ear:
     """Keeps what it hears."""
 
     def __init__(self) -> None:
-        self.looks: list[tuple[int, str, int | None]] = []
+        self.judgements: list[tuple[int, str, int | None]] = []
         self.runs: list[tuple[int, Role]] = []
         self.narrowings = 0
         self.told: list[str] = []
@@ -79,8 +79,8 @@ class Ear:
     def exact_failed(self, pairs: int, found: Comparison) -> None:
         self.told.append(found.first_line)
 
-    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
-        self.looks.append((pairs, found.verdict, next_look))
+    def judged(self, pairs: int, found: Comparison, next_decision: int | None) -> None:
+        self.judgements.append((pairs, found.verdict, next_decision))
 
 
 def test_sides_alternate_abba() -> None:
@@ -93,7 +93,7 @@ def test_sides_alternate_abba() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "looks"),
+    ("verdicts", "judgements"),
     [
         (("pass",), [(3, "pass", None)]),
         (("inconclusive", "regression"), [(3, "inconclusive", 5), (5, "regression", None)]),
@@ -103,17 +103,29 @@ def test_sides_alternate_abba() -> None:
         ),
     ],
 )
-def test_auto_stops_at_the_look_that_decides(
-    verdicts: tuple[Verdict, ...], looks: list[tuple[int, str, int | None]]
+def test_auto_stops_at_the_judgement_that_decides(
+    verdicts: tuple[Verdict, ...], judgements: list[tuple[int, str, int | None]]
 ) -> None:
     machine, ear = Machine(), Ear()
     found, runs = run_pairs(Plan(), machine.launch, Judge(*verdicts), ear, machine.clock)
-    assert ear.looks == looks
-    assert found.verdict == looks[-1][1]
-    assert len(runs.head) == len(runs.base) == looks[-1][0] == ear.narrowings
+    assert ear.judgements == judgements
+    assert found.verdict == judgements[-1][1]
+    assert len(runs.head) == len(runs.base) == judgements[-1][0] == ear.narrowings
 
 
-def test_the_error_budget_is_spent_across_the_looks_and_whole_for_a_fixed_number() -> None:
+def test_pairs_are_told_to_decide_and_only_the_first_steps_of_a_run_are_a_look() -> None:
+    machine, said = Machine(), list[str]()
+    told = PairProgress(said.append, Plan())
+    side = Side("base", "main", Path("a.yaml"), Path(), Path(sys.executable), {}, Path("out"))
+    told.started(side, side, Path("records"))
+    run_pairs(Plan(), machine.launch, Judge("inconclusive", "pass"), told, machine.clock)
+    assert said[0] == "base main, head main: decides after 3, 5 or 8 pairs"
+    assert said[2].endswith("next decision in about 50 s")
+    assert "after 3 pairs: not decided yet, continuing to 5 pairs" in said
+    assert not [line for line in said if "look" in line]
+
+
+def test_the_error_budget_is_spent_across_the_decisions_and_whole_for_a_fixed_number() -> None:
     machine, judge = Machine(), Judge()
     run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
     assert {pairs: budget for pairs, budget in judge.asked if pairs in (3, 5, 8)} == {
@@ -133,7 +145,7 @@ def test_a_time_budget_ends_it_before_a_pair_that_would_not_fit() -> None:
     assert len(runs.head) == 4
     assert machine.now <= 85
     assert any("stopped after 4 pairs" in note for note in found.notes)
-    assert ear.looks[-1] == (4, "inconclusive", None)
+    assert ear.judgements[-1] == (4, "inconclusive", None)
 
 
 def test_the_first_pair_runs_whatever_the_budget() -> None:
@@ -185,7 +197,7 @@ def test_an_exact_difference_is_told_at_once_and_decided_by_a_second_look_at_the
     assert len(machine.order) == 4
     assert found.verdict == "regression"
     assert ear.told == ["Regression: another loss."]
-    assert ear.looks == [(2, "regression", None)]
+    assert ear.judgements == [(2, "regression", None)]
     assert any("measure the speed too with --pairs N" in note for note in found.notes)
     assert len(runs.head) == len(runs.base) == 2
 
@@ -193,7 +205,7 @@ def test_an_exact_difference_is_told_at_once_and_decided_by_a_second_look_at_the
 def test_a_change_that_a_person_may_accept_goes_on_to_its_speed() -> None:
     machine, ear = Machine(), Ear()
     run_pairs(Plan(), machine.launch, Exact("changed"), ear, machine.clock)
-    assert ear.looks[0][0] == 3
+    assert ear.judgements[0][0] == 3
     assert ear.told == []
 
 

@@ -20,6 +20,7 @@ from canary.relations import RELATIONS
 from canary.relations.relation import Variation
 from canary.relations.resume import NO_CHECKPOINT
 from canary.relations.workers import NO_LOADER
+from canary.runner.display.progress import Quiet
 
 NONE = "this relation needs a transformers Trainer"
 TRAINER = Result("completed")
@@ -91,9 +92,28 @@ def _record(exact: Exact, env: dict[str, Any] | None = None) -> Any:
 def fake(folder: Path, exacts: list[Exact]) -> Fake:
     """Launches that leave these signals."""
     given = {"training_type": ("exec", "test"), "command": (["python", "train.py"], "test")}
-    made = Fake(load_values(None, given, []), None, folder)  # type: ignore[arg-type]
+    made = Fake(load_values(None, given, []), Quiet(), folder, lambda _: None)
     made.ran, made.files, made.exacts = [], [], exacts
     return made
+
+
+def test_each_further_launch_is_told_with_its_relation_and_what_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = _record(told(1)).model_copy(update={"status": "completed"})
+    ended = (record, tmp_path, TRAINER)
+    monkeypatch.setattr("canary.check.launches.run_canary", lambda *_, **__: ended)
+    said: list[str] = []
+    launches = Launches(load_values(None, {}, []), Quiet(), tmp_path, said.append)
+    for name in ("padding", "evaluation"):
+        one = RELATIONS[name]
+        ask_launches(one, one.variations, launches, launches.run())
+    assert said == [
+        "launch 2, for padding: more padding",
+        "launch 3, for padding: no dropout",
+        "launch 4, for padding: no dropout, off by one rounding",
+        "launch 6, for evaluation: with evaluations",
+    ]
 
 
 def told(first: int, **more: Any) -> Exact:
@@ -179,9 +199,9 @@ def test_launches_that_do_the_same_run_once(tmp_path: Path) -> None:
     launches = fake(tmp_path, [told(1), told(1), told(1)])
     loaded = launches.loaded
     for name in ("one rank", "no dropout"):
-        launches.varied({"name": name, "no_dropout": True}, loaded, None)
-    launches.varied({"name": "moved", "no_dropout": True, "perturbed": 1}, loaded, None)
-    launches.varied({"name": "wider", "no_dropout": True, "widened": 7}, loaded, None)
+        launches.varied("ranks", {"name": name, "no_dropout": True}, loaded, None)
+    launches.varied("ranks", {"name": "moved", "no_dropout": True, "perturbed": 1}, loaded, None)
+    launches.varied("ranks", {"name": "wider", "no_dropout": True, "widened": 7}, loaded, None)
     assert len(launches.ran) == 3
 
 

@@ -250,6 +250,12 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
+def test_an_option_that_went_names_what_replaces_it(canary: Canary) -> None:
+    ended = canary("exec", "--no-probe", "--", "python", "train.py")
+    words = "No such option: --no-probe (write `--set look_steps=0` instead)"
+    assert words in one_line(ended, 2)
+
+
 @pytest.mark.parametrize("name", list(USAGE))
 def test_wrong_usage(name: str, canary: Canary, tmp_path: Path) -> None:
     arguments, words = USAGE[name]

@@ -146,6 +146,12 @@ def test_settings_win_and_are_checked_like_files() -> None:
     ("setting", "expected"),
     [
         ("beeta=1", "unknown key 'beeta' in --set (did you mean 'beta'?)"),
+        ("probe_steps=8", "unknown key 'probe_steps' in --set (write `look_steps` instead)"),
+        (
+            "repeats=0",
+            "repeats in --set: input should be greater than or equal to 1, got 0 "
+            "(write `exact: true` instead)",
+        ),
         ("max_steps", "--set max_steps is not key=value (for example --set max_steps=20)"),
         ("name=[a", "--set name=[a: the value is not YAML (quote special characters)"),
         (

@@ -89,6 +89,32 @@ def test_the_outcome_is_told_in_units() -> None:
     ]
 
 
+def test_the_outcome_of_several_launches_says_what_is_of_each_and_what_of_the_first() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        config={"metrics_warmup_steps": 1},
+        launches=[Launch(index=index, status="completed") for index in (0, 1)],
+    )
+    rows = [row(step, 0.5) | {"launch": launch} for launch in (0, 1) for step in (1, 2, 3)]
+    text = outcome_text(summarise(record, rows, warmup=1))
+    assert "over 4 steps of 2 launches, without the first 1 of each" in text
+    assert "(mean of the last tenth of the steps, first launch)" in text
+
+
+def test_a_training_that_ended_after_its_look_has_no_final_loss() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        config={"exact": True},
+        launches=[Launch(index=1, status="completed")],
+    )
+    text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
+    assert (
+        "  final loss  none: the training ended after its look, with loss 2, 0 NaN, 0 Inf" in text
+    )
+
+
 def test_failures_are_one_line_and_verbose_adds_the_log(tmp_path: Path) -> None:
     result = Result(status="oom", reason="out of memory: 3 GB", hint="lower batch_size")
     (tmp_path / "log.txt").write_text("one\ntwo\n")

@@ -96,6 +96,8 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path) -> None
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
+        ({"probe_steps": 4}, "Recorder(probe_steps=...): unknown argument (write `look_steps`"),
+        ({"max_step": 4}, "unknown argument (did you mean 'max_steps'?)"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),

@@ -19,7 +19,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.exact import EVALUATION_MODE, FileCode
 from canary.report.render import render
-from tests.unit.comparing import records
+from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
     CASES,
     GRADIENT,
@@ -44,6 +44,20 @@ def test_the_mechanism_is_named_first(name: str) -> None:
     assert top.confidence > 0.5
     assert top.evidence
     assert top.suggested_actions
+
+
+@pytest.mark.parametrize("steps", [50, 200])
+def test_another_number_of_steps_explains_another_end(steps: int) -> None:
+    """All steps that both sides have are equal: a schedule without decay shows nothing there."""
+    baseline, current = records([0.1, 0.1, 0.1]), record(100)
+    losses = current.stability.loss_values
+    losses = [*losses[:steps], *[max(losses)] * (steps - len(losses))]
+    other = altered(trained(current, steps), "config", "max_steps", to=steps)
+    found = compare_to_baseline(altered(other, "stability", "loss_values", to=losses), baseline)
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "config"
+    top = found.diagnosis.suspects[0]
+    assert (top.category, top.description[:27]) == ("optimizer", "Setting changed: max_steps ")
 
 
 def test_phases_tell_a_dataloader_from_a_host_with_a_wall_clock_that_lies() -> None:
@@ -191,8 +205,8 @@ def test_every_cause_is_registered() -> None:
 def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, words: str) -> None:
     def compared(*changes: Change) -> Comparison:
         before, after = sides()
-        for record, step in ((before, was), (after, now)):
-            settings = record.exact["evidence"]["settings"]
+        for side, step in ((before, was), (after, now)):
+            settings = side.exact["evidence"]["settings"]
             settings["modules.dropout"] = [0.1]
             settings |= {} if step is None else {EVALUATION_MODE: step}
         return compare_to_baseline(changed(after, *changes), before, gates=())

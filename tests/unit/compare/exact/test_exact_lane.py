@@ -306,10 +306,20 @@ def test_runs_that_begin_at_other_steps_are_not_compared_and_nothing_passes() ->
     assert (found.verdict, found.passed) == ("inconclusive", False)
 
 
-def test_without_a_look_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
-    found = compared(CURRENT.model_copy(update={"exact": {}}))
+def test_a_current_run_that_lost_its_look_leaves_what_it_learns_undecided() -> None:
+    why = {"exact": "look_steps is 0"}
+    found = compared(CURRENT.model_copy(update={"exact": {}, "unmeasured": why}))
+    assert {found.check(stage).status for stage in LEARNED_STAGES} == {"inconclusive"}
+    said = "the current side has no look (look_steps is 0)"
+    assert found.check("trajectory").message == said
+    assert found.verdict == "inconclusive"
+    assert said in found.first_line
+
+
+@pytest.mark.parametrize("current", [CURRENT, CURRENT.model_copy(update={"exact": {}})])
+def test_a_baseline_without_a_look_has_nothing_that_a_run_could_lack(current: RunRecord) -> None:
+    found = compared(current, [one.model_copy(update={"exact": {}}) for one in BASELINE])
     assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
-    assert "the current side has no look" in found.check("trajectory").message
     assert found.verdict == "inconclusive"
     assert "no exact check ran" in found.first_line
 

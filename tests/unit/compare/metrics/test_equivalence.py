@@ -105,11 +105,11 @@ def test_one_run_cannot_be_shown_equivalent() -> None:
     assert "at least 2 per side" in words
 
 
-def test_looks_at_an_ab_run_share_the_risk_of_a_false_equivalence() -> None:
-    """Each look could stop the run with a pass, so none may spend the whole risk."""
+def test_decisions_of_an_ab_run_share_the_risk_of_a_false_equivalence() -> None:
+    """Each decision could stop the run with a pass, so none may spend the whole risk."""
     margin = gate("reward", equivalent="5%")
     sides = (runs([0.98, 1.0, 1.02], 100), runs([0.99, 1.0, 1.01]))
     once = compare_to_baseline(*sides, paired=True, metrics=[margin])
-    look = compare_to_baseline(*sides, paired=True, metrics=[margin], budget=0.001)
+    early = compare_to_baseline(*sides, paired=True, metrics=[margin], budget=0.001)
     assert once.check("metrics.reward.area").status == "pass"
-    assert look.check("metrics.reward.area").status == "inconclusive"
+    assert early.check("metrics.reward.area").status == "inconclusive"

@@ -10,8 +10,9 @@ import pytest
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.config.metric_gates import MetricGate
 from canary.github.status import Answer, status_of
-from canary.record.types import AlertSummary, Launch, RunRecord, Stability
+from canary.record.types import AlertSummary, Launch, Perf, RunRecord, Stability
 from canary.report.document import document
 from canary.report.render import render
 from tests.unit.comparing import altered, crashed, record, records
@@ -73,6 +74,35 @@ def test_looks_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
     assert status.startswith(
         "Learns the same: batches, losses, gradients and updates are identical. Speed"
     )
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_a_look_alone_and_a_whole_run_are_compared_in_what_both_have(whole_first: bool) -> None:
+    """The last loss of a look, its peak and the mean of its metrics are not those of a training."""
+    whole = record(1 if whole_first else 10)
+    losses = whole.stability.loss_values[:12]
+    alone = look_alone(record(10 if whole_first else 1)).model_copy(
+        update={
+            "stability": Stability(loss_values=losses, grad_norm_values=[90.0] * 12),
+            "perf": Perf(max_mem_mb=4000.0),
+        }
+    )
+    gates = (MetricGate(name="loss", statistic="last", limit="5%"),)
+    sides = (alone, whole) if whole_first else (whole, alone)
+    found = compare_to_baseline(*sides, metrics=gates)
+    assert found.verdict == "inconclusive"
+    assert found.first_line.startswith(
+        "Learns the same: batches, losses, gradients and updates are identical."
+    )
+    end = "Speed was not measured: one side ended after its look (exact: true)."
+    assert found.first_line.endswith(end)
+    judged = [check for check in found.checks if check.status != "skip"]
+    assert {check.lane for check in judged} == {"exact", "invariant"}
+    assert {check.status for check in judged} == {"pass"}
+    (gate,) = (check for check in found.checks if check.name.startswith("metrics."))
+    assert gate.message == "one side ended after its look (exact: true)"
+    shown = (found.current if whole_first else found.baseline).summary
+    assert (shown["final_loss"], shown["max_mem_mb"]) == (None, None)
 
 
 def test_a_look_that_lacks_what_the_other_has_is_not_called_equal() -> None:

@@ -12,9 +12,9 @@ from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.lane import (
+    DECISION_BUDGETS,
     FAMILY_BUDGET,
     GATE_WEIGHTS,
-    LOOK_BUDGETS,
     NO_MODEL_SHARE,
     PRIORS,
     Metric,
@@ -145,11 +145,11 @@ def test_pairs_of_unequal_number_are_compared_as_groups() -> None:
     assert check.noise == "measured in these runs"
 
 
-def test_a_look_spends_no_more_than_its_share() -> None:
-    assert sum(LOOK_BUDGETS.values()) <= FAMILY_BUDGET
+def test_a_decision_spends_no_more_than_its_share() -> None:
+    assert sum(DECISION_BUDGETS.values()) <= FAMILY_BUDGET
     current, baseline = pairs(8, 0.02)
     ends = []
-    for budget in (FAMILY_BUDGET, LOOK_BUDGETS[8], LOOK_BUDGETS[3]):
+    for budget in (FAMILY_BUDGET, DECISION_BUDGETS[8], DECISION_BUDGETS[3]):
         check = median_check(compare_to_baseline(current, baseline, paired=True, budget=budget))
         assert check.interval is not None
         ends.append(check.interval[0])

@@ -36,6 +36,15 @@ def test_another_path_in_the_compiler_is_broken() -> None:
     assert found["status"] == "broken", found
 
 
+def test_a_compiler_that_is_switched_off_is_no_fault_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch._dynamo.config.disable", True)
+    found = Loop(llama(), wanted=ONLY).run()["compile"]
+    assert found["status"] == "not applicable"
+    assert found["message"].startswith("torch.compile is switched off (TORCHDYNAMO_DISABLE")
+
+
 def test_a_full_graph_is_not_demanded_where_hooks_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook that cannot be traced would end a step that is compiled as a whole."""
     monkeypatch.setattr(torch, "compile", torch.compile)
