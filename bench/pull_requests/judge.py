@@ -1,4 +1,4 @@
-"""What does a comparison say of each pull request? `python -m bench.pull_requests.judge --sources DIR`
+"""What a comparison says of each pull request: `python -m bench.pull_requests.judge --sources DIR`.
 
 `main` is started twice, each branch once, all under `canary exec --exact` in fresh clones. Each
 branch, and the second `main`, is compared with the first `main`. A run that is in the output folder
@@ -79,10 +79,8 @@ def judged(script: Script, sources: Path, out: Path, python: str) -> Iterator[Ro
         make(script, sources, folder, python)
         branches = {change.name: change.name for change in script.changes}
         records = {
-            name: started(
-                script, folder, name.removesuffix("_again"), out / script.name / name, python
-            )
-            for name in ("main", AGAIN, *(change.name for change in script.changes))
+            name: started(script, folder, branch, out / script.name / name, python)
+            for name, branch in {"main": "main", AGAIN: "main", **branches}.items()
         }
         before = records.pop("main")
         changes = {change.name: change for change in script.changes}
