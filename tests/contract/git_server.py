@@ -60,7 +60,7 @@ class GitServer:
 
 def git(folder: Path, *arguments: str, given: str = "") -> str:
     """Standard output of a git command that must succeed."""
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     command = ["git", *who, *arguments]
     done = subprocess.run(
         command, cwd=folder, input=given, capture_output=True, text=True, check=False

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 CASES = """
 import pytest
@@ -33,23 +31,16 @@ def test_plain(): pass
 """
 
 
-@pytest.mark.parametrize(
-    ("deadline", "counts"),
-    [("9e9", r"\n3 passed.* 1 error"), ("1", r"\n2 passed, 2 skipped")],
-)
-def test_rare_trainings_do_not_start_after_the_deadline(
-    deadline: str, counts: str, tmp_path: Path
-) -> None:
+def test_rare_trainings_do_not_start_after_the_deadline(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_cases.py").write_text(CASES)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env=os.environ | {"TEST_DEADLINE": deadline, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env=os.environ | {"TEST_DEADLINE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert re.search(counts, done.stdout), done.stdout + done.stderr
-    late = "2 tests not run, because TEST_DEADLINE has passed: test_cases.py"
-    assert (late in done.stdout) == (deadline == "1")
+    assert re.search(r"\n2 passed, 2 skipped", done.stdout), done.stdout + done.stderr
+    assert "2 tests not run, because TEST_DEADLINE has passed: test_cases.py" in done.stdout

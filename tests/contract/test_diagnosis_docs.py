@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from canary.cli import main
 from canary.compare.diagnosis.suspects import RegressionCategory
 
 ROOT = Path(__file__).parents[2]
@@ -18,17 +17,16 @@ DOCS = ROOT / "docs" / "diagnosis.md"
 SHOWN = re.compile(r"(<!-- explained -->\n)(.*?)(<!-- /explained -->)", re.DOTALL)
 
 
-def test_the_story_is_what_explain_prints() -> None:
+def test_the_story_is_what_explain_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = DOCS.read_text(encoding="utf-8")
     (command,) = re.findall(r"^\$ canary (explain .*)$", text, re.MULTILINE)
-    done = subprocess.run(
-        [sys.executable, "-m", "canary", *command.split()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    block = f"```text\n{done.stdout}```\n"
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+    assert not ended.value.code
+    block = f"```text\n{capsys.readouterr().out}```\n"
     if os.environ.get("UPDATE_GOLDEN"):
         DOCS.write_text(SHOWN.sub(lambda m: m[1] + block + m[3], text), encoding="utf-8")
     found = SHOWN.search(DOCS.read_text(encoding="utf-8"))

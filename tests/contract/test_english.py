@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MOST_WORDS = 22
 PHRASES = re.compile(
@@ -42,16 +40,17 @@ def sentences(text: str) -> Iterator[str]:
         yield from re.split(r"(?<=[.!?:;])\s+", " ".join(paragraph.split()))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_sentence_is_short_and_plain(source: Path) -> None:
+def test_every_sentence_is_short_and_plain() -> None:
     found = [
         f"{source.relative_to(ROOT)}:{line}: {sentence}"
+        for source in SOURCES
+        if source.name not in DATA
         for line, text in texts(source)
         for sentence in sentences(text)
         if " " in sentence and not NO_SENTENCE.search(sentence)
         if len(sentence.split()) > MOST_WORDS or PHRASES.search(sentence)
     ]
-    assert source.name in DATA or not found, "\n".join(found)
+    assert not found, "\n".join(found)
 
 
 def test_long_and_translated_sentences_are_found() -> None:

@@ -38,31 +38,6 @@ def canary(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-MISSING = {
-    "import os; os.sched_getaffinity(0)": "AttributeError",
-    "import os; os.pidfd_open(1)": "AttributeError",
-    "import select; select.epoll()": "AttributeError",
-    "open('/proc/self/stat')": "FileNotFoundError",
-    "from pathlib import Path; list(Path('/proc').iterdir())": "FileNotFoundError",
-    "import sys; assert sys.platform == 'linux'": "AssertionError",
-}
-TRIED = """
-import json
-def error(text):
-    try:
-        exec(text, {})
-    except Exception as problem:
-        return type(problem).__name__
-print(json.dumps({text: error(text) for text in %r}))
-"""
-
-
-def test_what_linux_alone_has_is_missing_in_these_tests(tmp_path: Path) -> None:
-    done = canary(tmp_path, "-c", TRIED % [*MISSING])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == MISSING
-
-
 VERBS = [
     (["--help"], "Train and record:"),
     (["env"], "python "),

@@ -26,7 +26,6 @@ NAMED = sorted(
     {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", page.read_text())}
 )
 SIDES = ("current", "baseline")
-CACHES = shutil.ignore_patterns("__pycache__")
 OTHERS = {"configs/small.yaml"}
 """Of a user's own repository."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -128,12 +127,6 @@ def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path
     assert (tmp_path / "canary.yaml").read_text() == (
         ROOT / "configs" / "sft_smoke.yaml"
     ).read_text()
-
-
-def test_styles_and_scripts_of_the_pages_are_in_the_package(installed: Path) -> None:
-    known = {path.name for path in (ROOT / "templates").iterdir() if path.is_file()}
-    assert {"report.css", "report.js", "live.js"} <= known
-    assert known <= {path.name for path in (installed / "canary" / "templates").iterdir()}
 
 
 def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(

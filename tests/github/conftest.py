@@ -1,13 +1,37 @@
 """The fixtures of this folder."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from canary.baseline import git
 from tests.github.fixtures import description, github, webhooks
+from tests.github.gatehouse import Gatehouse
+from tests.github.server import GitHub
+from tests.github.state import Pull
 
 __all__ = ["description", "github", "webhooks"]
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    """A repository behind a gate, nothing of it stored."""
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def stored(house: Gatehouse) -> Gatehouse:
+    """The same with four runs on the baseline branch."""
+    house.baseline(4)
+    return house
+
+
+@pytest.fixture
+def pull(house: Gatehouse) -> Pull:
+    return house.pull()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,24 +28,17 @@ from canary.github.client import connect
 from canary.github.workflow import Job
 from canary.record import jsonio
 from canary.record.types import RunRecord
+from tests.contract.git_server import git
 from tests.github.server import GitHub
 from tests.github.state import Comment, Pull, Repository
-from tests.unit.comparing import example, record
+from tests.unit.comparing import altered, example, record
 
 NAME = "org/repo"
+FORK = "stranger/repo"
 NOW = "2026-01-01T00:00:00+00:00"
 CONFIG = "canary.yaml"
 SAME_KEYS = ("training_type", "name", "max_steps", "look_steps", "metrics_warmup_steps")
 BASE_CONFIG = yaml.safe_dump({key: example().config[key] for key in SAME_KEYS})
-
-
-def git(folder: Path, *words: str, given: str = "") -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    command = ["git", *who, *words]
-    done = subprocess.run(
-        command, cwd=folder, check=True, capture_output=True, text=True, input=given
-    )
-    return done.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -154,6 +146,16 @@ class Gatehouse:
         """A pull request with a commit of its own."""
         base = self.heads["main"]
         return self.hub_repository.add_pull(self.commit("faster"), base_sha=base, **values)
+
+    def fork(self, content: bytes | None, conclusion: str = "success", **values: Any) -> Pull:
+        """A pull request from a fork, whose run number 50 has ended and left this artifact."""
+        pull = self.pull(head_repository=FORK, **values)
+        run = self.hub_repository.add_run(
+            pull.head_sha, id=50, head_repository=FORK, conclusion=conclusion
+        )
+        if content is not None:
+            self.hub_repository.add_artifact(run, "rlhf-canary-records", content)
+        return pull
 
     def push_to(self, pull: Pull) -> str:
         """Another commit on it."""
@@ -280,6 +282,26 @@ class Gatehouse:
             return self.judge(pull, run)
         finally:
             self.spoil = None
+
+    def queue(self, pull: Pull, run: RunRecord) -> tuple[str, Said]:
+        """The commit of a merge queue, and its report."""
+        name = f"gh-readonly-queue/main/pr-{pull.number}-{pull.base_sha}"
+        sha = self.commit(name)
+        group = {
+            "head_sha": sha,
+            "head_ref": f"refs/heads/{name}",
+            "base_sha": pull.base_sha,
+            "base_ref": "refs/heads/main",
+        }
+        payload = {"action": "checks_requested", "merge_group": group}
+        payload["repository"] = repository_payload()
+        return sha, self.report("merge_group", payload, [run])
+
+    def changed(self, name: str = "") -> RunRecord:
+        """A run whose config and first loss differ."""
+        run = altered(self.run(), "config", "learning_rate", to=1e-3)
+        run = altered(run, "exact", "first_loss", "loss", to=9.0)
+        return run.model_copy(update={"run_id": name or f"{run.run_id}-changed"})
 
     def run(self, time: float = 0.1, **values: Any) -> RunRecord:
         """A run with this step time, later than those before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from tests.github.openapi import Description
@@ -23,8 +23,6 @@ from tests.github.state import (
 
 API = "https://api.github.com"
 SITE = "https://github.com"
-LARGEST_INLINE = 1_000_000
-"""Bytes; the content of a larger file is not in the answer, and its encoding is `none`."""
 
 
 class Payloads:
@@ -140,28 +138,6 @@ class Payloads:
             "repo": repository,
         }
 
-    def issue(self, pull: Pull) -> dict[str, Any]:
-        """A pull request seen as an issue."""
-        found = self._example("issue")
-        text = json.dumps(found).replace("/1347", f"/{pull.number}")
-        found = json.loads(text)
-        found.update(
-            number=pull.number,
-            state=pull.state,
-            title=f"Pull request {pull.number}",
-            user=self.user(pull.author),
-            labels=self.labels(pull.labels),
-            comments=len(self._repository.comments_on(pull.number)),
-            created_at=pull.created,
-            updated_at=pull.created,
-            closed_at=pull.merged,
-            locked=False,
-        )
-        found["pull_request"].update(
-            url=f"{self.api}/pulls/{pull.number}", html_url=f"{self.site}/pull/{pull.number}"
-        )
-        return found
-
     def labels(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Labels by name."""
         first = self._example("label-items")[0]
@@ -229,29 +205,6 @@ class Payloads:
             created_at=status.created,
             updated_at=status.created,
             creator=self.user(status.creator),
-        )
-        return found
-
-    def combined_status(self, sha: str) -> dict[str, Any]:
-        """The newest status of each context, and the one that they come to."""
-        newest: dict[str, Status] = {}
-        for status in self._repository.statuses_of(sha):
-            newest.setdefault(status.context.lower(), status)
-        states = {status.state for status in newest.values()}
-        found = self._example("combined-commit-status")
-        simple = found["statuses"][0]
-        found.update(
-            sha=sha,
-            state="failure"
-            if states & {"failure", "error"}
-            else ("success" if states == {"success"} else "pending"),
-            total_count=len(newest),
-            statuses=[
-                {key: value for key, value in self.status(one).items() if key in simple}
-                for one in newest.values()
-            ],
-            commit_url=f"{self.api}/commits/{sha}",
-            url=f"{self.api}/commits/{sha}/status",
         )
         return found
 
@@ -339,36 +292,19 @@ class Payloads:
         found["workflow_run"].update(id=run.id, head_sha=run.head_sha, head_branch=run.head_branch)
         return found
 
-    def contents(self, sha: str, path: str) -> dict[str, Any] | list[dict[str, Any]] | None:
-        """A file or a folder of a commit; None where there is none."""
-        files = self._repository.commits[sha].files
-        if path in files:
-            return self._file(sha, path, files[path])
-        inside = [name for name in files if name.startswith(f"{path}/" if path else "")]
-        if not inside:
+    def contents(self, sha: str, path: str) -> dict[str, Any] | None:
+        """A file of a commit; None where there is none."""
+        content = self._repository.commits[sha].files.get(path)
+        if content is None:
             return None
-        start = len(path) + 1 if path else 0
-        entries = sorted({name[start:].partition("/")[0] for name in inside})
-        return [self._entry(sha, f"{path}/{name}".strip("/"), files) for name in entries]
-
-    def _file(self, sha: str, path: str, content: bytes) -> dict[str, Any]:
-        inline = len(content) <= LARGEST_INLINE
-        return {
-            **self._place(sha, path, "file", content),
-            "encoding": "base64" if inline else "none",
-            "content": base64.encodebytes(content).decode() if inline else "",
-        }
-
-    def _entry(self, sha: str, path: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-        return self._place(sha, path, "file" if path in files else "dir", files.get(path, b""))
-
-    def _place(self, sha: str, path: str, kind: str, content: bytes) -> dict[str, Any]:
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         url = f"{self.api}/contents/{path}?ref={sha}"
         html = f"{self.site}/blob/{sha}/{path}"
         git = f"{self.api}/git/blobs/{blob}"
         return {
-            "type": kind,
+            "type": "file",
+            "encoding": "base64",
+            "content": base64.encodebytes(content).decode(),
             "name": path.rpartition("/")[2],
             "path": path,
             "sha": blob,
@@ -376,7 +312,7 @@ class Payloads:
             "url": url,
             "html_url": html,
             "git_url": git,
-            "download_url": f"{self.site}/raw/{sha}/{path}" if kind == "file" else None,
+            "download_url": f"{self.site}/raw/{sha}/{path}",
             "_links": {"self": url, "html": html, "git": git},
         }
 

@@ -187,11 +187,6 @@ def _commit(call: Call) -> Answer:
     return Answer(200, call.payloads.commit(call.commit()))
 
 
-@serves("issues/get", "issues", "pull_requests")
-def _issue(call: Call) -> Answer:
-    return Answer(200, call.payloads.issue(call.pull()))
-
-
 @serves("issues/list-labels-on-issue", "issues", "pull_requests")
 def _labels(call: Call) -> Answer:
     return call.listed(call.pull().labels, lambda name: call.payloads.labels([name])[0])
@@ -217,13 +212,6 @@ def _make_comment(call: Call) -> Answer:
         return refused
     comment = call.repository.add_comment(on.number, body, call.author)
     return Answer(201, call.payloads.comment(comment))
-
-
-@serves("issues/get-comment", "issues", "pull_requests")
-def _comment(call: Call) -> Answer:
-    return Answer(
-        200, call.payloads.comment(_found(call.repository.comments, call.path["comment_id"]))
-    )
 
 
 @serves("issues/update-comment", "issues", "pull_requests", level="write")
@@ -293,11 +281,6 @@ def _statuses(call: Call) -> Answer:
     return call.listed(call.repository.statuses_of(call.commit()), call.payloads.status)
 
 
-@serves("repos/get-combined-status-for-ref", "statuses")
-def _combined_status(call: Call) -> Answer:
-    return Answer(200, call.payloads.combined_status(call.commit()))
-
-
 @serves("checks/create", "checks", level="write")
 def _make_check_run(call: Call) -> Answer:
     values = dict(call.body)
@@ -336,12 +319,6 @@ def _change(run: CheckRun, values: dict[str, Any], now: str) -> Answer | None:
     if output:
         run.values["output"] = output
     return None
-
-
-@serves("checks/get", "checks")
-def _check_run(call: Call) -> Answer:
-    run = _found(call.repository.check_runs, call.path["check_run_id"])
-    return Answer(200, call.payloads.check_run(run))
 
 
 @serves("checks/list-for-ref", "checks")

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -40,20 +39,6 @@ WRITES = {
 LEVELS = ("none", "read", "write")
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request that came, without the token."""
-
-    method: str
-    path: str
-    """Without the prefix of a GitHub Enterprise Server."""
-    query: tuple[tuple[str, str], ...]
-    headers: Mapping[str, str]
-    body: Any
-    status: int | None
-    """What it was answered; None where the connection was dropped."""
-
-
 class GitHub:
     """What a test holds in its hands."""
 
@@ -66,8 +51,6 @@ class GitHub:
         self.login = BOT
         """Whom the token writes as; another than the bot for a personal token."""
         self.permissions = dict(WRITES)
-        self.latency_s = 0.0
-        self.requests: list[Request] = []
         self.breaches: list[str] = []
         self.url = ""
         """Address of the API, as GITHUB_API_URL would be on github.com."""
@@ -95,12 +78,6 @@ class GitHub:
         """Takes every permission to write from the token, as in a fork's pull request."""
         self.permissions = dict.fromkeys(self.permissions, "read")
 
-    def sent(self, method: str = "", path: str = "") -> list[Request]:
-        """The requests of a method (any where empty) whose path ends so."""
-        return [
-            one for one in self.requests if method in ("", one.method) and one.path.endswith(path)
-        ]
-
     def carry_out(self, *, all: bool = False) -> None:
         """Carries out what clients gave up, where its time has come."""
         with self._lock:
@@ -113,7 +90,6 @@ class GitHub:
         self, method: str, target: str, headers: Mapping[str, str], content: bytes
     ) -> Answer | None:
         """Answers a request; None drops the connection."""
-        time.sleep(self.latency_s)
         parts = urlsplit(target)
         ghes = parts.path.startswith(f"{GHES_PREFIX}/")
         path = parts.path.removeprefix(GHES_PREFIX) if ghes else parts.path
@@ -126,13 +102,7 @@ class GitHub:
             except ValueError:
                 return self._breach(method, path, [Fault("body", "is no JSON")])
             base = self.ghes_url if ghes else self.url
-            found = self._troubled(method, path, query, headers, body, base)
-            shown = {
-                name: value for name, value in headers.items() if name.lower() != "authorization"
-            }
-            status = found.status if found else None
-            self.requests.append(Request(method, path, query, shown, body, status))
-            return found
+            return self._troubled(method, path, query, headers, body, base)
 
     def _troubled(
         self,

@@ -234,17 +234,6 @@ class Repository:
         self.clock.advance(1)
         return pull.head_sha
 
-    def merge(self, pull: Pull) -> str:
-        """Squashes a pull request onto the default branch; returns the commit that this makes."""
-        sha = self.add_commit(
-            self.commits[pull.head_sha].files,
-            branch=self.default_branch,
-            message=f"A change (#{pull.number})",
-        )
-        pull.state, pull.merge_commit_sha, pull.merged = "closed", sha, self.clock.stamp()
-        self.clock.advance(1)
-        return sha
-
     def add_comment(self, number: int, body: str, author: str = "mona") -> Comment:
         """Somebody comments."""
         now = self.clock.stamp()

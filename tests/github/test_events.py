@@ -47,15 +47,6 @@ def test_pull_requests_are_judged(webhooks: Webhooks, action: str) -> None:
         )
 
 
-def test_a_pull_request_from_a_fork_is_known_as_one(webhooks: Webhooks) -> None:
-    payload = of(webhooks, "pull_request", "opened")[0]
-    payload["pull_request"]["head"]["repo"]["full_name"] = "mona/Hello-World"
-    intent = intent_of("pull_request", payload)
-    assert (intent.kind, intent.fork) == (Kind.JUDGE, True)
-    assert intent.head_repository == "mona/Hello-World"
-    assert intent.repository == "Codertocat/Hello-World"
-
-
 def test_pushes_are_recorded_on_the_default_branch_alone(webhooks: Webhooks) -> None:
     recorded = []
     for payload in of(webhooks, "push"):
@@ -90,13 +81,6 @@ def run_of(webhooks: Webhooks, action: str, trigger: str, head_repository: str) 
     run["conclusion"] = "success" if action == "completed" else None
     run["head_repository"]["full_name"] = head_repository
     return payload
-
-
-@pytest.mark.parametrize("action", ["requested", "in_progress"])
-def test_a_forks_run_is_announced_when_it_begins(webhooks: Webhooks, action: str) -> None:
-    payload = run_of(webhooks, action, "pull_request", "mona/octo-repo")
-    intent = intent_of("workflow_run", payload)
-    assert (intent.kind, intent.head_sha, intent.fork) == (Kind.ANNOUNCE, RUN_HEAD, True)
 
 
 def test_a_forks_run_is_judged_and_names_no_pull_request(webhooks: Webhooks) -> None:

@@ -10,19 +10,17 @@ from typing import Any
 
 import pytest
 
-from canary.errors import ConfigError, UsageError
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings, TrainSettings
 from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.report_job import pending
 from canary.gate.single_job import whole
 from canary.github.comment import MARKER, parse
-from tests.github import routes
+from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
     Said,
-    git,
     pull_event,
     push_event,
     records_folder,
@@ -32,13 +30,6 @@ from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
-
-
-@pytest.fixture
-def house(tmp_path: Path, github: GitHub) -> Gatehouse:
-    made = Gatehouse(tmp_path, github)
-    made.commit()
-    return made
 
 
 def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> None:
@@ -97,26 +88,6 @@ def test_a_502_that_was_carried_out_leaves_one_comment(house: Gatehouse, github:
     assert len(house.hub_repository.statuses_of(pull.head_sha)) == 1
 
 
-def test_a_502_that_was_not_carried_out_is_tried_again(house: Gatehouse, github: GitHub) -> None:
-    pull = house.pull()
-    github.trouble.fail("POST", "/comments", times=2)
-    house.judge(pull, house.run())
-    assert len(house.comments(pull)) == 1
-
-
-def test_an_outage_is_a_warning_and_the_summary_has_the_answer(
-    house: Gatehouse, github: GitHub
-) -> None:
-    house.baseline(4)
-    pull = house.pull()
-    github.trouble.fail("POST", "/comments", times=20)
-    said = house.judge(pull, house.run())
-    assert said.code == 0
-    assert "::warning" in said.log
-    assert "Verdict" in said.summary
-    assert house.status(pull.head_sha)[0] == "success"
-
-
 def test_a_read_only_token_is_a_notice_and_no_red_build(house: Gatehouse, github: GitHub) -> None:
     house.baseline(4)
     pull = house.pull()
@@ -154,27 +125,6 @@ def test_an_endless_rate_limit_is_not_waited_for(house: Gatehouse, github: GitHu
     assert github.clock.time() - before < 600
     assert "rate limit" in said.log
     assert not house.comments(pull)
-
-
-def test_our_comment_is_found_behind_120_others(house: Gatehouse) -> None:
-    house.baseline()
-    pull = house.pull()
-    for number in range(70):
-        house.hub_repository.add_comment(pull.number, f"remark {number}")
-    house.judge(pull, house.run())
-    for number in range(50):
-        house.hub_repository.add_comment(pull.number, f"remark {number}")
-    house.push_to(pull)
-    house.judge(pull, house.run())
-    assert len([one for one in house.comments(pull) if one.body.startswith(MARKER)]) == 1
-
-
-def test_a_comment_with_our_mark_by_another_is_left_alone(house: Gatehouse) -> None:
-    pull = house.pull()
-    forged = house.hub_repository.add_comment(pull.number, f"{MARKER}\n**pass**", "mallory")
-    house.judge(pull, house.run())
-    assert forged.body == f"{MARKER}\n**pass**"
-    assert len(house.comments(pull)) == 2
 
 
 def test_an_older_run_overwrites_nothing_of_a_newer_commit(house: Gatehouse) -> None:
@@ -307,25 +257,9 @@ def test_strict_makes_an_inconclusive_answer_block(house: Gatehouse) -> None:
 
 def test_a_merge_queue_is_answered_on_its_own_commit(house: Gatehouse) -> None:
     house.baseline()
-    base = house.heads["main"]
-    sha = house.commit("gh-readonly-queue/main/pr-1")
-    group = {
-        "head_sha": sha,
-        "head_ref": "refs/heads/gh-readonly-queue/main/pr-1",
-        "base_sha": base,
-        "base_ref": "refs/heads/main",
-    }
-    repository = push_event(sha)["repository"]
-    payload = {"action": "checks_requested", "merge_group": group, "repository": repository}
-    house.report("merge_group", payload, [house.run()])
+    sha, _ = house.queue(house.pull(), house.run())
     assert house.status(sha)[0] == "success"
     assert len(house.entries()) == 3
-
-
-def test_pull_request_target_is_refused(house: Gatehouse) -> None:
-    pull = house.pull()
-    with pytest.raises(UsageError, match="pull_request_target"):
-        house.report("pull_request_target", pull_event(pull, "opened", None), [house.run()])
 
 
 def second(house: Gatehouse, name: str) -> dict[str, Any]:
@@ -395,11 +329,6 @@ def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -
     assert said.code == 4, "the second left no record"
 
 
-def test_a_config_out_of_the_repository_is_wrong_usage(house: Gatehouse) -> None:
-    with pytest.raises(ConfigError, match="is outside the repository"):
-        house.judge(house.pull(), house.run(), config="../canary.yaml")
-
-
 def test_a_branch_that_is_dispatched_is_judged_by_the_default_branchs_thresholds(
     house: Gatehouse,
 ) -> None:
@@ -459,13 +388,3 @@ def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gateh
     (comment,) = house.comments(pull)
     assert "Likely cause" in comment.body
     assert "4: learning\\_rate: 0.001" in comment.body
-
-
-def test_files_that_github_does_not_tell_cost_the_evidence_alone(
-    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = routes.error(403, "Resource not accessible by integration")
-    monkeypatch.setitem(routes.HANDLERS, "pulls/list-files", lambda call: refused)
-    house.baseline()
-    said = house.judge(house.pull(), house.run(SLOW))
-    assert said.outputs["verdict"] == "regression"

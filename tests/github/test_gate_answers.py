@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
-import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +16,12 @@ from canary.gate.inputs import ReportSettings, TrainSettings
 from canary.gate.report_job import pending
 from canary.gate.single_job import whole
 from canary.github.comment import parse
+from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
+    FORK,
     Gatehouse,
     artifact,
-    git,
     pull_event,
     push_event,
     workflow_run_event,
@@ -31,15 +29,7 @@ from tests.github.gatehouse import (
 from tests.github.server import GitHub
 from tests.github.state import Pull
 
-FORK = "stranger/repo"
 DISK = OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.fixture
-def house(tmp_path: Path, github: GitHub) -> Gatehouse:
-    made = Gatehouse(tmp_path, github)
-    made.commit()
-    return made
 
 
 @pytest.fixture
@@ -62,16 +52,11 @@ def judged(house: Gatehouse, pull: Pull, **values: Any) -> tuple[int, str, str]:
 # Records.
 
 
-@pytest.mark.parametrize(("section", "levels"), [("config", 60), ("env", 3000)])
-def test_deep_nesting_in_a_record_is_an_error_on_the_commit(
-    house: Gatehouse, pull: Pull, section: str, levels: int
-) -> None:
+def test_deep_nesting_in_a_record_is_an_error_on_the_commit(house: Gatehouse, pull: Pull) -> None:
     def spoil(folder: Path) -> None:
         (file,) = folder.rglob("metrics.json")
-        deep = '{"a":' * levels + "1" + "}" * levels
-        file.write_text(
-            file.read_text().replace(f'"{section}": {{', f'"{section}": {{"x": {deep},')
-        )
+        deep = '{"a":' * 3000 + "1" + "}" * 3000
+        file.write_text(file.read_text().replace('"env": {', f'"env": {{"x": {deep},'))
 
     house.spoil = spoil
     assert house.judge(pull, house.run()).code == 4
@@ -80,46 +65,12 @@ def test_deep_nesting_in_a_record_is_an_error_on_the_commit(
     assert "metrics.json cannot be read: nest" in description
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("exact", "x"), {f"k{n}": n for n in range(20_000)}),
-        (("stability", "nan_at"), list(range(200_000))),
-    ],
-)
-def test_a_record_of_too_many_keys_or_items_is_an_error_on_the_commit(
-    house: Gatehouse, pull: Pull, path: tuple[str, str], value: Any
-) -> None:
-    assert house.judge_raw(pull, house.run(), path, value).code == 4
+def test_a_record_of_too_many_keys_is_an_error_on_the_commit(house: Gatehouse, pull: Pull) -> None:
+    keys = {f"k{n}": n for n in range(20_000)}
+    assert house.judge_raw(pull, house.run(), ("exact", "x"), keys).code == 4
     state, description = house.status(pull.head_sha)
     assert state == "error"
     assert "more than" in description
-
-
-def test_a_manifest_that_nests_too_deep_is_an_error_on_the_commit(
-    house: Gatehouse, pull: Pull
-) -> None:
-    def spoil(folder: Path) -> None:
-        text = json.dumps({"parts": []})[:-1] + ', "x": ' + "[" * 700 + "]" * 700 + "}"
-        (folder / "records" / "gate.json").write_text(text)
-
-    house.spoil = spoil
-    code, state, description = judged(house, pull)
-    assert (code, state) == (4, "error")
-    assert "gate.json cannot be read: nests more than 50" in description
-
-
-def test_a_member_without_a_name_is_an_error_on_the_commit(house: Gatehouse) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as packed:
-        packed.writestr("gate.json", "{}")
-        packed.writestr(zipfile.ZipInfo("x"), b"y")
-    content = buffer.getvalue().replace(b"gate.json", b"\0ate.json")
-    pull = house.pull(head_repository=FORK)
-    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
-    house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
-    assert house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None).code == 4
-    assert house.status(pull.head_sha)[0] == "error"
 
 
 def test_a_config_with_a_path_of_hundreds_of_characters_is_answered(
@@ -142,16 +93,9 @@ BOMB = "".join(
     "text",
     [
         "description: 2001-13-45",
-        "description: !!timestamp x",
-        "description: !!int x",
-        f"max_steps: {'9' * 5000}",
         "trainer_args: " + "[" * 3000 + "]" * 3000,
         f"a: &a [x, x, x, x]\n{BOMB}",
-        "<<: &x {<<: *x}",
-        "? [a]\n: b",
-        "\x00",
         "description: \ud800",
-        "name: [",
     ],
 )
 def test_a_base_config_that_cannot_be_read_is_an_error_on_the_commit(
@@ -251,22 +195,15 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
 
 # Inputs.
 
-REFUSED = [
-    ("strict", "maybe"),
-    ("comment", "maybe"),
-    ("name", "a/b"),
-    ("compare", "nonsense"),
-    ("keep", "-1"),
-    ("status", "loud"),
-    ("config", "\n"),
-    ("config", "a.yaml\na.yaml"),
-    ("baseline_branch", "a b"),
-]
-
 
 @pytest.mark.parametrize(
     ("name", "value", "by"),
-    [("strict", "maybe", pending), *((*one, report_job.answer) for one in REFUSED)],
+    [
+        ("strict", "maybe", pending),
+        ("strict", "maybe", report_job.answer),
+        ("config", "a.yaml\na.yaml", report_job.answer),
+        ("baseline_branch", "a b", report_job.answer),
+    ],
 )
 def test_an_input_that_is_refused_is_an_error_on_the_commit(
     house: Gatehouse, name: str, value: str, by: Callable[[ReportSettings, World], int]
@@ -280,12 +217,11 @@ def test_an_input_that_is_refused_is_an_error_on_the_commit(
     assert name.split("_")[0] in description or value in description
 
 
-@pytest.mark.parametrize(("name", "value"), [("timeout_minutes", "soon"), ("compare", "²")])
 def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
-    house: Gatehouse, name: str, value: str
+    house: Gatehouse,
 ) -> None:
     def both(settings: ReportSettings, world: World) -> int:
-        environ = {"CANARY_CONFIG": "canary.yaml", f"CANARY_{name.upper()}": value}
+        environ = {"CANARY_CONFIG": "canary.yaml", "CANARY_TIMEOUT_MINUTES": "soon"}
         return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
 
     pull = house.pull()
@@ -293,7 +229,7 @@ def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
         house.report("pull_request", pull_event(pull, "opened", None), None, by=both)
     state, description = house.status(pull.head_sha)
     assert state == "error"
-    assert value in description
+    assert "soon" in description
 
 
 # GitHub.
@@ -302,8 +238,8 @@ def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        *((r"/pulls/\d+$", 200), ("/labels", 404), ("/contents/", 200), ("/contents/", 404)),
-        *(("/comments", 500), ("/statuses", 403), ("/files", 200)),
+        *((r"/pulls/\d+$", 200), ("/labels", 404), ("/contents/", 404)),
+        *(("/comments", 500), ("/statuses", 403)),
     ],
 )
 def test_a_page_of_html_leaves_no_commit_without_an_answer(
@@ -318,7 +254,6 @@ def test_a_page_of_html_leaves_no_commit_without_an_answer(
 
 WRONG_STATUSES: list[Any] = [
     [{"id": 1, "context": "rlhf-canary", "target_url": 5, "state": "success"}],
-    [{"id": 1, "context": 5}],
     [5],
     {},
 ]
@@ -361,10 +296,7 @@ def test_an_older_success_goes_even_where_github_does_not_show_it(
 def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
     house: Gatehouse, github: GitHub, tmp_path: Path, kind: str, method: str
 ) -> None:
-    pull = house.pull(head_repository=FORK)
-    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
-    content = artifact(tmp_path / "made", [house.run()])
-    house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
+    pull = house.fork(artifact(tmp_path / "made", [house.run()]))
     path = "/statuses" if kind == "commit-status" else "/check-runs"
     github.trouble.fail(method, path, times=1000, status=500)
     event = workflow_run_event(pull.head_sha, 50, FORK)
@@ -387,8 +319,8 @@ def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        *((r"/pulls/\d+$", {"number": "x"}), (r"/pulls/\d+$", {"head": 5}), ("/labels", {})),
-        *(("/contents/", []), ("/contents/", None), ("/comments", "text"), ("/files", 7)),
+        *((r"/pulls/\d+$", {"head": 5}), ("/labels", {}), ("/contents/", None)),
+        *(("/comments", "text"), ("/files", 7)),
     ],
 )
 def test_json_that_is_not_githubs_leaves_no_commit_without_an_answer(
@@ -408,12 +340,11 @@ def test_a_write_that_is_redirected_at_githubs_own_address_is_carried_out(
     assert len(house.comments(pull)) == 1
 
 
-@pytest.mark.parametrize("status", [302, 307])
 def test_a_redirect_to_another_host_gets_no_token_and_the_commit_an_answer(
-    house: Gatehouse, github: GitHub, pull: Pull, status: int
+    house: Gatehouse, github: GitHub, pull: Pull
 ) -> None:
-    github.trouble.redirect("GET", "/contents/", github.blobs, status=status, times=9)
-    github.trouble.redirect("POST", "/comments", github.blobs, status=status, times=9)
+    github.trouble.redirect("GET", "/contents/", github.blobs, status=307, times=9)
+    github.trouble.redirect("POST", "/comments", github.blobs, status=307, times=9)
     code, state, description = judged(house, pull)
     assert (code, state) == (4, "error")
     assert "redirects to another address" in description
@@ -481,6 +412,8 @@ def test_a_comment_that_cannot_be_written_has_its_own_sentence(
     said = house.judge(pull, house.run())
     assert said.code == 0
     assert sentence in said.log
+    assert "::warning" in said.log
+    assert "Verdict" in said.summary
     assert house.status(pull.head_sha)[0] == "success"
 
 
@@ -594,10 +527,7 @@ def test_a_baseline_that_cannot_be_written_is_told_on_the_commit(
 def test_an_artifact_that_does_not_fit_on_the_disk_is_told_as_that(
     house: Gatehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pull = house.pull(head_repository=FORK)
-    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
-    content = artifact(tmp_path / "made", [house.run()])
-    house.hub_repository.add_artifact(run, "rlhf-canary-records", content)
+    pull = house.fork(artifact(tmp_path / "made", [house.run()]))
     monkeypatch.setattr("canary.gate.records._extract_one", full)
     house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
     assert "the runner's disk is full" in house.status(pull.head_sha)[1]

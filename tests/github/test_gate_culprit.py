@@ -31,27 +31,3 @@ def test_a_red_pull_request_of_several_commits_names_the_bisect(house: Gatehouse
     assert line == f"- **Find the commit**: {command}"
     assert comment.body.index(line) < comment.body.index("<details>")
     assert command in said.summary
-
-
-def test_a_pull_request_of_one_commit_or_a_healthy_one_names_none(house: Gatehouse) -> None:
-    for commits, time in ((1, SLOW), (12, 0.1)):
-        pull = house.pull()
-        pull.commits = commits
-        house.judge(pull, house.run(time))
-        assert "canary bisect" not in house.comments(pull)[0].body
-
-
-def test_one_commit_on_top_of_others_that_nobody_ran_names_the_bisect(house: Gatehouse) -> None:
-    for _ in range(4):
-        house.commit()
-    pull = house.pull()
-    house.judge(pull, house.run(SLOW))
-    assert "canary bisect canary.yaml --good" in house.comments(pull)[0].body
-
-
-def test_a_push_that_brings_several_commits_names_it_in_the_summary(house: Gatehouse) -> None:
-    for _ in range(4):
-        house.commit()
-    said = house.push_main(house.run(SLOW))
-    head = house.heads["main"]
-    assert f"--bad {head[:9]}`" in said.summary

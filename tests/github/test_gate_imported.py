@@ -73,8 +73,7 @@ def test_a_worse_imported_run_is_a_regression_in_the_comment(house: Gatehouse) -
 
 
 def test_an_equal_imported_run_raises_no_alarm(house: Gatehouse) -> None:
-    for number in range(3):
-        house.push_main(ran(number, 0.1))
+    house.store(*(ran(number, 0.1) for number in range(3)))
     pull = house.pull()
     house.judge(pull, ran(9, 0.1))
     (comment,) = house.comments(pull)

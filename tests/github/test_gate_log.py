@@ -12,19 +12,11 @@ import pytest
 
 from canary.cli import main
 from tests.github.gatehouse import Gatehouse
-from tests.github.server import GitHub
 from tests.unit.comparing import example
 from tests.unit.hostile import planted
 
 PAYLOAD = "::error::x ##[add-mask]pass\n::stop-commands::y\r##[group]z"
 OWN = re.compile(r"::(notice|warning|error) title=RLHF Canary::")
-
-
-@pytest.fixture
-def house(tmp_path: Path, github: GitHub) -> Gatehouse:
-    made = Gatehouse(tmp_path, github)
-    made.commit()
-    return made
 
 
 def assert_harmless(*texts: str) -> None:
@@ -39,9 +31,7 @@ def everything(house: Gatehouse, said: Any) -> tuple[str, ...]:
     return (said.log, said.summary, *said.outputs.values(), *reports)
 
 
-@pytest.mark.parametrize(
-    "place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes"), ("parts", 0, "name")]
-)
+@pytest.mark.parametrize("place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes")])
 def test_no_text_of_the_manifest_is_a_command(
     house: Gatehouse, place: tuple[str | int, ...]
 ) -> None:
@@ -85,16 +75,15 @@ def test_the_commit_of_the_base_is_an_output_only_where_it_is_one(house: Gatehou
     assert re.fullmatch("[0-9a-f]{40}", said.outputs["baseline-sha"])
 
 
-@pytest.mark.parametrize("verb", ["report", "pending", "all"])
 def test_an_error_that_ends_the_job_is_on_the_jobs_page(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "CANARY_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
     monkeypatch.setattr("canary.cli.gate.stoppable", lambda: None)
     with pytest.raises(SystemExit) as ended:
-        main(["gate", verb])
+        main(["gate", "report"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "::error title=RLHF Canary::GITHUB_EVENT_NAME is not set (run this verb in" in said

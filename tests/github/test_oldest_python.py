@@ -4,17 +4,12 @@ these tests and all of the canary that a job without torch imports."""
 from __future__ import annotations
 
 import ast
-import base64
 import functools
-import hashlib
 import importlib.util
-import io
-import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -57,40 +52,6 @@ def old_python() -> None:
     if not (3, 11) <= found < OLD:
         shown = ".".join(map(str, found)) or "missing"
         pytest.skip(f"{SYSTEM} is {shown}: an older 3.11 than {'.'.join(map(str, OLD))} is asked")
-
-
-UNPACK = """
-import importlib.util, json, sys
-from pathlib import Path
-spec = importlib.util.spec_from_file_location("packages", "tests/github/packages.py")
-packages = importlib.util.module_from_spec(spec)
-sys.modules["packages"] = packages
-spec.loader.exec_module(packages)
-package = packages.Package("@of/rows", "1.0.0", sys.argv[1], "package/deep/rows.json")
-print(json.dumps(packages.content(package, Path(sys.argv[2]))))
-"""
-
-
-@pytest.mark.usefixtures("old_python")
-def test_a_package_of_githubs_data_is_unpacked(tmp_path: Path) -> None:
-    """`TarFile.extract(filter=...)` came with 3.11.4."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as packed:
-        entry = tarfile.TarInfo("package/deep/rows.json")
-        entry.size = 3
-        packed.addfile(entry, io.BytesIO(b"[1]"))
-    content = archive.getvalue()
-    (tmp_path / "rows.tgz").write_bytes(content)
-    npm = tmp_path / "bin" / "npm"
-    npm.parent.mkdir()
-    npm.write_text(f'#!/bin/sh\ncp "{tmp_path}/rows.tgz" rows.tgz\n')
-    npm.chmod(0o755)
-    integrity = f"sha512-{base64.b64encode(hashlib.sha512(content).digest()).decode()}"
-    done = run(
-        "-c", UNPACK, integrity, str(tmp_path / "cache"), PATH=f"{npm.parent}:{os.environ['PATH']}"
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [1]
 
 
 @pytest.mark.usefixtures("old_python")

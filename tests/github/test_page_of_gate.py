@@ -26,7 +26,6 @@ from tests.github.gatehouse import (
 )
 from tests.github.server import GitHub
 from tests.github.state import Pull
-from tests.unit.comparing import altered
 
 PAGE = "https://github.example/org/repo/actions/runs/9/artifacts/4711"
 ARCHIVE = "https://github.example/org/repo/actions/runs/9/artifacts/4712"
@@ -38,11 +37,6 @@ def house(tmp_path: Path, github: GitHub) -> Gatehouse:
     found = Gatehouse(tmp_path, github)
     found.baseline()
     return found
-
-
-@pytest.fixture
-def pull(house: Gatehouse) -> Pull:
-    return house.pull()
 
 
 @pytest.fixture
@@ -93,17 +87,6 @@ def test_the_report_half_leaves_one_page_and_links_it_once_it_is_uploaded(
     assert f"Report: [with charts]({PAGE})" in said.summary
     (section,) = parse(comment.body)
     assert section.verdict == "regression"
-
-
-@pytest.mark.usefixtures("draws")
-def test_the_page_shows_the_changed_line_that_the_cause_names(house: Gatehouse, pull: Pull) -> None:
-    pull.patches["canary.yaml"] = "@@ -3 +3 @@\n-learning_rate: 0.0005\n+learning_rate: 0.001"
-    run = altered(house.run(), "config", "learning_rate", to=0.001)
-    run = altered(run, "exact", "first_update", "delta_norm", to=0.9)
-    said = house.judge(pull, run)
-    text = page(said).read_text()
-    assert '<figure class="hunk"><figcaption>canary.yaml, line 3</figcaption>' in text
-    assert '<span class="added">+learning_rate: 0.001</span>' in text
 
 
 @pytest.mark.usefixtures("sketched")

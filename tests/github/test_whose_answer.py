@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from canary.gate.report_job import pending
-from canary.record.types import RunRecord
 from tests.github.gatehouse import (
     BASE_CONFIG,
     NAME,
@@ -20,103 +19,86 @@ from tests.github.gatehouse import (
 )
 from tests.github.server import GitHub
 from tests.github.state import Pull
-from tests.unit.comparing import altered
 
 FORK, STRANGER = "mona/repo", "stranger/repo"
 LABEL = "canary:accept"
-
-
-@pytest.fixture
-def house(tmp_path: Path, github: GitHub) -> Gatehouse:
-    made = Gatehouse(tmp_path, github)
-    made.commit()
-    made.baseline(4)
-    return made
-
-
-def changed(house: Gatehouse) -> RunRecord:
-    run = altered(house.run(), "config", "learning_rate", to=1e-3)
-    return altered(run, "exact", "first_loss", "loss", to=9.0)
+pytestmark = pytest.mark.usefixtures("stored")
 
 
 # Acceptance needs an answer on that head, older than the label.
 
 
-CHANNELS = [{}, {"comment": "false"}, {"status": "none"}, {"comment": "false", "status": "none"}]
+CHANNELS = [{}, {"comment": "false", "status": "none"}]
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
 def test_a_label_that_comes_just_after_a_push_accepts_nothing(
     house: Gatehouse, inputs: dict[str, str]
 ) -> None:
     pull = house.pull()
-    house.judge(pull, changed(house), **inputs)
+    house.judge(pull, house.changed(), **inputs)
     house.push_to(pull)
     house.report("pull_request", pull_event(pull, "synchronize", None), None, by=pending, **inputs)
     house.hub_repository.label(pull, LABEL, "ada")
-    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
     assert said.outputs["verdict"] == "changed"
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
 def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     house: Gatehouse, inputs: dict[str, str]
 ) -> None:
     pull = house.pull()
     house.hub_repository.label(pull, LABEL, "ada")
-    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
     expected = "accept.yml" if "status" in inputs and "comment" in inputs else "set it again"
     assert expected in said.summary
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("inputs", [*CHANNELS[:3], {"comment": "false", "status": "check-run"}])
+@pytest.mark.parametrize(
+    "inputs", [{"status": "none"}, {"comment": "false", "status": "check-run"}]
+)
 def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
     house: Gatehouse, inputs: dict[str, str]
 ) -> None:
     pull = house.pull()
-    house.judge(pull, changed(house), **inputs)
+    house.judge(pull, house.changed(), **inputs)
     house.hub_repository.label(pull, LABEL, "ada")
-    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 0
 
 
-@pytest.mark.parametrize("inputs", CHANNELS[:2], ids=str)
-def test_an_error_is_no_judgement_that_a_label_could_accept(
-    house: Gatehouse, inputs: dict[str, str]
-) -> None:
+def test_an_error_is_no_judgement_that_a_label_could_accept(house: Gatehouse) -> None:
     pull = house.pull()
-    assert house.judge(pull, **inputs).outputs["verdict"] == "error"
+    assert house.judge(pull).outputs["verdict"] == "error"
     house.hub_repository.label(pull, LABEL, "ada")
-    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"))
     assert said.code == 1
 
 
 def test_an_answer_in_the_same_second_as_the_label_is_not_older(house: Gatehouse) -> None:
     pull = house.pull()
-    house.judge(pull, changed(house))
+    house.judge(pull, house.changed())
     house.hub_repository.label(pull, LABEL, "ada")
     (event,), (comment,) = pull.events, house.comments(pull)
     comment.updated = event.created
     for status in house.hub_repository.statuses:
         status.created = event.created
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
-    assert house.judge(pull, changed(house), **labelled).code == 1
+    assert house.judge(pull, house.changed(), **labelled).code == 1
 
 
 def test_a_comment_by_another_that_says_accepted_accepts_nothing(house: Gatehouse) -> None:
     pull = house.pull()
-    house.judge(pull, changed(house), status="none")
+    house.judge(pull, house.changed(), status="none")
     forged = house.comments(pull)[0].body.replace('"accepted":false', '"accepted":true')
     assert forged != house.comments(pull)[0].body
     house.hub_repository.comments.clear()
     house.hub_repository.add_comment(pull.number, forged, "mallory")
     house.hub_repository.label(pull, LABEL, "ada")
-    assert house.judge(pull, changed(house), status="none").code == 1
+    assert house.judge(pull, house.changed(), status="none").code == 1
 
 
 def test_a_canarys_own_name_cannot_say_that_it_was_accepted(house: Gatehouse) -> None:
@@ -124,28 +106,26 @@ def test_a_canarys_own_name_cannot_say_that_it_was_accepted(house: Gatehouse) ->
     name = "Changed and accepted ("
     both: dict[str, Any] = {"comment": "false", "config": "canary.yaml\nnew.yaml"}
     house.judge(pull, house.run().model_copy(update={"name": name}), of="new.yaml", **both)
-    assert house.judge(pull, changed(house), comment="false").code == 1
+    assert house.judge(pull, house.changed(), comment="false").code == 1
 
 
 def test_acceptance_is_found_under_the_status_of_another_base_branch(house: Gatehouse) -> None:
     pull = house.pull()
     pull.base_branch = "release"
-    house.judge(pull, changed(house), comment="false")
+    house.judge(pull, house.changed(), comment="false")
     house.hub_repository.label(pull, LABEL, "ada")
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": "false"}
-    assert house.judge(pull, changed(house), **labelled).code == 0
-    assert house.judge(pull, changed(house), comment="false").code == 0
+    assert house.judge(pull, house.changed(), **labelled).code == 0
+    assert house.judge(pull, house.changed(), comment="false").code == 0
 
 
 @pytest.fixture
 def two(house: Gatehouse) -> dict[str, Any]:
     """Inputs of a second job of a matrix, with a baseline of its own."""
     text = BASE_CONFIG.replace("sft_smoke", "two_smoke")
-    house.commit(files={"two.yaml": text})
-    inputs = {"config": "two.yaml", "of": "two.yaml", "name": "two", "jobs": "2"}
-    for _ in range(4):
-        house.push_main(house.run(), **inputs)
-    return inputs
+    runs = [house.run().model_copy(update={"name": "two_smoke"}) for _ in range(4)]
+    house.store(*runs, files={"two.yaml": text})
+    return {"config": "two.yaml", "of": "two.yaml", "name": "two", "jobs": "2"}
 
 
 def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
@@ -154,9 +134,9 @@ def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
     pull = house.pull()
     house.judge(pull, house.run(), name="one", jobs="2")
     house.hub_repository.label(pull, LABEL, "ada")
-    assert house.judge(pull, changed(house), **two).code == 1
+    assert house.judge(pull, house.changed(), **two).code == 1
     house.hub_repository.label(pull, LABEL, "ada")
-    assert house.judge(pull, changed(house), **two).code == 0
+    assert house.judge(pull, house.changed(), **two).code == 0
 
 
 def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
@@ -164,11 +144,11 @@ def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
 ) -> None:
     pull = house.pull()
     first: dict[str, Any] = {"name": "one", "jobs": "2"}
-    house.judge(pull, changed(house), **first)
+    house.judge(pull, house.changed(), **first)
     house.hub_repository.label(pull, LABEL, "ada")
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
-    assert house.judge(pull, changed(house), **first, **labelled).code == 0
-    assert house.judge(pull, changed(house), **two, **labelled).code == 1
+    assert house.judge(pull, house.changed(), **first, **labelled).code == 0
+    assert house.judge(pull, house.changed(), **two, **labelled).code == 1
 
 
 def test_a_label_holds_for_no_canary_of_the_job_until_each_was_judged(
@@ -179,7 +159,7 @@ def test_a_label_holds_for_no_canary_of_the_job_until_each_was_judged(
     house.judge(pull, house.run(), **both)
     assert "two.yaml" in house.comments(pull)[0].body
     house.hub_repository.label(pull, LABEL, "ada")
-    assert house.judge(pull, changed(house), **{**both, "of": "two.yaml"}).code != 0
+    assert house.judge(pull, house.changed(), **{**both, "of": "two.yaml"}).code != 0
     assert "set it again" in house.comments(pull)[0].body
 
 
@@ -263,9 +243,7 @@ def test_a_stranger_turns_nothing_green(house: Gatehouse, stranger: Fork) -> Non
     assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("ended", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("ended", "kind"), [(True, KINDS[0]), (False, KINDS[1])])
 def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
     house: Gatehouse, stranger: Fork, ended: bool, kind: str
 ) -> None:
@@ -283,9 +261,7 @@ def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
     assert state(house, pull.head_sha, kind) == "success"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("first", ["victim", "stranger"])
-@pytest.mark.parametrize("author", ["mona", None])
+@pytest.mark.parametrize(("first", "author"), [("victim", None), ("stranger", "mona")])
 def test_of_two_forks_the_commits_author_has_the_word_then_the_older_pull_request(
     house: Gatehouse, victim: Fork, stranger: Fork, first: str, author: str | None
 ) -> None:
@@ -445,9 +421,7 @@ def next_job(house: Gatehouse) -> None:
     house.runs -= 1
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("first", [0.1, 0.2])
+@pytest.mark.parametrize(("kind", "first"), [(KINDS[0], 0.1), (KINDS[1], 0.2)])
 def test_of_the_jobs_of_one_run_the_worst_answer_stays(
     house: Gatehouse, kind: str, first: float
 ) -> None:
@@ -462,9 +436,7 @@ def test_of_the_jobs_of_one_run_the_worst_answer_stays(
     assert state(house, pull.head_sha, kind) == "success"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("time", [0.1, 0.2])
+@pytest.mark.parametrize(("kind", "time"), [(KINDS[0], 0.2), (KINDS[1], 0.1)])
 def test_pending_covers_no_answer_of_another_job_of_the_run(
     house: Gatehouse, kind: str, time: float
 ) -> None:

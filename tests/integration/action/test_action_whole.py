@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from canary.runner.warm import WARM_SOCKET
-from tests.contract.git_server import GitServer, serving
+from tests.contract.git_server import GitServer, git, serving
 from tests.github.fixtures import description, github
-from tests.github.gatehouse import NAME, git, pull_event, push_event
+from tests.github.gatehouse import NAME, pull_event, push_event
 from tests.github.server import GitHub
 from tests.integration.action.composite import Runner
 from tests.integration.conftest import PATIENT, settings

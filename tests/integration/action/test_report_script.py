@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.git_server import GitServer, serving
+from tests.contract.git_server import GitServer, git, serving
 from tests.github.fixtures import description, github
 from tests.github.gatehouse import (
     BASE_CONFIG,
     CONFIG,
     NAME,
-    git,
     pull_event,
     push_event,
     records_folder,

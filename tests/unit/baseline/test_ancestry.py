@@ -185,7 +185,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("depth", [1, 4])
 def test_a_shallow_checkout_is_completed_elsewhere_and_stays_as_it_is(
     origin: tuple[GitServer, Repository], tmp_path: Path, depth: int
 ) -> None:

@@ -33,16 +33,10 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
         yield running
 
 
-@pytest.fixture(params=["http", "file"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Remote, Path]]:
+@pytest.fixture
+def place(server: GitServer) -> tuple[Remote, Path]:
     """A remote without a baseline branch, and its repository."""
-    if request.param == "file":
-        bare = bare_repository(tmp_path / "plain.git")
-        yield Remote(f"file://{bare}"), bare
-        return
-    with serving(tmp_path / "server", TOKEN) as running:
-        bare = running.make()
-        yield Remote(running.url(), token=Token(TOKEN)), bare
+    return Remote(server.url(), token=Token(TOKEN)), server.make()
 
 
 @pytest.fixture

@@ -43,13 +43,10 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
 
 
 BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
-    "code": ({"train.py": "print()"}, {}, "'train.py' does not belong"),
     "code beside a history": ({ENTRY: WHOLE, "a/b/c/d.json": "{}"}, {}, "does not belong"),
     "a later version": ({ENTRY.replace("v2", "v3"): WHOLE}, {}, "does not belong"),
-    "a file too deep": ({ENTRY.replace("v2/", "v2/x/"): WHOLE}, {}, "does not belong"),
     "another name": ({"v2/a/b/notes.json": WHOLE}, {}, "not named like an entry"),
     "cut off": ({ENTRY: WHOLE[:20]}, {}, f"{ENTRY} cannot be read"),
-    "empty file": ({ENTRY: ""}, {}, f"{ENTRY} cannot be read"),
     "no entry": ({ENTRY: "{}"}, {}, "is not an entry"),
     "a later entry": ({ENTRY: '{"entry_version": 2}'}, {}, "is not an entry"),
     "a made-up context": (

@@ -7,8 +7,6 @@ import errno
 import io
 import json
 import os
-import re
-import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -16,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from canary.baseline.branch import Remote, pull, push
 from canary.baseline.history import drawer, entries
@@ -25,7 +22,7 @@ from canary.baseline.origin import Surroundings, context_of_run, remote_of, toke
 from canary.baseline.verbs import pull_text
 from canary.campaign import bootstrap as bootstrapping
 from canary.campaign.bootstrap import Bootstrap, bootstrap
-from canary.cli import app, main
+from canary.cli import main
 from canary.config.load import load_config
 from canary.config.token import SHOWN, Token
 from canary.errors import CanaryError, MachineError, RecordError, RunFailed, UsageError
@@ -36,7 +33,6 @@ from tests.unit.branching import adding, run_ids, sha_of, stored, write_branch
 from tests.unit.comparing import committed, record, write
 
 TOKEN = "ghs_" + 3 * "0123456789ab"
-DOCS = Path(__file__).parents[3] / "docs" / "baseline.md"
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
@@ -360,18 +356,3 @@ def test_bootstrap_names_the_runs_that_could_not_be_written(
     with pytest.raises(CanaryError, match="is protected"):
         begin(Remote(f"file://{bare}"), here(tmp_path), said)
     assert said[-1].endswith("canary baseline push out/1 out/2 out/3")
-
-
-def examples() -> list[str]:
-    blocks = re.findall(r"```bash\n(.*?)```", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [line.split("   #")[0] for block in blocks for line in block.splitlines()]
-
-
-@pytest.mark.parametrize("line", examples())
-def test_every_example_of_the_docs_is_understood(line: str) -> None:
-    words = shlex.split(line)[1:]
-    command = get_command(app)
-    while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]
-    with command.make_context(line, words) as context:
-        assert context.command is command

@@ -20,6 +20,7 @@ from canary.campaign.environments import (
 )
 from canary.campaign.worktrees import checked_out, commit_of, git, repository_of, uncommitted
 from canary.errors import MachineError, UsageError
+from tests.contract.git_server import git as git_run
 
 
 @pytest.fixture
@@ -28,18 +29,12 @@ def repository(tmp_path: Path) -> Path:
     root = (tmp_path / "repository").resolve()
     package = root / "src" / "theirs"
     package.mkdir(parents=True)
-    for command in (("init", "-q", "-b", "main"), ("config", "user.email", "a@example.org")):
-        git_run(root, *command)
-    git_run(root, "config", "user.name", "A")
+    git_run(root, "init", "-q", "-b", "main")
     for number in (1, 2):
         (package / "__init__.py").write_text(f"NUMBER = {number}\n")
         git_run(root, "add", "-A")
         git_run(root, "commit", "-qm", f"commit {number}")
     return root
-
-
-def git_run(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def test_each_commit_lies_in_a_folder_of_its_own_and_nothing_stays(repository: Path) -> None:

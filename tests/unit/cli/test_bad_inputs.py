@@ -75,23 +75,12 @@ def changed(**values: Any) -> str:
     return json.dumps(json.loads(text_of(record(9))) | values)
 
 
-def without(key: str) -> str:
-    document = json.loads(text_of(record(9)))
-    del document[key]
-    return json.dumps(document)
-
-
 UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "NaN": (with_literal("NaN"), "NaN is not valid JSON"),
-    "empty": ("", "is not a record"),
     "truncated": (text_of(record(9))[:5000], "is not a record"),
     "binary": (b"\xff\xfe\x00\x01", "is not a record"),
-    "a list": ("[1, 2]", "expected a JSON object"),
     "nested": ("[" * 100_000, "is not a record"),
     "earlier schema": (changed(schema_version=1), "has schema_version 1; this version reads 2"),
-    "later schema": (changed(schema_version=3), "has schema_version 3; this version reads 2"),
-    "no schema": (without("schema_version"), "has schema_version None"),
-    "no run id": (without("run_id"), "run_id: Field required"),
     "unknown key": (changed(speed=1), "has the key `speed`, which this version does not know"),
     "wrong type": (changed(perf={"step_time": 5}), "perf.step_time: "),
 }
@@ -247,6 +236,7 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "format": (("{now}", "{before}", "--format", "xml"), "unknown format 'xml'"),
     "option": (("{now}", "{before}", "--frobnicate"), "No such option"),
     "noise": (("{now}", "{before}", "--noise", "gone.json"), "cannot read gone.json"),
+    "reason": (("{now}", "{before}", "--accept", "  "), "needs a reason"),
 }
 
 
@@ -331,11 +321,6 @@ def test_the_noise_of_another_machine(canary: Canary, tmp_path: Path) -> None:
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     line = one_line(canary("compare", now, before, "--noise", noise), 2)
     assert f"the noise model is for cpu, the runs are from {machine_key(record(0))}" in line
-
-
-def test_an_acceptance_without_a_reason(canary: Canary, tmp_path: Path) -> None:
-    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
-    assert "needs a reason" in one_line(canary("compare", now, before, "--accept", "  "), 2)
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:

@@ -79,14 +79,15 @@ def test_what_was_never_watched_is_not_judged() -> None:
     assert "no alert detectors ran on the baseline" in new.message
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "json"])
-def test_alerts_are_shown_in_every_format(form: str) -> None:
-    text = render(compared(current(alert(), alert(step=40)), baseline()), form)
-    assert "the loss jumped from about 2.2 to 8.1" in text
-    if form != "json":
-        assert "Alerts during training" in text
-        assert "(2 of them)" in text
-    assert "Alerts during training" not in render(compared(current(), baseline()), form)
+def test_alerts_are_shown_in_every_format() -> None:
+    raised = compared(current(alert(), alert(step=40)), baseline())
+    for form in ("text", "markdown", "json"):
+        text = render(raised, form)
+        assert "the loss jumped from about 2.2 to 8.1" in text
+        if form != "json":
+            assert "Alerts during training" in text
+            assert "(2 of them)" in text
+        assert "Alerts during training" not in render(compared(current(), baseline()), form)
 
 
 def test_the_comment_holds_them_escaped() -> None:

@@ -42,22 +42,6 @@ def test_a_history_passes_its_like_and_fails_what_is_slower(tmp_path: Path) -> N
     assert slow.check("step_time_median").status == "fail"
 
 
-def test_a_stored_run_meets_the_others_and_not_itself(tmp_path: Path) -> None:
-    root = filled(tmp_path / "history", 20)
-    found = compared(root, 0.1, 7)
-    assert found.verdict == "pass"
-    assert len(found.baseline.run_ids) == 19
-
-
-def test_an_accepted_level_makes_the_new_speed_normal(tmp_path: Path) -> None:
-    root = filled(tmp_path / "history", 20)
-    for place, factor in enumerate(scatter(10, 0.005)):
-        reason = "twice the batch" if place == 0 else None
-        save(root, record(100 + place, 0.2 * factor), accepted=reason)
-    assert compared(root, 0.2).verdict == "pass"
-    assert compared(root, 0.1).check("step_time_median").delta_pct == pytest.approx(-50, abs=1)
-
-
 def test_creep_is_measured_from_the_start_of_the_level(tmp_path: Path) -> None:
     root = tmp_path / "history"
     for place, factor in enumerate(scatter(10, 0.003)):

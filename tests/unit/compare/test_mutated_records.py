@@ -74,18 +74,17 @@ def survives(file: str, changes: dict[Place, Any]) -> None:
         (("exact", "trajectory", "rl", "kl", 3), 1e308),
         (("exact", "trajectory", "losses"), [1e308] * 6),
         (("config", "max_steps"), [None]),
-        (("config", "max_length"), [None]),
         (("config", "num_generations"), [None]),
     ],
 )
-@pytest.mark.parametrize("file", FILES)
 def test_numbers_that_are_none_or_out_of_all_proportion_are_compared(
-    file: str, place: Place, value: Any
+    place: Place, value: Any
 ) -> None:
-    survives(file, {place: value})
+    for file in FILES:
+        survives(file, {place: value})
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_whatever_a_record_holds_it_is_refused_or_compared(seed: int) -> None:
     random = Random(seed)
     file = random.choice(FILES)

@@ -8,14 +8,10 @@ import pytest
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from canary.compare.report import Comparison
-from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     DEFAULT_THRESHOLDS,
     NIGHTLY_THRESHOLDS,
     PERF_THRESHOLDS,
-    SMOKE_THRESHOLDS,
-    TIER_THRESHOLDS,
     Thresholds,
     from_config,
     load_thresholds,
@@ -23,36 +19,8 @@ from canary.compare.thresholds import (
 from canary.config.load import load_config
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError
-from tests.unit.comparing import history, record
 
 FIELDS = set(Thresholds.model_fields)
-TIERS = [
-    (DEFAULT_THRESHOLDS, 10.0, 8.0, 500.0),
-    (SMOKE_THRESHOLDS, 15.0, 12.0, 1000.0),
-    (PERF_THRESHOLDS, 8.0, 5.0, 300.0),
-    (NIGHTLY_THRESHOLDS, 5.0, 3.0, 200.0),
-]
-
-
-@pytest.mark.parametrize(("tier", "step_time", "tokens", "memory_mb"), TIERS)
-def test_tiers_hold_the_documented_values(
-    tier: Thresholds, step_time: float, tokens: float, memory_mb: float
-) -> None:
-    assert tier.max_step_time_increase_pct == step_time
-    assert tier.max_cpu_time_increase_pct == step_time
-    assert tier.max_tps_drop_pct == tokens
-    assert tier.max_mem_increase_mb == memory_mb
-    assert tier.max_mem_increase_pct == 20.0
-    assert tier.max_nan_steps == 0
-    assert tier.max_inf_steps == 0
-    assert tier.sensitivity == "fixed"
-
-
-def test_tiers_differ_in_nothing_else() -> None:
-    told = {"max_step_time_increase_pct", "max_cpu_time_increase_pct"}
-    told |= {"max_tps_drop_pct", "max_mem_increase_mb"}
-    for tier in TIER_THRESHOLDS.values():
-        assert tier.model_dump(exclude=told) == Thresholds().model_dump(exclude=told)
 
 
 def test_the_config_has_the_same_keys_in_the_same_order() -> None:
@@ -166,14 +134,3 @@ def test_a_missing_or_empty_file_is_one_line(tmp_path: Path) -> None:
     assert "is empty" in refused(yaml_file(tmp_path, ""))
     refused(yaml_file(tmp_path, "- 1\n"))
     refused(yaml_file(tmp_path, "a: [\n"))
-
-
-def test_thresholds_cannot_be_changed_or_misspelt() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        DEFAULT_THRESHOLDS.max_nan_steps = 3  # type: ignore[misc]
-    with pytest.raises(ValueError, match="max_nan_step"):
-        Thresholds(max_nan_step=3)  # type: ignore[call-arg]
-
-
-def compared(thresholds: Thresholds, median_s: float) -> Comparison:
-    return compare_to_baseline(record(100, median_s), history(0.005), thresholds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
 from canary.gate.run_job import train
+from tests.contract.git_server import git
 
 TRAIN = """
 import json
@@ -24,22 +24,15 @@ def test_a_pull_request_is_recorded_by_the_base_branchs_source(tmp_path: Path) -
     checkout = tmp_path / "checkout"
     checkout.mkdir()
 
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        done = subprocess.run(
-            ["git", *who, *words], cwd=checkout, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    git("init", "-q", "-b", "main")
+    git(checkout, "init", "-q", "-b", "main")
     (checkout / "train.py").write_text(TRAIN, encoding="utf-8")
     (checkout / "canary.yaml").write_text(CONFIG, encoding="utf-8")
     (checkout / "left.jsonl").write_text('{"step": 99, "loss": 0.0}\n', encoding="utf-8")
-    git("add", ".")
-    git("commit", "-qm", "base")
-    base = git("rev-parse", "HEAD")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "base")
+    base = git(checkout, "rev-parse", "HEAD")
     (checkout / "canary.yaml").write_text(CONFIG.replace("left", "mine"), encoding="utf-8")
-    git("commit", "-qam", "change")
+    git(checkout, "commit", "-qam", "change")
     environ = {
         "CANARY_CONFIG": "canary.yaml",
         "CANARY_GPUS": "none",

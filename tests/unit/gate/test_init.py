@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
 from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
+from tests.contract.git_server import git
 
 ZERO = "0" * 64
 OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
@@ -239,32 +239,11 @@ def test_the_runner_is_guessed_from_the_machine(
 
 
 def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
-
-    git("init", "-q")
+    git(tmp_path, "init", "-q")
     assert default_branch(tmp_path) is None
-    git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
     assert default_branch(tmp_path) == "trunk"
     assert "branches: [trunk]" in workflow("baseline", Answers(branch="trunk"))
-
-
-def test_init_does_not_load_the_training_stack(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from canary.cli import app\n"
-        "app(['init'], standalone_mode=False)\n"
-        "assert not {'torch', 'transformers', 'trl', 'scipy'} & set(sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_an_image_of_ones_own_reaches_the_run_step_with_docker(here: Path) -> None:

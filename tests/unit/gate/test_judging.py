@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from canary.baseline.ancestry import Ancestry
-from canary.baseline.history import Accepted, Context, save
+from canary.baseline.history import Context, save
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError
 from canary.gate.base_config import held_settings, load_base_config, repository_path
@@ -210,28 +210,6 @@ def test_a_branch_from_before_the_baseline_is_no_first_run(
         assert "merge the base branch into it" in found.answer.comparison.first_line
 
 
-def test_a_red_run_of_the_default_branch_is_never_compared_with(tmp_path: Path) -> None:
-    root = stored(tmp_path)
-    save(root, record(50, 0.5), context=Context(commit=COMMITS[5], verdict="regression"))
-    found = judge(
-        Grounds(CONFIG, base_config(tmp_path), root, descending()),
-        given(tmp_path, record(100)),
-    )
-    assert found.baseline_sha == COMMITS[2]
-
-
-def test_an_accepted_run_begins_a_level(tmp_path: Path) -> None:
-    root = stored(tmp_path)
-    yes = Accepted(by="ada", label="canary:accept", head_sha=COMMITS[4], reason="new rate")
-    save(root, record(40, 0.2), context=Context(commit=COMMITS[4], verdict="changed", accepted=yes))
-    found = judge(
-        Grounds(CONFIG, base_config(tmp_path), root, descending()),
-        given(tmp_path, record(100, 0.2)),
-    )
-    assert found.answer.verdict == "no-baseline"
-    assert found.baseline_sha == COMMITS[4]
-
-
 def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     base = tuple(record(2 * place) for place in range(3))
     head = tuple(record(2 * place + 1, 0.2) for place in range(3))
@@ -266,11 +244,6 @@ def test_a_base_that_fails_twice_is_an_error(tmp_path: Path) -> None:
     assert answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").answer.verdict == "error"
 
 
-def test_a_head_that_fails_twice_against_a_history_is_a_regression(tmp_path: Path) -> None:
-    found = answer(tmp_path, given(tmp_path, failed(100), failed(101)))
-    assert found.answer.verdict == "regression"
-
-
 def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: Path) -> None:
     sides = {
         "base": (record(0), record(4), record(8)),
@@ -287,10 +260,6 @@ def test_a_crash_that_was_repeated_is_told(tmp_path: Path) -> None:
     }
     found = answer(tmp_path, several(tmp_path, sides, "baseline"))
     assert "a run ended as failed (boom)" in found.answer.comparison.notes
-
-
-def test_a_head_that_failed_once_is_an_error(tmp_path: Path) -> None:
-    assert answer(tmp_path, given(tmp_path, failed(100))).answer.verdict == "error"
 
 
 def test_pairs_that_were_cut_short_are_as_many_as_both_have() -> None:

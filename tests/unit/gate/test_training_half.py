@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from canary.gate.records import load_records
 from canary.gate.run_job import LONGEST_PROFILE, UNFINISHED, keep, told, train
 from canary.gate.single_job import without_secrets
 from canary.gate.workspace import prepare, set_up
+from tests.contract.git_server import git
 
 CONFIG = "training_type: sft\nname: tiny\nmax_steps: 20\n"
 
@@ -171,22 +171,15 @@ def test_a_setup_that_fails_shows_its_log_and_leaves_its_reason(environ: dict[st
 
 
 def test_pairs_begin_where_the_branch_left_its_base(tmp_path: Path) -> None:
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        done = subprocess.run(
-            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    git("init", "-q", "-b", "main")
-    git("commit", "-q", "--allow-empty", "-m", "one")
-    fork = git("rev-parse", "HEAD")
-    git("checkout", "-q", "-b", "change")
-    git("commit", "-q", "--allow-empty", "-m", "two")
-    git("checkout", "-q", "main")
-    git("commit", "-q", "--allow-empty", "-m", "three")
-    tip = git("rev-parse", "HEAD")
-    git("checkout", "-q", "change")
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    fork = git(tmp_path, "rev-parse", "HEAD")
+    git(tmp_path, "checkout", "-q", "-b", "change")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "two")
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "three")
+    tip = git(tmp_path, "rev-parse", "HEAD")
+    git(tmp_path, "checkout", "-q", "change")
     assert fork_point(tmp_path, tip) == fork
     assert fork_point(tmp_path, "f" * 40) == "f" * 40
 

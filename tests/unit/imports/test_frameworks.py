@@ -73,10 +73,9 @@ def test_an_offline_run_of_wandb_is_read() -> None:
     assert math.isclose(values[-1], 0.0049725523287129526)
 
 
-@pytest.mark.parametrize("name", ["trl", "lightning", "transformers"])
-def test_a_run_that_equals_its_baseline_is_no_regression(name: str, tmp_path: Path) -> None:
-    asked = Asked(DATA / "presets" / CASES[name]["path"], preset=name)
-    runs = [import_run(asked, tmp_path, name)[0] for _ in range(4)]
+def test_a_run_that_equals_its_baseline_is_no_regression(tmp_path: Path) -> None:
+    asked = Asked(DATA / "presets" / CASES["trl"]["path"], preset="trl")
+    runs = [import_run(asked, tmp_path, "trl")[0] for _ in range(4)]
     found = compare_to_baseline(runs[-1], runs[:-1], history=True)
     assert found.verdict in ("pass", "inconclusive")
     assert not found.failed_checks

@@ -191,10 +191,10 @@ def test_a_file_that_vanishes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     imported(run, source, "--format", "jsonl").refused("No such file")
 
 
-@pytest.mark.parametrize("form", ["csv", "tensorboard", "json", "mlflow", "wandb"])
-def test_another_format_than_named_is_refused(form: str, run: Run, tmp_path: Path) -> None:
+def test_another_format_than_named_is_refused(run: Run, tmp_path: Path) -> None:
     source = written(tmp_path / "metrics.log", "nothing of this format\n" * 9)
-    imported(run, source, "--format", form).refused()
+    for form in ("csv", "tensorboard", "json", "mlflow", "wandb"):
+        imported(run, source, "--format", form).refused()
 
 
 def test_the_source_is_unchanged(run: Run, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ KEPT: list[sqlite3.Connection] = []
 """A store that is still open has its newest rows in its log."""
 
 
-@pytest.mark.parametrize("started", ["abc", b"\xff", None, -1, 1e300])
+@pytest.mark.parametrize("started", ["abc", b"\xff", None, 1e300])
 def test_a_start_of_another_type_is_no_time(started: object, run: Run, tmp_path: Path) -> None:
     imported(run, mlflow_store(tmp_path, started)).told(steps=20)
 
@@ -255,9 +255,7 @@ def test_a_pair_that_names_nothing_is_refused(pair: str, run: Run, tmp_path: Pat
     answer.refused("(?P<key>...)")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [(20, []), (1, [1000, 1000, 1200]), (1, [-1]), (1, [0]), (99, [])]
-)
+@pytest.mark.parametrize(("dtype", "shape"), [(20, []), (1, [1000, 1000, 1200]), (1, [-1])])
 def test_a_scalar_of_tensorboard_that_is_none_is_told(
     dtype: int, shape: list[int], run: Run, tmp_path: Path
 ) -> None:

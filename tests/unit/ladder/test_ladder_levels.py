@@ -35,11 +35,6 @@ def test_a_config_takes_every_setting_of_every_level_of_its_trainer(trainer: str
             settings |= switch.choices(config, CPU)[0]
 
 
-def test_a_setting_that_the_trainer_does_not_have_is_not_accepted() -> None:
-    """What the test above rests on."""
-    assert not accepted(config_of("sft"), {"speed.kv_cache": True})
-
-
 @pytest.mark.parametrize("trainer", TRAINING_TYPES)
 def test_the_baseline_has_every_switch_off_whatever_the_config_says(trainer: str) -> None:
     config = config_of(trainer)

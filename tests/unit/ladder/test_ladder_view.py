@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.errors import UsageError
 from canary.ladder.advise import advice_at
 from canary.ladder.advise_view import advice_text
 from canary.ladder.ladder import ladder_at
@@ -106,8 +105,3 @@ def test_the_document_of_an_advice_has_the_lines_to_paste() -> None:
         "gradient_accumulation_steps": 1,
         "num_workers": 2,
     }
-
-
-def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown format 'html'"):
-        ladder_text(ladder(), "html")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.machine.scratch import LOCK, new_scratch, remove_left_scratches, remove_scratch
+from tests.contract.git_server import git
 
 MAKES = """
 import sys, time
@@ -30,12 +31,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def git(folder: Path, *words: str) -> list[str]:
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    done = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-    return done.stdout.decode().splitlines()
-
-
 def test_a_killed_process_leaves_no_worktree_for_long(tmp_path: Path, temporary: Path) -> None:
     git(tmp_path, "init", "-q", "theirs")
     repository = tmp_path / "theirs"
@@ -52,7 +47,9 @@ def test_a_killed_process_leaves_no_worktree_for_long(tmp_path: Path, temporary:
     git(repository, "worktree", "lock", str(scratch / "base"))
     remove_left_scratches()
     assert list(temporary.iterdir()) == []
-    assert len(git(repository, "worktree", "list")) == 2, "the user's own worktrees stay"
+    assert len(git(repository, "worktree", "list").splitlines()) == 2, (
+        "the user's own worktrees stay"
+    )
 
 
 def test_only_folders_with_a_lock_that_can_be_taken_are_removed(

@@ -252,8 +252,10 @@ def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
     assert collected(tmp_path).verdict == "error"
 
 
-@pytest.mark.parametrize("name", ["asked", "began", "ended", "gave-up", "lock", "log.txt"])
-@pytest.mark.parametrize("code", [0, None])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("asked", 0), ("began", None), ("ended", 0), ("gave-up", None), ("lock", 0), ("log.txt", 0)],
+)
 def test_a_file_of_a_try_that_is_a_link_is_not_read(
     tmp_path: Path, name: str, code: int | None
 ) -> None:

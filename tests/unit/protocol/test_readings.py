@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from pathlib import Path
 
-from canary.machine.sampler import BackgroundSampler
 from canary.protocol.heartbeat import ReadingFile, Readings, reading_path
 
 
@@ -34,19 +30,3 @@ def test_without_a_tracker_no_file_is_written(tmp_path: Path) -> None:
 def test_a_reading_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     readings = Readings(lambda: {"cpu_percent": 1.0}, tmp_path / "removed" / "reading.json")
     assert readings.fresh() == {"cpu_percent": 1.0}
-
-
-def test_the_newest_sample_can_be_asked_for_while_it_samples() -> None:
-    end = time.monotonic() + 10.0
-    sampler = BackgroundSampler(os.getpid(), interval_s=0.02)
-    sampler.start()
-    busy = threading.Event()
-    try:
-        while "cpu_percent" not in sampler.latest and time.monotonic() < end:
-            busy.wait(0.01)
-        newest = sampler.latest
-    finally:
-        sampler.stop()
-    assert newest["cpu_percent"] >= 0
-    assert newest["rss_bytes"] > 1e6
-    assert "gpu_utilization" not in newest

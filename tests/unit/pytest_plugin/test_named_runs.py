@@ -23,21 +23,24 @@ LEFT = "say('record: own'); sys.exit(3)"
 """What `canary exec` does after the command's output; 3 is the command's code."""
 
 
+@pytest.fixture(autouse=True)
+def _own_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = tmp_path / "devices.lock"
+    monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
+    (tmp_path / "shared").mkdir()
+
+
 @pytest.fixture
 def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """The run of a command that prints the line of an old run, where the canary ends so."""
-    (tmp_path / "shared").mkdir()
     for name in ("old", "own"):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "metrics.json", record(100))
-
-    locks = tmp_path / "devices.lock"
 
     def run(ending: str) -> Path:
         says = "import os, sys\nsay = lambda line: print(line, file=sys.stderr, flush=True)\n"
         script = f"{says}say('record: old')\n{ending}"
         monkeypatch.setattr(of_plugin, "PROGRAM", (sys.executable, "-c", script))
-        monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
         monkeypatch.chdir(tmp_path)
         trainings = Trainings(tmp_path, tmp_path / "shared")
         return trainings.of_command(ExecRequest(("python", "train.py")))
@@ -60,14 +63,11 @@ def test_the_last_line_names_the_run_though_the_command_failed(
 def test_a_file_of_the_project_hides_no_module_of_the_canary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "shared").mkdir()
     (tmp_path / "typer.py").write_text("raise SystemExit('record: old')\n")
     (tmp_path / "old").mkdir()
     write(tmp_path / "old" / "metrics.json", record(100))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    locks = tmp_path / "devices.lock"
-    monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
     request = ExecRequest((sys.executable, "-c", "print(1)"), settings=("look_steps=0",))
     run = Trainings(tmp_path, tmp_path / "shared").of_command(request)
     assert run.name != "old"
@@ -83,8 +83,6 @@ def test_a_training_has_the_variables_of_a_terminal(
     (tmp_path / "healthy.yaml").write_text("name: healthy\n")
     script = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
     monkeypatch.setattr(of_plugin, "PROGRAM", (sys.executable, "-c", script))
-    locks = tmp_path / "devices.lock"
-    monkeypatch.setattr(of_plugin, "all_devices", lambda _: all_devices(print, locks))
     with pytest.raises(MachineError, match="PATH") as raised:
         Trainings(tmp_path, tmp_path / "shared").of_config("healthy.yaml", ())
     for name in ("PYTEST_", "COV_CORE_", "COVERAGE_"):

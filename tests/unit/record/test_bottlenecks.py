@@ -9,7 +9,7 @@ import pytest
 
 from canary.compare.alerts import new_bottlenecks
 from canary.record.bottlenecks import find_bottlenecks, one_line, with_bottlenecks
-from canary.record.types import Bottleneck, Distribution, OperatorRow, Profiler, RunRecord
+from canary.record.types import Bottleneck, OperatorRow, Profiler, RunRecord
 from tests.unit.comparing import GPU, MB, altered, example, growing, on_gpu, step_time
 
 FOR_GPUS = {
@@ -226,15 +226,6 @@ def test_waiting_for_other_ranks_is_named_on_a_cpu_too() -> None:
     found_none, not_judged = find_bottlenecks(altered(run, "ranks", to=brief))
     assert found_none == []
     assert "synchronization" not in not_judged
-
-
-def waiting(**config: Any) -> Bottleneck:
-    """Of two ranks that wait for each other, with these settings."""
-    ranks = {"wait_s": {"count": 100, "mean": 0.04}, "collectives_per_step": 28.0}
-    run = altered(example(), "perf", "step_time", to=step_time(0.1, 0.1))
-    run = altered(altered(run, "ranks", to=ranks), "config", to=run.config | config)
-    updates = Distribution(count=5, mean=4.0)
-    return the("synchronization", altered(run, "rl", to={"updates": updates}))
 
 
 def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:

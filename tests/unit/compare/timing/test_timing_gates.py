@@ -100,8 +100,7 @@ def test_an_undecided_mean_is_not_passed_for_its_median() -> None:
     assert found.verdict == "inconclusive"
 
 
-@pytest.mark.parametrize("effect", [0.0, 0.05])
-@pytest.mark.parametrize("sd", [0.003, 0.05])
+@pytest.mark.parametrize(("effect", "sd"), [(0.05, 0.003), (0.0, 0.05)])
 def test_tokens_per_second_are_the_mean_step_time_turned_over(effect: float, sd: float) -> None:
     found = compared(record(100, 0.1 * (1 + effect)), history(sd))
     mean, tokens = found.check("step_time_mean"), found.check("tokens_per_sec")
