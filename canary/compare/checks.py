@@ -127,7 +127,7 @@ _TABLE = (
     ),
     _count("collectives", "collective operations per step", ("max_collectives_increase",)),
     _count("recompiles", "recompilations per step", ("max_recompiles_increase",)),
-    _count("operators", "operator calls per step", ("max_operators_increase_pct",), _PACKAGES),
+    _count("operators", "operator calls per step", ("max_operators_increase_pct",), _LEARNING),
     _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
     _count("dataset_maps", "maps that no cache can hold", ("max_dataset_maps_increase",), _ROWS),
     _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),

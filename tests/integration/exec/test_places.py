@@ -121,7 +121,7 @@ def test_a_changed_data_set_in_another_file_is_the_only_place(compare: Compare) 
     assert found.verdict == "changed"
     assert found.first_line == "Changed: batches differ from step 1."
     (place,) = found.places.ran
-    assert sentence(place).startswith("lib/rows.py:24 in Rows.__iter__: yield chunk[:-1], chunk[:-")
+    assert sentence(place).startswith("lib/rows.py:23 in Rows.__iter__: yield chunk[:-1], chunk[:-")
     assert only(found.places).startswith("the only changed code")
 
 
