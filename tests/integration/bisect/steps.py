@@ -61,15 +61,6 @@ def move(old: str, new: str) -> Edit:
     return edit
 
 
-def drop(path: str) -> Edit:
-    """Removes a file."""
-
-    def edit(tree: Tree) -> None:
-        del tree[path]
-
-    return edit
-
-
 BROKEN_LINE = "    pairs = zip(row['input_ids'], row['completion_mask']\n"
 PAIRS_LINE = '    pairs = zip(row["input_ids"], row["completion_mask"])\n'
 MASKS = '''\
