@@ -21,15 +21,6 @@ from tests.integration.exec.user_scripts import (
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data and a script in it."""
-    folder = tmp_path_factory.mktemp("own")
-    write_data(folder)
-    sft_script(folder)
-    return folder
-
-
 def untimed(text: str) -> list[str]:
     """The lines of standard output that another run repeats."""
     return [line for line in text.splitlines() if "train_runtime" not in line]
