@@ -68,11 +68,6 @@ class Answer:
         return self.culprit["package"], self.culprit["first_bad"]
 
     @property
-    def packages(self) -> set[str]:
-        """The names of all suspected packages."""
-        return {suspect["package"] for suspect in self.suspects}
-
-    @property
     def candidates(self) -> int:
         """Candidates that were run or tried, without both ends."""
         return sum(len(stage["search"]) for stage in self._stages)
