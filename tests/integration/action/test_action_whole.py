@@ -22,6 +22,8 @@ from tests.integration.exec.user_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
 
+pytestmark = pytest.mark.usefixtures("own_warm")
+
 SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
 INPUTS = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}

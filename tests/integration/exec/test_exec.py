@@ -92,11 +92,11 @@ def test_a_training_cut_short_keeps_its_schedule_and_leaves_the_users_own_result
     """Standard input reaches it, and a second training is as short as the first."""
     write_data(tmp_path)
     more = '{"save_strategy": "steps", "save_steps": 3, "save_total_limit": 1}'
-    script = {"more": more, "before": "print('read', sys.stdin.read())"}
-    sft_script(tmp_path, **script, after=SAVES)
+    reads = "print('read', sys.stdin.read())"
+    sft_script(tmp_path, more=more, before=reads, after=SAVES)
     alone = bare(tmp_path, PYTHON, "train.py", given="hello")
     assert alone.code == 0, alone.err
-    sft_script(tmp_path, **script, after=SAVES + MORE)
+    sft_script(tmp_path, more=more, before=reads, after=SAVES + MORE)
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     before = {path: path.read_bytes() for path in [*files, tmp_path / "final.pt"]}
     options = ("--name", "cut", "--max-steps", "4")
