@@ -13,7 +13,7 @@ demo: $(VENV)/.train
 	$(BIN)/canary demo
 
 # mypy has work for one core only: the tests run beside it.
-test: $(VENV)/.dev
+test:
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
 tests: $(VENV)/.dev
