@@ -192,6 +192,7 @@ def test_rows_of_the_look_are_flagged_and_a_short_training_has_a_third(
     assert loop(tmp_path / "one", 1, pass_by, steps=4) == [True] + [False] * 3
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("failing", [1, 3])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_training_that_fails_in_its_look_leaves_nothing(
