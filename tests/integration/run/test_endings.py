@@ -87,8 +87,8 @@ trainer.compute_loss = compute_loss
     assert finished.code == 0, finished.err
     stability = finished.record().stability
     # Step 2 by the planted micro-batch; the weights are NaN from then on.
-    assert stability.nan_at == [2, 3, 4]
-    assert stability.nan_steps == 3
+    assert stability.nan_at == [2, 3, 4, 5, 6]
+    assert stability.nan_steps == 5
     assert math.isfinite(stability.loss_values[0])
     assert math.isnan(stability.loss_values[1])
     rows = finished.rows()
