@@ -15,9 +15,8 @@ from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.failure import failure_of
-from canary.protocol.job import Result
+from canary.protocol.job import Result, StepFile
 from canary.protocol.record_writer import RecordWriter
-from canary.protocol.rows import StepFile
 from canary.record.curves import MOST_VALUES, UNKNOWN_MACHINE, Source
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row

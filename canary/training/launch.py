@@ -19,8 +19,7 @@ import torch
 import torch.distributed
 
 from canary.protocol.heartbeat import leave_pulse
-from canary.protocol.job import NODE_RANK, Job, Result, begun_path, leave_unwritten
-from canary.protocol.rows import StepFile
+from canary.protocol.job import NODE_RANK, Job, Result, StepFile, begun_path, leave_unwritten
 from canary.record.exact import Calls, Exact
 from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window

@@ -15,13 +15,13 @@ from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import JOB, Job, Result
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import (
+    TURN,
     follow_parent,
     print_without_traceback,
     say,
     wait_for_the_end,
 )
 from canary.training.attach.suppress import Suppression
-from canary.training.attach.turn import TURN
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import (
     TrainingLaunch,

@@ -13,8 +13,7 @@ from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
 from canary.training.anomaly.run_detectors import RunDetectors
-from canary.training.attach.process import say, wait_for_the_end
-from canary.training.attach.turn import TURN
+from canary.training.attach.process import TURN, say, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch

@@ -20,9 +20,8 @@ from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.protocol.failure import describe_failure
-from canary.protocol.job import Result, disk_full
+from canary.protocol.job import Result, StepFile, disk_full
 from canary.protocol.record_writer import RecordWriter
-from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
 from canary.record.folder import RunFolder, new_run_id

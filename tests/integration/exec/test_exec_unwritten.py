@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from canary.protocol.job import JOB, Job, Result, unwritten
-from canary.protocol.rows import StepFile
+from canary.protocol.job import JOB, Job, Result, StepFile, unwritten
 from canary.record import jsonio
 from canary.runner.local import LocalRunner
 from canary.training.launch import TrainingLaunch, claimed_launch
