@@ -53,11 +53,6 @@ class ImportWriter(RecordWriter):
         return count
 
 
-def default_name(imported: Imported) -> str:
-    """Return a name that the runs of one framework share."""
-    return imported.format if imported.preset is None else imported.preset.framework
-
-
 def training_type(imported: Imported) -> str:
     """Return what the record's config says of the trainer: runs of two frameworks differ in it."""
     return "import" if imported.preset is None else imported.preset.framework
@@ -144,7 +139,8 @@ def import_run(
     if name is not None and not NAME.fullmatch(name):
         raise UsageError(f"--name {name!r} is not a canary's name", KEY_HINTS["name"])
     imported = read_source(asked)
-    name = name or default_name(imported)
+    # The runs of one framework share it.
+    name = name or (imported.format if imported.preset is None else imported.preset.framework)
     now = datetime.now(UTC)
     folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
     config = {
