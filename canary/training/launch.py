@@ -19,8 +19,7 @@ import torch
 import torch.distributed
 
 from canary.protocol.heartbeat import leave_pulse
-from canary.protocol.job import NODE_RANK, Job, Result, begun_path, leave_unwritten
-from canary.protocol.rows import StepFile
+from canary.protocol.job import NODE_RANK, Job, Result, StepFile, begun_path, leave_unwritten
 from canary.record.exact import Calls, Exact
 from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
@@ -133,12 +132,9 @@ def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
-    def __init__(
-        self, job: Job, started: float, rank: int | None = None, *, own_process: bool = False
-    ) -> None:
+    def __init__(self, job: Job, started: float, *, own_process: bool = False) -> None:
         self.job = job
-        own, self.ranks = this_rank()
-        self.rank = own if rank is None else rank
+        self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
         self.on_row: Callable[[Row], None] | None = None
