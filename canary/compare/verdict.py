@@ -28,7 +28,7 @@ def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -
     """Turn failed checks into `changed` if a change of this comparison is in `accepted_with`."""
     changed = {check.name for check in checks if check.status == "changed"}
     accepted = {"learning"} if changed else set()
-    if changed and any(change.key.startswith("packages.") for change in environment):
+    if changed and any(c.key.startswith("packages.") and not c.cosmetic for c in environment):
         accepted.add("packages")
     if changed & {"data", "batches"}:
         accepted.add("rows")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.baseline.comparability import asked_dtype, is_imported
@@ -97,8 +98,9 @@ def key_changes(
 
 
 def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop facts that identify one particular GPU instead of its model."""
-    known = dict(env)
+    """Drop facts that identify one particular GPU instead of its model, and, of older records, what
+    was installed without being imported."""
+    known = {key: value for key, value in env.items() if key != "installed"}
     known["gpus"] = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
         for gpu in env.get("gpus") or []
@@ -203,15 +205,24 @@ def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange,
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Return the packages, drivers, devices and variables that differ."""
+    """Return the imported packages, drivers, devices and variables that differ."""
     found = key_changes(
         _comparable_environment(baseline.env),
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
     loaded = _dtype_shown_by_model(baseline, current)
-    changes = tuple(change for change in found if not (loaded and change.key == "device.dtype"))
+    changes = tuple(
+        replace(change, cosmetic=change.cosmetic or _imported_by_one_side(change))
+        for change in found
+        if not (loaded and change.key == "device.dtype")
+    )
     return _of_both(changes, baseline, current, baseline.env, current.env)
+
+
+def _imported_by_one_side(change: KeyChange) -> bool:
+    """Whether code decided what is imported: another version is a difference, an import is not."""
+    return change.key.startswith("packages.") and None in (change.baseline, change.current)
 
 
 def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
