@@ -54,6 +54,9 @@ COSMETIC_ENVIRONMENT = (
     "variables.TOKENIZERS_PARALLELISM",
 )
 
+MOST_KEYS = 8
+"""Keys of a config that a sentence names: each may matter. An upgrade changes many packages."""
+
 DEFAULTS: dict[str, Any] = CanaryConfig().model_dump(mode="json")
 
 
@@ -232,13 +235,19 @@ def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
     return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 
 
+def named(words: Sequence[str], most: int) -> str:
+    """Return the first of several words, and how many there are beside them."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Difference]:
-    """Return the first change that is not cosmetic as a difference of its stage."""
+    """Return the changes that are not cosmetic as one difference of their stage."""
     relevant = [change for change in changes if not change.cosmetic]
+    words = [f"{one.key} {shown(one.baseline)} -> {shown(one.current)}" for one in relevant]
     if not relevant:
         return []
     first = relevant[0]
-    more = f" and {len(relevant) - 1} more" if len(relevant) > 1 else ""
     return [
         Difference(
             stage,
@@ -246,6 +255,6 @@ def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Differ
             first.baseline,
             first.current,
             count=len(relevant),
-            detail=f"{first.key} {shown(first.baseline)} -> {shown(first.current)}{more}",
+            detail=named(words, MOST_KEYS if stage == "config" else 1),
         )
     ]
