@@ -211,8 +211,6 @@ def _keep(session: Session, result: Result) -> None:
     _keep_ranks(session, result)
     record = session.record
     if result.training:
-        record.env["packages"] = result.training["packages"]
-        record.env["installed"] = result.training.get("installed", {})
         record.first_step = result.training.get("resumed_at", 0) + 1
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training))

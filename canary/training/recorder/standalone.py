@@ -19,6 +19,7 @@ import yaml
 from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
+from canary.machine.packages import imported_packages
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import Result, StepFile, disk_full
 from canary.protocol.record_writer import RecordWriter
@@ -101,6 +102,7 @@ class RecordKeeper(RecordWriter, Keeper):
         self.folder.log.write_text(LOG, encoding="utf-8")
         self.record.config.update(config)
         self.describe_machine()
+        self.record.env["packages"] = {**imported_packages()}
         self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
         self._look_at_device()
@@ -196,6 +198,7 @@ class RecordKeeper(RecordWriter, Keeper):
         made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
         self.record.exact.update(made or {})
         self.record.unmeasured.update(unmeasured_in(exact))
+        self.record.env["packages"] = {**imported_packages()}
         self._track(len(self._kept), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()

@@ -67,6 +67,7 @@ def test_the_record_is_complete(whole: Ended) -> None:
     assert record.tokens["label_tokens"] > 0
     assert record.perf.step_time.count == 4
     assert record.env["packages"]["trl"]
+    assert "pytest" not in record.env["packages"], "the training does not import it"
     assert record.env["device"]["threads"] == 1  # by the environment: the config names none
     assert whole.folder is not None
     for row in read_rows(whole.folder / "steps.jsonl"):

@@ -105,6 +105,12 @@ def against(clean: RunRecord, changed: RunRecord) -> Comparison:
 
 
 @pytest.mark.end_to_end
+def test_the_record_holds_the_packages_that_the_process_imported(clean: RunRecord) -> None:
+    assert {"torch", "pytest"} <= clean.env["packages"].keys()
+    assert "nox" not in clean.env["packages"]
+
+
+@pytest.mark.end_to_end
 def test_the_record_holds_every_stage_of_the_exact_lane(clean: RunRecord) -> None:
     exact = clean.exact
     assert exact["steps"] == 12
