@@ -7,12 +7,16 @@ PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test lint unit trainings test-all rare docs corpora stacks release-candidate clean
+.PHONY: demo test lint tests unit trainings test-all rare docs corpora stacks release-candidate clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
 
-test: lint
+# mypy has work for one core only: the tests run beside it.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+tests: $(VENV)/.dev
 	$(PYTEST) -m "end_to_end or not (train or slow)"
 
 # What CI runs side by side: style, types and layers; tests that train nothing; the trainings of `make test`.

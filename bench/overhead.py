@@ -72,7 +72,7 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
     from transformers import TrainerCallback
 
     from canary.config.trainers import BUILT_IN_STEPS
-    from canary.protocol.rows import StepFile
+    from canary.protocol.job import StepFile
     from canary.protocol.spec import WorkloadSpec
     from canary.training.trainers import build_trainer
 

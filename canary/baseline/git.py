@@ -85,27 +85,7 @@ class Scratch:
         """
         base = self.talking if arguments[0] in TALKING else self.environ
         environ = {**base, "GIT_DIR": str(self.folder), **(extra or {})}
-        return self._run(arguments, self.folder, environ, given, timeout_s)
-
-    def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Ended:
-        """Run one command that only reads in a user's repository.
-
-        Raises:
-            as `git`.
-        """
-        # A partial clone would fetch missing objects with programs that its configuration names.
-        environ = {**self.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
-        return self._run(arguments, checkout, environ, given, TIMEOUT_S)
-
-    def _run(
-        self,
-        arguments: tuple[str, ...],
-        folder: Path,
-        environ: Mapping[str, str],
-        given: bytes,
-        timeout_s: float,
-    ) -> Ended:
-        done = run_git(folder, *arguments, environ=environ, given=given, timeout_s=timeout_s)
+        done = run_git(self.folder, *arguments, environ=environ, given=given, timeout_s=timeout_s)
         if done.code is None:
             raise Unreachable(
                 f"git {arguments[0]} did not end within {timeout_s:.0f} s",

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from canary.baseline.branch import Remote, pull, push
 from canary.baseline.entry import Entry, Judgement
@@ -136,13 +136,11 @@ def judgement(text: str | None) -> Judgement:
     Raises:
         UsageError: there is no such verdict.
     """
-    known = [one for one in get_args(Judgement) if one]
-    for one in known:
-        if one == text:
-            return one  # type: ignore[no-any-return]
-    if text:
-        raise UsageError(f"--verdict {text!r}: no such verdict", f"use one of {', '.join(known)}")
-    return ""
+    known = get_args(Judgement)
+    if text is not None and text not in known:
+        allowed = ", ".join(filter(None, known))
+        raise UsageError(f"--verdict {text!r}: no such verdict", f"use one of {allowed}")
+    return cast(Judgement, text or "")
 
 
 def push_paths(

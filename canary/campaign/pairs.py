@@ -60,18 +60,10 @@ class Plan:
         return decision_budget(next((one for one in DECISIONS if one >= pairs), max(DECISIONS)))
 
 
-class RunSide(Protocol):
-    """Runs one side once and returns its record, even if the run failed."""
-
-    def __call__(self, role: Role) -> RunRecord: ...
-
-
-class Judge(Protocol):
-    """Compares two sides whose runs alternated."""
-
-    def __call__(
-        self, head: list[RunRecord], base: list[RunRecord], budget: float
-    ) -> Comparison: ...
+RunSide = Callable[[Role], RunRecord]
+"""Runs one side once and returns its record, even if the run failed."""
+Judge = Callable[[list[RunRecord], list[RunRecord], float], Comparison]
+"""Compares head and base, whose runs alternated, within an error budget."""
 
 
 class PairListener(Protocol):

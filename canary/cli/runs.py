@@ -1,4 +1,4 @@
-"""The verbs for an output folder: `list` and `clean`."""
+"""The verbs for an output folder: `list`, `clean` and `serve`."""
 
 from __future__ import annotations
 
@@ -37,3 +37,36 @@ def clean(
     for path in removed:
         typer.echo(printable(f"removed {path}"))
     typer.echo(f"removed {len(removed)}, kept the newest {keep}")
+
+
+def serve(
+    folder: OutputFolder = Path(OUTPUT_DIR),
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 8642,
+    host: Annotated[
+        str,
+        typer.Option("--host", help="Where to listen; any address but loopback asks for a token."),
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", metavar="FILE", help="File with the token [default: a new one]."
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", metavar="HISTORY", help="A history to show too.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the runs of a folder in the browser while they go on."""
+    from canary.serve.server import ServeRequest
+    from canary.serve.server import serve as serve_until_stopped
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address}  (Ctrl-C ends it)")
+        if open_:
+            typer.launch(address)
+
+    serve_until_stopped(ServeRequest(folder, host, port, history, token_file), ready)

@@ -11,26 +11,23 @@ import typer
 import typer.core
 
 from canary import __version__
-from canary.cli.baseline import baseline_app
+from canary.cli.baseline import baseline_app, history
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
 from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app
-from canary.cli.history import history
-from canary.cli.imports import import_
 from canary.cli.init import init
 from canary.cli.matrix import matrix
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
-from canary.cli.runs import clean, list_
-from canary.cli.serve import serve
+from canary.cli.runs import clean, list_, serve
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
     open_closed_streams,
     without_workflow_commands,
 )
-from canary.cli.train import exec_, run
+from canary.cli.train import exec_, import_, run
 from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
 from canary.errors import (
     EXIT_ERROR,

@@ -17,9 +17,10 @@ from canary.baseline.comparability import (
     why_not_timed,
 )
 from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
+from canary.compare.causes.settings import effect_first
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis
-from canary.compare.exact.changes import config_changes
+from canary.compare.exact.changes import change_difference, config_changes
 from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
 from canary.compare.heuristics import analyze_regression
 from canary.compare.invariants.checks import invariant_checks
@@ -317,6 +318,11 @@ def _compare(
             for check in found
         ]
     checks = with_acceptance(found, exact.environment_changes)
+    config = effect_first(exact.config_changes, checks)
+    link = {one.stage: one for one in change_difference("config", config)}
+    differences = tuple(link.get(one.stage, one) for one in exact.differences)
+    first = differences[0] if differences else None
+    exact = replace(exact, config_changes=config)
     places = _places(now, good, exact, options.source)
     same_program = (
         places.known
@@ -336,8 +342,8 @@ def _compare(
         first_line=first_line(
             verdict,
             checks,
-            exact.differences,
-            exact.config_changes,
+            differences,
+            config,
             exact.environment_changes,
             history=len(good),
             accepted=accepted,
@@ -345,9 +351,9 @@ def _compare(
             same_program=same_program,
         ),
         checks=checks,
-        first_difference=exact.first,
-        differences=exact.differences,
-        config_changes=exact.config_changes,
+        first_difference=first,
+        differences=differences,
+        config_changes=config,
         environment_changes=exact.environment_changes,
         places=places,
         accepted=accepted,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
-from canary.compare.exact.changes import shown
+from canary.compare.exact.changes import MOST_KEYS, named, shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.exact.signal_kinds import show
 from canary.compare.metrics.judging import EQUIVALENT
@@ -29,7 +29,7 @@ def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -
     """Turn failed checks into `changed` if a change of this comparison is in `accepted_with`."""
     changed = {check.name for check in checks if check.status == "changed"}
     accepted = {"learning"} if changed else set()
-    if changed and any(change.key.startswith("packages.") for change in environment):
+    if changed and any(c.key.startswith("packages.") and not c.cosmetic for c in environment):
         accepted.add("packages")
     if changed & {"data", "batches"}:
         accepted.add("rows")
@@ -113,7 +113,7 @@ def first_line(
             f"No baseline yet: {history} of {MIN_HISTORY} runs are stored. Store "
             f"{MIN_HISTORY - history} more of the default branch."
         )
-    same = _learning_unchanged(checks, (*config, *environment))
+    same = _learning_unchanged(checks, config, environment)
     if verdict == "inconclusive":
         if imported and not any(check.status == "inconclusive" for check in checks):
             return _nothing_judged(checks)
@@ -201,13 +201,16 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _changed_keys(changes: Sequence[KeyChange]) -> str:
-    """Return the first changed keys that are not cosmetic; of one alone, its values too."""
-    causes = [change for change in changes if not change.cosmetic]
+MOST_PACKAGES = 3
+
+
+def _changed_keys(config: Sequence[KeyChange], environment: Sequence[KeyChange]) -> str:
+    """Return the changed keys that are not cosmetic; of one alone, its values too."""
+    causes = [change for change in (*config, *environment) if not change.cosmetic]
+    keys = sum(not change.cosmetic for change in config)
     if len(causes) == 1:
         return f"{causes[0].key} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
-    more = f" and {len(causes) - 3} more" if len(causes) > 3 else ""
-    return f"{', '.join(change.key for change in causes[:3])}{more}"
+    return named([change.key for change in causes], max(MOST_PACKAGES, min(keys, MOST_KEYS)))
 
 
 def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
@@ -248,7 +251,9 @@ def _more(checks: Sequence[Check], what: str) -> str:
     return f" ({count} more {what}{'' if count == 1 else 's'})" if count else ""
 
 
-def _learning_unchanged(checks: Sequence[Check], changes: Sequence[KeyChange]) -> str:
+def _learning_unchanged(
+    checks: Sequence[Check], config: Sequence[KeyChange], environment: Sequence[KeyChange]
+) -> str:
     """Return a sentence if what is learned was compared and is equal; otherwise empty.
 
     It names what is equal only within rounding, what was not recorded, and changed keys."""
@@ -267,7 +272,7 @@ def _learning_unchanged(checks: Sequence[Check], changes: Sequence[KeyChange]) -
     equal = f"{', '.join(others)} and {last} are identical"
     rounded = next((check.message for check in judged.values() if check.delta), "")
     lacks = "".join(f"; {NAMED_STAGES[stage]} were not recorded" for stage in missing)
-    keys = _changed_keys(changes)
+    keys = _changed_keys(config, environment)
     return f"Learns the same: {rounded or equal}{lacks}.{f' Changed: {keys}.' if keys else ''}"
 
 

@@ -15,19 +15,15 @@ from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS
 
 
-def show_text(loaded: LoadedConfig) -> str:
-    """Return YAML with a comment after each value that says where it came from."""
-    return _lines(loaded)
-
-
 def resolved_yaml(loaded: LoadedConfig) -> str:
     """Return the complete config as YAML with the origin of each value.
 
     It can be loaded again, unless secrets of a command were hidden."""
-    return "# The resolved config of this run, with the origin of each value.\n" + _lines(loaded)
+    return "# The resolved config of this run, with the origin of each value.\n" + show_text(loaded)
 
 
-def _lines(loaded: LoadedConfig) -> str:
+def show_text(loaded: LoadedConfig) -> str:
+    """Return YAML with a comment after each value that says where it came from."""
     rows: list[tuple[str, str]] = []
     is_exec = loaded.config.training_type == "exec"
     for key, value in loaded.config:

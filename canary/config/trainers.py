@@ -185,7 +185,7 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "reward": TrainerRow(
         title="Reward",
-        builder="canary.training.trainers.reward",
+        builder=_OFFLINE,
         uses=_ON_ROWS | {"max_prompt_length", "speed.lengths"},
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",

@@ -15,9 +15,8 @@ from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.failure import failure_of
-from canary.protocol.job import Result
+from canary.protocol.job import Result, StepFile
 from canary.protocol.record_writer import RecordWriter
-from canary.protocol.rows import StepFile
 from canary.record.curves import MOST_VALUES, UNKNOWN_MACHINE, Source
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row
@@ -52,11 +51,6 @@ class ImportWriter(RecordWriter):
         count = warmup_of(rows)
         self.record.config["metrics_warmup_steps"] = count
         return count
-
-
-def default_name(imported: Imported) -> str:
-    """Return a name that the runs of one framework share."""
-    return imported.format if imported.preset is None else imported.preset.framework
 
 
 def training_type(imported: Imported) -> str:
@@ -145,7 +139,8 @@ def import_run(
     if name is not None and not NAME.fullmatch(name):
         raise UsageError(f"--name {name!r} is not a canary's name", KEY_HINTS["name"])
     imported = read_source(asked)
-    name = name or default_name(imported)
+    # The runs of one framework share it.
+    name = name or (imported.format if imported.preset is None else imported.preset.framework)
     now = datetime.now(UTC)
     folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
     config = {

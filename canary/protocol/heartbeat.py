@@ -125,9 +125,9 @@ def reading_path(scratch_dir: Path) -> Path:
 
 
 class Readings:
-    """Passes each new reading on once, and also writes it to `file` if given."""
+    """Passes each new reading on once, and also writes it to `file`."""
 
-    def __init__(self, source: Callable[[], Mapping[str, float]], file: Path | None = None) -> None:
+    def __init__(self, source: Callable[[], Mapping[str, float]], file: Path) -> None:
         self._source = source
         self._file = file
         self._last: Mapping[str, float] = {}
@@ -138,10 +138,9 @@ class Readings:
         if not reading or reading is self._last:
             return None
         self._last = reading
-        if self._file is not None:
-            # The training goes on if the disk is full or the folder was removed.
-            with contextlib.suppress(OSError):
-                jsonio.replace_file(self._file, jsonio.dumps(dict(reading)))
+        # The training goes on if the disk is full or the folder was removed.
+        with contextlib.suppress(OSError):
+            jsonio.replace_file(self._file, jsonio.dumps(dict(reading)))
         return reading
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from canary.record.step_row import Row
     from canary.record.types import Failure, Status
     from canary.relations.relation import Outcome, Variation
+from typing import TextIO
+
+from canary.record.step_row import Row
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
 """Environment variables of training processes: the job's file, the canary's process, and the number
@@ -96,7 +99,9 @@ class Result:
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    """The trainer's class, settings and packages (see `canary.training.exact.trainer_settings`)."""
+    """The trainer's class and settings (see `canary.training.exact.trainer_settings`)."""
+    packages: dict[str, str] = field(default_factory=dict)
+    """What the process had imported when its look ended, or when it failed."""
     notes: tuple[str, ...] = ()
     """Sentences that the user must know about this launch."""
     unmeasured: dict[str, str] = field(default_factory=dict)
@@ -176,7 +181,22 @@ class Listener(Protocol):
     def waiting(self) -> None: ...
 
 
-class Runner(Protocol):
-    """Runs one job to its end and reports rows when they appear."""
+class StepFile:
+    """Appends one JSON line per step in one write call, so that a kill loses no finished step."""
 
-    def run(self, job: Job, listener: Listener, deadline: float) -> Result: ...
+    def __init__(self, path: Path) -> None:
+        self._stream: TextIO = path.open("a", encoding="utf-8")
+
+    def append(self, row: Row) -> None:
+        """Write one row and flush it to the kernel.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        self._stream.write(jsonio.dumps(row) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file; on a full disk, drop unwritten content."""
+        with contextlib.suppress(OSError):
+            self._stream.close()

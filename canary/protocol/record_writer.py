@@ -68,6 +68,8 @@ class RecordWriter(ABC):
         record.perf.startup_seconds = record.launches[-1].startup_seconds
         if result.device:
             record.env["device"] = result.device
+        if result.packages:
+            record.env["packages"] = {**result.packages}
         record.unmeasured.update(result.unmeasured)
         record.notes += [note for note in result.notes if note not in record.notes]
 

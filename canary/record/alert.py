@@ -7,7 +7,7 @@ are found by name, and no framework is imported.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -158,8 +158,3 @@ def _text(value: str) -> str:
     # Half of a surrogate pair cannot be written to any file.
     text = value.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-
-
-def many(values: Iterable[Any]) -> list[Any]:
-    """Return several values as plain data."""
-    return [plain(value) for value in values]

@@ -154,10 +154,6 @@ def rows_of_run(folder: RunFolder) -> list[Row]:
     return merged_rows(RankSteps(folder.steps).read())
 
 
-def _metrics_path(path: Path) -> Path:
-    return path / "metrics.json" if path.is_dir() else path
-
-
 def _what_to_name(path: Path) -> str:
     """Return a hint for a missing record; it names the newest run in the folder, if any."""
     newest = max(path.glob("*/metrics.json"), default=None) if path.is_dir() else None
@@ -174,8 +170,9 @@ def load_record(path: Path | str, *, write_back: bool = True) -> RunRecord:
         InputError: it is missing.
         RecordError: it cannot be read, is not strict JSON, or has another schema.
     """
-    file = _metrics_path(Path(path))
-    document = read_document(file, "record", _what_to_name(Path(path)))
+    named = Path(path)
+    file = named / "metrics.json" if named.is_dir() else named
+    document = read_document(file, "record", _what_to_name(named))
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         try:

@@ -119,16 +119,6 @@ def _number(row: Any, *names: str) -> float:
     raise AttributeError(f"{type(row).__name__} has none of {', '.join(names)}")
 
 
-def device_us(row: Any) -> float:
-    """Return a row's device time, including what it calls."""
-    return _number(row, "device_time_total", "cuda_time_total")
-
-
-def self_device_us(row: Any) -> float:
-    """Return a row's device time, without what it calls."""
-    return _number(row, "self_device_time_total", "self_cuda_time_total")
-
-
 def _on_device(row: Any) -> bool:
     return str(row.device_type).rsplit(".", 1)[-1] not in ("CPU", "MKLDNN", "IDEEP", "0")
 
@@ -161,8 +151,8 @@ def operators_of(averages: Iterable[Any]) -> list[Operator]:
             count=int(row.count),
             self_cpu_time_ms=_number(row, "self_cpu_time_total") / 1000,
             cpu_time_ms=_number(row, "cpu_time_total") / 1000,
-            self_cuda_time_ms=self_device_us(row) / 1000,
-            cuda_time_ms=device_us(row) / 1000,
+            self_cuda_time_ms=_number(row, "self_device_time_total", "self_cuda_time_total") / 1000,
+            cuda_time_ms=_number(row, "device_time_total", "cuda_time_total") / 1000,
         )
         for row in averages
         if row.key not in NO_EVENTS

@@ -69,10 +69,6 @@ def _rate(
     return total / wall if wall > 0 and total > 0 else None
 
 
-def _inverse(rate: float | None) -> float | None:
-    return 1 / rate if rate else None
-
-
 def is_bad(row: Row, test: Any) -> bool:
     """Return whether `test` (isnan, isinf) holds for the step's loss or a micro-batch's loss."""
     losses = [row.get("loss"), *row.get("micro_losses", [])]
@@ -327,11 +323,12 @@ def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
     wall = sum(row["wall_s"] for row in steady)
     split = [row["phases"] for row in steady if "phases" in row]
     data = sum(phases.get("data", 0.0) for phases in split)
+    generated = _rate(steady, "completion_tokens")
     return {
         "step_time": distribution(row["wall_s"] for row in steady),
         "approx_tokens_per_sec": _rate(steady, "input_tokens"),
         "samples_per_sec": _rate(steady, "samples"),
-        "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
+        "seconds_per_completion_token": 1 / generated if generated else None,
         "dataloader_wait_pct": 100 * data / wall if wall and split else None,
     }
 

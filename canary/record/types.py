@@ -52,8 +52,7 @@ class Environment(Part, total=False):
     image: str | None
     """The container image, or the image of a machine of GitHub's; null if not known."""
     packages: dict[str, str | None]
-    installed: dict[str, str]
-    """Every package; `packages` has those that can change a training."""
+    """What the training had imported when its look ended."""
     variables: dict[str, str]
     driver: str | None
     cuda_driver: str | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, d
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
+from canary.runner.exec.streams import LogOnly
 from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child, warm_child, without_warm_start
 
@@ -107,22 +107,16 @@ class LocalRunner:
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         """Yield the started process; close its files at the end."""
         environment = without_warm_start(self._environment) | {PARENT: str(os.getpid())}
-        with self._log.open("ab") as log:
-            warm = None
-            if self._command == WORKER:
+        if self._command == WORKER:
+            with self._log.open("ab") as log:
                 warm = warm_child(job_file, environment, log, waiting)
             if warm is not None:
                 with contextlib.closing(warm):
                     yield warm
                 return
-            yield subprocess.Popen(
-                [*self._command, str(job_file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
+        words = [*self._command, str(job_file)]
+        with LogOnly().started(words, environment, self._log) as child:
+            yield child
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
         """Whether the launch is over although its process still runs."""

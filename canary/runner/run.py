@@ -211,8 +211,6 @@ def _keep(session: Session, result: Result) -> None:
     _keep_ranks(session, result)
     record = session.record
     if result.training:
-        record.env["packages"] = result.training["packages"]
-        record.env["installed"] = result.training.get("installed", {})
         record.first_step = result.training.get("resumed_at", 0) + 1
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training))
@@ -238,13 +236,6 @@ def _keep_ranks(session: Session, result: Result) -> None:
             record.notes.append(note)
 
 
-def _window(session: Session, launch: int) -> Window | None:
-    """Return the steps to profile: only the first launch has some."""
-    if launch:
-        return None
-    return window_of(session.config.profiler.model_dump(), session.folder.path)
-
-
 def _saved_model_folder(save_model: str) -> Path:
     return Path(save_model).expanduser().absolute()
 
@@ -253,8 +244,9 @@ def _job(session: Session, launch: int, cache_dir: Path) -> Job:
     folder, config = session.folder, session.config
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
-    window = _window(session, launch)
-    saves = config.save_model if launch == 0 else None
+    # Only the first launch is profiled, and saves its model.
+    window = None if launch else window_of(config.profiler.model_dump(), folder.path)
+    saves = None if launch else config.save_model
     looked, steps = config.look_steps, steps_of(config)
     return Job(
         launch=launch,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed
 
+from canary.machine.packages import imported_packages
 from canary.protocol.heartbeat import leave_pulse
-from canary.protocol.job import NODE_RANK, Job, Result, begun_path, leave_unwritten
-from canary.protocol.rows import StepFile
+from canary.protocol.job import NODE_RANK, Job, Result, StepFile, begun_path, leave_unwritten
 from canary.record.exact import Calls, Exact
 from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
@@ -133,12 +133,9 @@ def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
-    def __init__(
-        self, job: Job, started: float, rank: int | None = None, *, own_process: bool = False
-    ) -> None:
+    def __init__(self, job: Job, started: float, *, own_process: bool = False) -> None:
         self.job = job
-        own, self.ranks = this_rank()
-        self.rank = own if rank is None else rank
+        self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
         self.on_row: Callable[[Row], None] | None = None
@@ -165,6 +162,8 @@ class TrainingLaunch:
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
+        self._packages: dict[str, str] = {}
+        """What the training has imported by the end of its look."""
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
         self._inspector: Inspector | None = None
@@ -232,6 +231,7 @@ class TrainingLaunch:
                 self.look.at_end(deterministic_kernels())
         self._files.begin()
         if not self.job.look_steps:
+            self._packages = imported_packages()
             self._time_begins()
         return self.look
 
@@ -245,6 +245,7 @@ class TrainingLaunch:
         made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
         self._exact = made or {}
         self._unseen = unmeasured_in(exact)
+        self._packages = imported_packages()
         if self.on_look is not None:
             self.on_look(self._exact)
         if self._begun_on is not None:
@@ -279,6 +280,7 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             exact=self._exact,
             training=self._training | {"distributed": distributed},
+            packages=self._packages,
             notes=(*self.notes, KILLED),
         )
         path = begun_path(Path(self.job.result_file))
@@ -384,6 +386,7 @@ class TrainingLaunch:
 
     def write(self, result: Result) -> None:
         """Write the result for the parent, and close the rows."""
+        result = replace(result, packages=self._packages or imported_packages())
         if self._profiler is not None:
             self._profiler.give_up()
         self.look.give_up()

@@ -7,19 +7,21 @@ raises RunFailed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.errors import CanaryError, ConfigError, RunFailed, did_you_mean, nearest
+from canary.protocol.failure import is_out_of_memory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
     from canary.protocol.spec import WorkloadSpec
 
@@ -77,6 +79,19 @@ def load_callable(key: str, path: str) -> Callable[..., Any]:
     return found
 
 
+@contextlib.contextmanager
+def explained(kind: type[CanaryError], key: str, path: str) -> Iterator[None]:
+    """Run the user's code. Its exception becomes a `kind` that says where it was raised. Errors of
+    the canary and out-of-memory errors pass unchanged."""
+    try:
+        yield
+    except Exception as error:
+        # User code may raise anything.
+        if isinstance(error, CanaryError) or is_out_of_memory(error):
+            raise
+        raise _failed(kind, key, path, "it", error) from error
+
+
 def call(
     kind: type[CanaryError],
     key: str,
@@ -85,41 +100,9 @@ def call(
     *args: Any,
     **kw: Any,
 ) -> Any:
-    """Return `function(*args, **kw)`. Its exception becomes a `kind` that says where it was raised.
-    Errors of the canary and out-of-memory errors pass unchanged."""
-    try:
+    """Return `function(*args, **kw)`, with its errors `explained`."""
+    with explained(kind, key, path):
         return function(*args, **kw)
-    except Exception as error:
-        # User code may raise anything.
-        if _says_enough(error):
-            raise
-        raise _failed(kind, key, path, "it", error) from error
-
-
-async def call_async(
-    kind: type[CanaryError],
-    key: str,
-    path: str,
-    function: Callable[..., Any],
-    *args: Any,
-    **kw: Any,
-) -> Any:
-    """As `call`, for an async function."""
-    try:
-        return await function(*args, **kw)
-    except Exception as error:
-        # User code may raise anything.
-        if _says_enough(error):
-            raise
-        raise _failed(kind, key, path, "it", error) from error
-
-
-def _says_enough(error: Exception) -> bool:
-    return isinstance(error, CanaryError | MemoryError) or _is_memory(error)
-
-
-def _is_memory(error: Exception) -> bool:
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def _failed(
@@ -236,33 +219,3 @@ def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
         "return a transformers model (or a PeftModel)",
         key=key,
     )
-
-
-def trainer_from_factory(spec: WorkloadSpec) -> Trainer:
-    """Return the trainer from `trainer_factory`: checked, not started, with the config's steps."""
-    from transformers import Trainer
-
-    key, path = "trainer_factory", spec.config.trainer_factory
-    assert path is not None
-    trainer = call(ConfigError, key, path, load_callable(key, path), spec)
-    if not isinstance(trainer, Trainer):
-        raise ConfigError(
-            f"{key} '{path}' returned a {type(trainer).__name__} instead of a transformers.Trainer",
-            "return a Trainer, or a subclass of it, that has not been started",
-            key=key,
-        )
-    if trainer.state.global_step:
-        raise ConfigError(
-            f"{key} '{path}' returned a trainer that already trained "
-            f"{trainer.state.global_step} steps",
-            "do not call its train()",
-            key=key,
-        )
-    if trainer.args.max_steps != spec.max_steps:
-        raise ConfigError(
-            f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, but the "
-            f"canary runs {spec.max_steps} steps",
-            "set max_steps=spec.max_steps in its arguments",
-            key=key,
-        )
-    return trainer

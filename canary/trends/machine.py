@@ -55,7 +55,7 @@ def _between(before: RunFacts, now: RunFacts) -> Iterator[MachineChange]:
         return
     changes = environment_changes(before.record, now.record)
     for change in sorted(changes, key=lambda change: change.cosmetic):
-        if change.key in UNIMPORTANT:
+        if change.key in UNIMPORTANT or (change.cosmetic and change.key.startswith("packages.")):
             continue
         name = NAMES.get(change.key, change.key)
         name = name.removeprefix("packages.").removeprefix("variables.")

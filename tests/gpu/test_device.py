@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from canary.machine import gpu
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.exact.parameters import tensor_digest
-from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.gpu
 
@@ -89,20 +87,3 @@ def test_digests_do_not_depend_on_the_device() -> None:
     value = torch.randn(1000, 33)
     assert tensor_digest(value, True) == tensor_digest(value.cuda(), True)
     assert tensor_digest(value, False) == tensor_digest(value.cuda(), False)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
-def test_a_run_on_the_device_is_complete(tmp_path: Path, training_type: str, dtype: str) -> None:
-    values = settings(training_type, device="cuda", dtype=dtype, max_steps=12)
-    finished = run_config(tmp_path, values)
-    assert finished.code == 0, finished.err + finished.log()
-    record = finished.record()
-    assert record.perf.max_mem_kind == "device"
-    allocator = record.env["device"]["peak_allocated_bytes"]
-    assert record.memory.peak_allocated_bytes == pytest.approx(allocator, rel=0.02)
-    assert record.gpu_health["uuid"] == in_use().uuid
-    assert "memory.peak_allocated_bytes" not in record.unmeasured
-    for row in finished.rows():
-        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=0.02)  # type: ignore[attr-defined]
-    assert record.stability.nan_steps == 0

@@ -17,7 +17,7 @@ from canary.config.trainers import TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
-from canary.runner.warm import warm_starts
+from canary.runner.warm import WARM_SOCKET, warm_starts
 
 STEPS, LOOKED = 6, 2
 
@@ -111,6 +111,15 @@ def _warm() -> Iterator[None]:
     """The trainings of a session import torch and what trains once."""
     with warm_starts():
         yield
+
+
+@pytest.fixture(scope="module")
+def own_warm() -> Iterator[None]:
+    """A warm Python of the file's own: each serves one environment, that of its first launch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(WARM_SOCKET, raising=False)
+        with warm_starts():
+            yield
 
 
 @pytest.fixture

@@ -59,7 +59,8 @@ def changes_between(good: Pins, bad: Pins) -> Changes:
     unknown = 0
     for name in sorted(good.versions.keys() | bad.versions.keys()):
         at_good, at_bad = good.versions.get(name), bad.versions.get(name)
-        if at_good != at_bad and _knows(good, name) and _knows(bad, name):
+        known = all(pins.whole or name in pins.versions for pins in (good, bad))
+        if at_good != at_bad and known:
             changed.append(Change(name, at_good, at_bad))
             continue
         unknown += at_good != at_bad
@@ -69,7 +70,8 @@ def changes_between(good: Pins, bad: Pins) -> Changes:
             fixed[name] = held
     if unknown:
         notes.append(
-            f"{unknown} packages are in one list only, and a record lists few: all runs have them"
+            f"{unknown} packages are in one list only, and a record lists only what was imported: "
+            "all runs have them"
         )
     if not changed:
         raise UsageError(
@@ -77,11 +79,6 @@ def changes_between(good: Pins, bad: Pins) -> Changes:
             "search the commits instead: canary bisect CONFIG --good A --bad B",
         )
     return Changes(tuple(changed), fixed, tuple(notes))
-
-
-def _knows(pins: Pins, name: str) -> bool:
-    """Whether a list says if a package is installed: a record names only some packages."""
-    return pins.whole or name in pins.versions or name in pins.absent
 
 
 def _pythons(good: Pins, bad: Pins) -> list[str]:

@@ -1,4 +1,5 @@
-"""The packages of one end: what a run's record, a lock file or `pip freeze` says is installed.
+"""The packages of one end: what a run's record says was imported, or what a lock file or `pip
+freeze` says is installed.
 
 A stranger may have written the file. Only names and versions leave this module, both validated by
 `packaging`: no option, URL or path of the file reaches an installer.
@@ -37,16 +38,14 @@ Versions: TypeAlias = Mapping[str, Version]
 
 @dataclass(frozen=True)
 class Pins:
-    """What one end has installed."""
+    """What is known of one end."""
 
     source: Path
     versions: Versions
     python: str | None = None
     """`3.11.7`, if the file says it."""
     whole: bool = True
-    """It lists every package. Older records list only those that can change a training."""
-    absent: frozenset[str] = frozenset()
-    """Names that a record says are not installed."""
+    """It lists every package; a record lists only what its training imported."""
     left_out: tuple[str, ...] = ()
     """A sentence for each kind of line that is not used."""
     record: RunRecord | None = None
@@ -83,14 +82,10 @@ HOW = "name a run's folder, a lock file, or a file with the output of `pip freez
 
 def _of_record(path: Path) -> Pins:
     record = _stored(path) or load_record(path, write_back=False)
-    every = record.env.get("installed") or {}
     named = record.env.get("packages") or {}
-    lines = [LockLine(name, version) for name, version in (every or named).items() if version]
-    absent = frozenset(canonicalize_name(name) for name, version in named.items() if not version)
+    lines = [LockLine(name, version) for name, version in named.items() if version]
     found = _of_lines(lines, path)
-    return replace(
-        found, python=record.env.get("python"), whole=bool(every), absent=absent, record=record
-    )
+    return replace(found, python=record.env.get("python"), whole=False, record=record)
 
 
 def _stored(path: Path) -> RunRecord | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.baseline.comparability import asked_dtype, is_imported
@@ -53,6 +54,9 @@ COSMETIC_ENVIRONMENT = (
     "variables.TOKENIZERS_PARALLELISM",
 )
 
+MOST_KEYS = 8
+"""Keys of a config that a sentence names: each may matter. An upgrade changes many packages."""
+
 DEFAULTS: dict[str, Any] = CanaryConfig().model_dump(mode="json")
 
 
@@ -97,8 +101,9 @@ def key_changes(
 
 
 def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop facts that identify one particular GPU instead of its model."""
-    known = dict(env)
+    """Drop facts that identify one particular GPU instead of its model, and, of older records, what
+    was installed without being imported."""
+    known = {key: value for key, value in env.items() if key != "installed"}
     known["gpus"] = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
         for gpu in env.get("gpus") or []
@@ -203,15 +208,24 @@ def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange,
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Return the packages, drivers, devices and variables that differ."""
+    """Return the imported packages, drivers, devices and variables that differ."""
     found = key_changes(
         _comparable_environment(baseline.env),
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
     loaded = _dtype_shown_by_model(baseline, current)
-    changes = tuple(change for change in found if not (loaded and change.key == "device.dtype"))
+    changes = tuple(
+        replace(change, cosmetic=change.cosmetic or _imported_by_one_side(change))
+        for change in found
+        if not (loaded and change.key == "device.dtype")
+    )
     return _of_both(changes, baseline, current, baseline.env, current.env)
+
+
+def _imported_by_one_side(change: KeyChange) -> bool:
+    """Whether code decided what is imported: another version is a difference, an import is not."""
+    return change.key.startswith("packages.") and None in (change.baseline, change.current)
 
 
 def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
@@ -221,13 +235,19 @@ def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
     return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 
 
+def named(words: Sequence[str], most: int) -> str:
+    """Return the first of several words, and how many there are beside them."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Difference]:
-    """Return the first change that is not cosmetic as a difference of its stage."""
+    """Return the changes that are not cosmetic as one difference of their stage."""
     relevant = [change for change in changes if not change.cosmetic]
+    words = [f"{one.key} {shown(one.baseline)} -> {shown(one.current)}" for one in relevant]
     if not relevant:
         return []
     first = relevant[0]
-    more = f" and {len(relevant) - 1} more" if len(relevant) > 1 else ""
     return [
         Difference(
             stage,
@@ -235,6 +255,6 @@ def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Differ
             first.baseline,
             first.current,
             count=len(relevant),
-            detail=f"{first.key} {shown(first.baseline)} -> {shown(first.current)}{more}",
+            detail=named(words, MOST_KEYS if stage == "config" else 1),
         )
     ]

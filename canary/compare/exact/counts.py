@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
 from canary.compare.checks import CHECKS, sides_with
-from canary.compare.exact.inputs_stages import same_size
+from canary.compare.exact.inputs_stages import is_rollout, same_size
 from canary.compare.thresholds import Thresholds
 from canary.record.exact import Exact, LiveMemory, Micro, Work
 from canary.record.types import RunRecord
@@ -83,9 +83,9 @@ def plain(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thres
 
 
 def in_step(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Counted:
-    """Return the count of one step; skipped if the sides counted different steps or batch sizes."""
+    """Return the count of one step; skipped if the sides counted different steps or other data."""
     found = plain(row, baseline, current, thresholds)
-    reason = _not_the_same_step(baseline, current)
+    reason = _not_the_same_step(baseline, current) or _of_other_data(found, baseline, current)
     if not reason and row.percent and found.baseline == 0:
         reason = f"the baseline counted no {row.words}"
     return replace(found, why_not=reason)
@@ -134,12 +134,48 @@ def _not_the_same_step(baseline: RunRecord, current: RunRecord) -> str:
     before, after = _work(baseline.exact), _work(current.exact)
     if not before or not after:
         return f"the work of a step: counted {sides_with(before, after)}"
-    if before.get("step") != after.get("step"):
-        return "the sides counted different steps"
-    step = after.get("step", 1)
-    if not same_size(_micro(baseline, step), _micro(current, step)):
-        return f"the batches of step {step}, which was counted, have different shapes"
-    return ""
+    return "" if before.get("step") == after.get("step") else "the sides counted different steps"
+
+
+OF_TOKENS = ("flops", "tokens_fed")
+"""Counts that depend on the length of the rows."""
+
+
+def _of_other_data(found: Counted, baseline: RunRecord, current: RunRecord) -> str:
+    """Return why the counted steps cannot be compared; empty if they can.
+
+    They train on the same rows, or on as many tokens. Most counts need only as many rows; in a
+    rollout all depend on the lengths."""
+    step = _work(current.exact).get("step", 1)
+    sides = [_micro(side, step) for side in (baseline, current)]
+    if same_size(*sides):
+        return ""
+    rows, tokens = ([size(side) for side in sides] for size in (_rows, _tokens))
+    if not is_rollout(current):
+        as_many_rows = rows[0] == rows[1] and found.row.name not in OF_TOKENS
+        if as_many_rows or (tokens[0] and tokens[0] == tokens[1]):
+            return ""
+    sizes = [
+        f"{was:,} -> {now:,} {unit}"
+        for (was, now), unit in ((rows, "rows"), (tokens, "tokens"))
+        if was != now
+    ]
+    data = f"step {step} trains on other data: {', '.join(sizes) or 'other lengths'}"
+    if not found.delta:
+        return data
+    return f"{found.row.words}: {found.baseline:,.6g} -> {found.current:,.6g}, but {data}"
+
+
+def _rows(micro_batches: Iterable[Micro]) -> int:
+    """Return the rows of a step: of each micro-batch the longest first dimension."""
+    return sum(
+        max((shape[0] for shape in micro.get("shapes", {}).values() if shape), default=0)
+        for micro in micro_batches
+    )
+
+
+def _tokens(micro_batches: Iterable[Micro]) -> int:
+    return sum(micro.get("input_tokens", 0) for micro in micro_batches)
 
 
 def _memory(record: RunRecord) -> LiveMemory:

@@ -85,15 +85,18 @@ def _difference(item: Counted, baseline: RunRecord, current: RunRecord) -> Diffe
 
 
 def _operators_that_differ(baseline: RunRecord, current: RunRecord) -> str:
-    """Return the end of a sentence: the operators whose counts changed most."""
-    sides = (baseline, current)
-    was, now = (side.exact.get("work", {}).get("operators", {}) for side in sides)
+    """Return the end of a sentence: the operators whose counts changed most, and the forwards."""
+    works = [side.exact.get("work", {}) for side in (baseline, current)]
+    was, now = (work.get("operators", {}) for work in works)
+    forwards = [work.get("forwards") or 0 for work in works]
     changes = {
         name: now.get(name, 0) - was.get(name, 0)
         for name in dict.fromkeys((*was, *now))
         if now.get(name, 0) != was.get(name, 0)
     }
     largest = sorted(changes.items(), key=lambda item: (-abs(item[1]), item[0]))[:3]
+    if forwards[0] and forwards[0] != forwards[1]:
+        largest = [("forward passes", forwards[1] - forwards[0]), *largest]
     return (
         " (" + ", ".join(f"{name} {change:+d}" for name, change in largest) + ")" if largest else ""
     )

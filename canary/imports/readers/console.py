@@ -15,9 +15,8 @@ from canary.errors import ConfigError, InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Console, Preset, shipped, shipped_names
-from canary.imports.readers.ending import Ending
 from canary.imports.readers.jsonl import Document, lines_of
-from canary.imports.readers.rows import entry_of
+from canary.imports.readers.rows import Ending, entry_of
 from canary.imports.series import bounded
 
 SUFFIXES = (".log", ".txt", ".out", ".err")

@@ -9,8 +9,7 @@ from typing import Any
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling
 from canary.imports.files import LARGEST_TEXT, LONGEST_LINE, MOST_LINES, Found
-from canary.imports.readers.ending import Ending
-from canary.imports.readers.rows import entry_of
+from canary.imports.readers.rows import Ending, entry_of
 from canary.record.jsonio import MOST_DIGITS
 
 SUFFIXES = (".jsonl", ".ndjson")

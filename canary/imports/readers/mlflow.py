@@ -8,16 +8,70 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import LARGEST_TEXT, Found
 from canary.imports.readers.jsonl import lines_of
-from canary.imports.readers.runs import StoredRun, picked
 from canary.imports.readers.sqlite_store import check_table, columns, is_store, opened
 from canary.record.jsonio import open_regular
+
+SHOWN = 5
+CLOCKS_DIFFER_S = 60.0
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run; `started` in seconds since the epoch."""
+
+    id: str
+    name: str
+    started: float
+
+
+def picked(
+    runs: Sequence[StoredRun], asked: str | None, since: float, file: str, telling: Telling
+) -> StoredRun:
+    """Return the run that was asked for by name or id, else the newest.
+
+    Args:
+        runs: the runs of the store.
+        asked: what the user names.
+        since: runs that started before are not read; seconds since the epoch.
+        file: the store, for messages.
+        telling: gets the choice.
+
+    Raises:
+        InputError: there is no such run, or several have the name.
+    """
+    if not runs:
+        raise InputError(f"{file} holds no run", "name the store that the training wrote")
+    # By hand all count. A run that begins after now was not started by a launch that ended.
+    latest = time.time() + CLOCKS_DIFFER_S if since > 0 else math.inf
+    fresh = [run for run in runs if since <= run.started <= latest]
+    if not fresh:
+        raise InputError(f"{file} holds no run that this launch started")
+    if asked is not None:
+        named = [run for run in fresh if asked in (run.id, run.name)]
+        names = ", ".join(shortened(run.name) for run in runs[-SHOWN:])
+        if not named:
+            raise InputError(f"{file} holds no run {asked!r}", f"its newest are {names}")
+        if len(named) > 1:
+            ids = ", ".join(shortened(run.id) for run in named[:SHOWN])
+            raise InputError(
+                f"{file} holds {len(named)} runs named {asked!r}", f"name one by id: {ids}"
+            )
+        return named[0]
+    newest = max(fresh, key=lambda run: (run.started, run.id))
+    if len(runs) > 1:
+        what = f"of {len(runs)} runs the newest was read: {shortened(newest.name)}; --run names one"
+        telling.tell(what, file)
+    return newest
+
 
 NEEDED = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
 OF_RUNS = {"run_uuid", "name", "start_time", "status"}

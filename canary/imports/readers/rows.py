@@ -1,12 +1,16 @@
-"""What readers of rows share: a row's numbers, its time, and what is not a number."""
+"""What readers of rows share: a row's numbers, its time, what is not a number, and whether a log
+ends in an error."""
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from canary.imports.entries import Entry, Telling, as_value, plain, shortened
+from canary.protocol.failure import last_words
 
 TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
 """Fields that hold the time of a row in any case, if the value can be one."""
@@ -37,8 +41,7 @@ def entry_of(
     file: str,
     line: int | None = None,
     *,
-    step: float | None = None,
-    part: int = 0,
+    part: int,
 ) -> Entry:
     """Return a row's numbers. Objects in it are flattened: `{"a": {"b": 1}}` has `a/b`. Text,
     lists and yes-or-no values are told."""
@@ -67,4 +70,48 @@ def entry_of(
                 values[name] = as_value(value)
             except TypeError as error:
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
-    return Entry(step, values, time, part, line=line, group=group)
+    return Entry(None, values, time, part, line=line, group=group)
+
+
+TRACEBACK = "Traceback (most recent call last)"
+IGNORED = "Exception ignored in"
+"""Python prints it before the traceback of an error in a destructor, which ends nothing."""
+DEATH = re.compile(
+    r"out of memory|OutOfMemory|oom[-_ ]?kill|Segmentation fault|core dumped|std::bad_alloc|"
+    r"(?:^|\d)\s*Killed\b|No space left on device|CANCELLED AT|"
+    r"^\s*(?:Terminated|Aborted)\b|\bexit(?:ed with)? ?(?:code|status) [1-9]|"
+    r"Watchdog caught collective|"
+    r"\b(?:signal 9|SIGKILL|SIGSEGV|SIGABRT)\b|^[\w.]+(?:Error|Exception|Interrupt)(?:: |$)",
+    re.IGNORECASE,
+)
+"""How launchers, kernels and libraries say that a process is dead."""
+KEPT = 500
+"""Lines behind the last metric."""
+
+
+class Ending:
+    """The lines behind the last metric so far."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=KEPT)
+
+    def add(self, line: str) -> None:
+        """Add a line without a metric."""
+        self._lines.append(line)
+
+    def clear(self) -> None:
+        """Begin anew: a metric was written."""
+        self._lines.clear()
+
+    def error(self) -> str | None:
+        """Return the error that ended the training, None without one."""
+        lines = list(self._lines)
+        begun = [
+            number
+            for number, line in enumerate(lines)
+            if TRACEBACK in line and IGNORED not in (lines[number - 1] if number else "")
+        ]
+        if begun:
+            return shortened(last_words("\n".join(lines[begun[0] :])))
+        said = next((line for line in reversed(lines) if DEATH.search(line)), None)
+        return None if said is None else shortened(said.strip())

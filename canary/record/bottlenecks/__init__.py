@@ -1,41 +1,44 @@
 """A run's bottlenecks, found in its record, each with its evidence. Pure.
 
-Each bottleneck has a module with a `NAME` and a function `judge(record)`. It returns a
-`Bottleneck`, None without one, or `NotJudged` with a reason if the record lacks what it needs.
+Each bottleneck is a function of the record. It returns a `Bottleneck`, None without one, or
+`NotJudged` with a reason if the record lacks what it needs.
 """
 
 from __future__ import annotations
 
-from canary.record.bottlenecks import (
-    attention,
+from collections.abc import Callable
+
+from canary.record.bottlenecks.common import Answer, NotJudged, too_short
+from canary.record.bottlenecks.gpu import (
+    gpu_utilization,
+    host_bound_launches,
+    memory_bandwidth,
+    small_batches,
+)
+from canary.record.bottlenecks.host import (
     crowded_threads,
     data_loading,
-    gil,
-    gpu_utilization,
-    kernel_launches,
-    memory_bandwidth,
-    memory_growth,
-    memory_spikes,
-    small_batches,
+    gil_contention,
     synchronization,
 )
-from canary.record.bottlenecks.common import NotJudged, too_short
+from canary.record.bottlenecks.memory import attention_memory, memory_growth, memory_spikes
 from canary.record.types import Bottleneck, RunRecord
 
-ALL = (
+ALL: tuple[Callable[[RunRecord], Answer], ...] = (
     crowded_threads,
     data_loading,
-    gil,
+    gil_contention,
     synchronization,
-    kernel_launches,
+    host_bound_launches,
     small_batches,
     memory_bandwidth,
     memory_spikes,
     memory_growth,
-    attention,
+    attention_memory,
     gpu_utilization,
 )
-"""The order for equal severity and cost: causes before the symptom."""
+"""The order for equal severity and cost: causes before the symptom. A function has its bottleneck's
+name."""
 
 
 def find_bottlenecks(record: RunRecord) -> tuple[list[Bottleneck], dict[str, str]]:
@@ -43,12 +46,12 @@ def find_bottlenecks(record: RunRecord) -> tuple[list[Bottleneck], dict[str, str
     found: list[Bottleneck] = []
     short = too_short(record)
     if short:
-        return found, {each.NAME: short for each in ALL}
+        return found, {each.__name__: short for each in ALL}
     not_judged: dict[str, str] = {}
     for each in ALL:
-        answer = each.judge(record)
+        answer = each(record)
         if isinstance(answer, NotJudged):
-            not_judged[each.NAME] = answer.reason
+            not_judged[each.__name__] = answer.reason
         elif answer is not None:
             found.append(answer)
     found.sort(key=lambda one: (one.severity != "bottleneck", -one.cost))
@@ -68,6 +71,3 @@ def one_line(found: Bottleneck) -> str:
         for one in found.evidence
     )
     return f"{found.name}: {numbers}; {found.advice}"
-
-
-__all__ = ["ALL", "NotJudged", "find_bottlenecks", "one_line", "with_bottlenecks"]

@@ -77,10 +77,10 @@ def _style(index: int) -> str:
     return PHASE_STYLES[index % len(PHASE_STYLES)]
 
 
-def panel_lines(pace: Pace, width: int, label: str = "", status: str = "") -> list[Line]:
+def panel_lines(pace: Pace, width: int, name: str = "", status: str = "") -> list[Line]:
     """Return the whole panel of a launch, in lines of at most `width` columns."""
     width = max(NARROWEST, width)
-    lines = wrapped(_head(pace, width, label, status), width, " ")
+    lines = wrapped(_head(pace, width, name, status), width, " ")
     lines += wrapped([(part, "") for part in figures.speed(pace)], width)
     parts = figures.phase_parts(pace)
     if parts:
@@ -96,15 +96,15 @@ def panel_lines(pace: Pace, width: int, label: str = "", status: str = "") -> li
     return lines + _alerts(pace, width)
 
 
-def _head(pace: Pace, width: int, label: str, status: str) -> Line:
+def _head(pace: Pace, width: int, name: str, status: str) -> Line:
     steps = max(1, pace.steps or 0)
     cells = min(BAR_CELLS, width)
     filled = min(cells, round(cells * pace.done / steps))
     span = "timed" if pace.is_timed else "look"
-    name = f"{label} {span}" if label else span
+    shown = f"{name} {span}" if name else span
     left = [] if status else [(part, "dim") for part in figures.time_left(pace)]
     return [
-        (f"{name:<8}", "bold"),
+        (f"{shown:<8}", "bold"),
         ("━" * filled + "─" * (cells - filled), "green"),
         (figures.count(pace), ""),
         *left,
@@ -133,9 +133,11 @@ def _codes(style: str) -> str:
 class LivePanel:
     """The panel of a run: progress, rates, phases, utilisation, metrics and the last alerts."""
 
-    def __init__(self, console: Console, label: str = "") -> None:
+    name = ""
+    """Put before the span of the running launch."""
+
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._label = label
         self._pace = Pace()
         self._open = False
         self._drawn = 0
@@ -146,9 +148,7 @@ class LivePanel:
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Print what runs, and the folder of its record."""
-        name = f"{self._label}: " if self._label else ""
-        headline = name + figures.headline(config)
-        self._console.print(headline, style="bold", highlight=False, markup=False)
+        self._console.print(figures.headline(config), style="bold", highlight=False, markup=False)
         where = f"record: {run_dir}"
         self._console.print(where, style="dim", highlight=False, markup=False, soft_wrap=True)
 
@@ -197,7 +197,7 @@ class LivePanel:
 
     def _draw(self, status: str = "") -> None:
         size = self._console.size
-        lines = panel_lines(self._pace, size.width - 1, self._label, status)[: size.height - 1]
+        lines = panel_lines(self._pace, size.width - 1, self.name, status)[: size.height - 1]
         up = f"\x1b[{self._drawn}F" if self._drawn else ""
         text = "".join(f"{self._rendered(line)}\x1b[K\n" for line in lines)
         self._console.file.write(f"{up}{text}\x1b[J")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 from rich.console import Console
 
@@ -54,46 +55,29 @@ class UntilClosed:
     def __init__(self, listener: Listener) -> None:
         self.inner: Listener = listener
 
+    def __getattr__(self, event: str) -> Any:
+        return functools.partial(self._send, event)
+
     def _send(self, event: str, *arguments: Any) -> None:
         try:
             getattr(self.inner, event)(*arguments)
         except BrokenPipeError:
             self.inner = Quiet()
 
-    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        self._send("run_begins", run_dir, config)
 
-    def warned(self, text: str) -> None:
-        self._send("warned", text)
-
-    def launch_begins(self, index: int, steps: int | None) -> None:
-        self._send("launch_begins", index, steps)
-
-    def step_ended(self, row: Row) -> None:
-        self._send("step_ended", row)
-
-    def sampled(self, reading: Mapping[str, float]) -> None:
-        self._send("sampled", reading)
-
-    def launch_ended(self, result: Result) -> None:
-        self._send("launch_ended", result)
-
-    def waiting(self) -> None:
-        self._send("waiting")
-
-
-def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str = "") -> Listener:
+def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False) -> Listener:
     """Return the live panel for a terminal, plain lines elsewhere, nothing if `quiet`. `plain`: the
-    terminal gets other output too. `label` is put before the output. If another canary program
-    follows this run (`EVENTS`), only that program gets the events."""
+    terminal gets other output too. If another canary program follows this run (`EVENTS`), only that
+    program gets the events."""
     follower = os.environ.pop(EVENTS, "")
     if follower:
-        return UntilClosed(JsonLines(os.fdopen(int(follower), "w", encoding="utf-8")))
+        lines = JsonLines(os.fdopen(int(follower), "w", encoding="utf-8"))
+        return cast(Listener, UntilClosed(lines))
     if quiet:
         return Quiet()
     console = Console(file=stream)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
-    return UntilClosed(LivePanel(console, label) if live else PlainLines(stream, label))
+    return cast(Listener, UntilClosed(LivePanel(console) if live else PlainLines(stream)))
 
 
 LINE_EVERY_S = 5.0
@@ -113,18 +97,17 @@ class Event:
 
 
 class PlainLines:
-    """Lines for a log; each starts with `label`."""
+    """Lines for a log."""
 
-    def __init__(self, stream: TextIO, label: str = "") -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._prefix = f"{label}: " if label else ""
         self._pace = Pace()
         self._last = 0.0
         self._unwatched = False
 
     def _print(self, event: Event) -> None:
         inner = "  " if event.kind in ("alert", "step", "ended") else ""
-        print(f"{self._prefix}{inner}{event.text}", file=self._stream, flush=True)
+        print(f"{inner}{event.text}", file=self._stream, flush=True)
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Print what runs, and the folder of its record."""
@@ -213,15 +196,8 @@ class CampaignPanel(LivePanel):
 
     `name` is set before each run: which one it is, and the time left of the whole campaign."""
 
-    name = ""
-
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Not shown."""
-
-    def launch_begins(self, index: int, steps: int | None) -> None:
-        """Open the panel under the run's name."""
-        self._label = self.name
-        super().launch_begins(index, steps)
 
     def launch_ended(self, result: Result | None) -> None:
         """Remove the panel."""

@@ -34,16 +34,10 @@ class ExecRequest:
             "training_type": ("exec", "canary exec"),
             "command": (list(self.command), "canary exec"),
         }
-        if self.name is not None:
-            found["name"] = (self.name, "--name")
-        if self.max_steps is not None:
-            found["max_steps"] = (self.max_steps, "--max-steps")
-        if self.exact:
-            found["exact"] = (True, "--exact")
-        if self.stop_on is not None:
-            found["stop_on"] = (self.stop_on, "--stop-on")
-        if self.threads is not None:
-            found["threads"] = (self.threads, "--threads")
+        for key in ("name", "max_steps", "exact", "stop_on", "threads"):
+            value = getattr(self, key)
+            if value is not None and value is not False:
+                found[key] = (value, f"--{key.replace('_', '-')}")
         return found
 
 

@@ -9,17 +9,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 CHUNK = 1 << 16
-
-
-class Streams(Protocol):
-    """Starts a process with its streams, and closes them after it."""
-
-    def started(
-        self, command: list[str], environment: dict[str, str], log: Path
-    ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]: ...
 
 
 class LogOnly:
@@ -74,6 +66,9 @@ class PassedOn:
             finally:
                 for outlet in outlets:
                     outlet.end()
+
+
+Streams = LogOnly | PassedOn
 
 
 def _written(descriptor: int, chunk: bytes) -> bool:

@@ -1,4 +1,5 @@
-"""How the process of a user's command ends: with the canary, after its look, or by an alert."""
+"""The process of a user's command: who records in it, and how it ends (with the canary, after its
+look, or by an alert)."""
 
 from __future__ import annotations
 
@@ -64,3 +65,24 @@ def print_without_traceback(stop: StopTraining) -> None:
 def say(text: str) -> None:
     """Print a line of the canary's on standard error."""
     print(f"canary: {text}", file=sys.stderr, flush=True)
+
+
+class Turn:
+    """A Trainer or a Recorder takes the turn. From then on no plain loop is recorded."""
+
+    def __init__(self) -> None:
+        self.taken = False
+        self.notes: list[str] = []
+        """Sentences for the record of what took the turn."""
+        self.give_way: Callable[[str], None] | None = None
+        """Ends the recording of a plain loop; gets the name of what takes its place."""
+
+    def take(self, by: str) -> None:
+        """Take the turn for a Trainer or a Recorder."""
+        if not self.taken and self.give_way is not None:
+            self.give_way(by)
+        self.taken = True
+
+
+TURN = Turn()
+"""The one of this process."""

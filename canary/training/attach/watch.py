@@ -15,13 +15,13 @@ from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import JOB, Job, Result
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import (
+    TURN,
     follow_parent,
     print_without_traceback,
     say,
     wait_for_the_end,
 )
-from canary.training.attach.suppress import Suppression
-from canary.training.attach.turn import TURN
+from canary.training.attach.suppress import StopAfter, Suppression
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import (
     TrainingLaunch,
@@ -89,8 +89,6 @@ class WatchedTraining:
         """Run a second training unrecorded, and no longer than the first."""
         if self._job.stop_after is None:
             return train()
-        from canary.training.attach.suppress import StopAfter
-
         self._suppression.uploads(trainer)
         callback = StopAfter(self._job.stop_after, self._suppression.saves)
         trainer.add_callback(callback)

@@ -126,7 +126,8 @@ def _numbers(value: Any) -> torch.Tensor | None:
     if not isinstance(value, list | tuple) or not value:
         return None
     if _is_only(value, int | float):
-        return _array([float(one) for one in value] if _is_any(value, float) else list(value))
+        has_float = any(isinstance(one, float) for one in value)
+        return _array([float(one) for one in value] if has_float else list(value))
     rows = [_numbers(row) for row in value]
     if any(row is None or row.shape != rows[0].shape for row in rows):  # type: ignore[union-attr]
         return None
@@ -148,10 +149,6 @@ def _by_name(samples: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 def _is_only(values: Sequence[Any], kind: Any) -> bool:
     return bool(values) and all(isinstance(item, kind) for item in values)
-
-
-def _is_any(values: Sequence[Any], kind: Any) -> bool:
-    return any(isinstance(item, kind) for item in values)
 
 
 def _array(value: Any) -> torch.Tensor | None:

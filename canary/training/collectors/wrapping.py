@@ -1,4 +1,5 @@
-"""Wraps methods of an instance, and hooks optimizers of this process, until undone."""
+"""Wraps methods of an instance, and hooks optimizers of this process, until undone; knows whether a
+module is compiled, although the canary may watch it by the same attribute."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 
@@ -44,3 +46,15 @@ class Wrapping:
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
+
+
+SLOT = "_compiled_call_impl"
+"""What `nn.Module` calls in place of its `forward`, if an instance has it."""
+BEFORE = "_canary_before"
+"""What a watcher in this slot has taken the place of."""
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module is compiled, watched or not."""
+    slot = vars(module).get(SLOT)
+    return hasattr(module, "_orig_mod") or getattr(slot, BEFORE, slot) is not None

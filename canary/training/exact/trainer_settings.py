@@ -11,7 +11,6 @@ import torch
 
 from canary.config.setting_names import is_secret, is_special_token
 from canary.config.trainers import TRAINERS
-from canary.machine.packages import installed_packages, package_versions
 
 CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
 """Training types by the name of their trainer class, in lower case."""
@@ -64,8 +63,7 @@ def kind_of(trainer: Any) -> str:
 
 
 def describe_training(trainer: Any) -> dict[str, Any]:
-    """Return `{trainer, training_type, model_name, dtype, use_peft, world_size, arguments,
-    packages, installed}`.
+    """Return `{trainer, training_type, model_name, dtype, use_peft, world_size, arguments}`.
 
     `dtype`: the dtype of autocast if it is on, otherwise that of the parameters (see `dtype_of`).
     """
@@ -81,8 +79,6 @@ def describe_training(trainer: Any) -> dict[str, Any]:
         "use_peft": hasattr(trainer.model, "peft_config"),
         "world_size": getattr(arguments, "world_size", 1),
         "arguments": arguments_of(arguments),
-        "packages": package_versions(),
-        "installed": installed_packages(),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from peft import LoraConfig
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,15 +22,15 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
+from canary.inputs.embedded import reward_dir, tiny_dir
 from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, require_known
+from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.models import attention
-from canary.training.models.names import from_named
 from canary.training.plugins import model_from_factory
 
 if TYPE_CHECKING:
-    import torch
     from transformers import LlamaForCausalLM
 
 Loaded = TypeVar("Loaded")
@@ -228,7 +229,6 @@ def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> L
     The global CPU generator does not change. Raises InputError for an unknown size.
     """
     require_known(size)
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = RANDOM_SIZES[size]
@@ -271,4 +271,47 @@ def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
         target_modules="all-linear",
         bias="none",
         task_type="SEQ_CLS" if config.trainer.classifies else "CAUSAL_LM",
+    )
+
+
+def from_named(
+    name: str,
+    load: Callable[[str, dict[str, Any]], Loaded],
+    revision: str | None = None,
+    *,
+    trusted: bool = False,
+    what: str = "model",
+) -> Loaded:
+    """Run `load(source, access)` for the folder or hub id that `name` means.
+
+    `access`: arguments of `from_pretrained`. `trusted`: code from the hub may run. `what`: the word
+    for the model in errors. Raises InputError if nothing has that name or it cannot be loaded;
+    ImportErrors pass through.
+    """
+    folder = model_folder(name, what)
+    access: dict[str, Any] = {"trust_remote_code": trusted}
+    if folder in (reward_dir(), tiny_dir()):
+        access = {}
+    elif folder is None and revision is not None:
+        access["revision"] = revision
+    try:
+        return load(str(folder or name), access)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _not_loadable(f"{what} '{name}'", folder is not None, error) from error
+
+
+def _not_loadable(what: str, is_folder: bool, error: Exception) -> Exception:
+    """Return the InputError for a failed load, or the error itself if the disk or memory failed."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    lines = [line for line in str(error).strip().splitlines() if line]
+    reason = " ".join(lines[:4])[:300] if lines else type(error).__name__
+    if is_folder or not isinstance(error, OSError):
+        return InputError(
+            f"{what} cannot be loaded: {reason}",
+            "check its config.json, weights and tokenizer files, and trust_remote_code",
+        )
+    return InputError(
+        f"{what} is not a local folder, and the Hugging Face hub did not provide it: {reason}",
+        "check the name, its revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
     )

@@ -7,14 +7,12 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Protocol
 
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
 from canary.training.anomaly.run_detectors import RunDetectors
-from canary.training.attach.process import say, wait_for_the_end
-from canary.training.attach.turn import TURN
+from canary.training.attach.process import TURN, say, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
@@ -23,21 +21,27 @@ from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
 
 
-class Keeper(Protocol):
-    """Stores the rows and the result of one loop."""
+class Keeper:
+    """Stores the rows and the result of one loop. This one stores nothing: the loop is not the
+    first of its command, or not of the first rank."""
 
-    launch: int
-    stop_after: int | None
-    """Steps after which recording ends; None for all steps."""
+    launch = 0
+
+    def __init__(self, stop_after: int | None) -> None:
+        """`stop_after`: steps after which recording ends; None for all steps."""
+        self.stop_after = stop_after
 
     def begin(self, loop: Loop) -> Look:
         """Begin the loop, and return its look."""
+        return no_look()
 
     def profiler(self) -> StepProfiler | None:
         """Return the profiler of some steps, or None. Called once, after `begin`."""
+        return None
 
     def watch(self) -> RunDetectors | None:
         """Return the anomaly detectors, or None. Called once, after `begin`."""
+        return None
 
     def keep(self, row: Row) -> None:
         """Store a step's row."""
@@ -50,6 +54,7 @@ class Keeper(Protocol):
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """The loop has ended, with or without an error."""
+        collector.detach()
 
 
 def process_started() -> float:
@@ -64,12 +69,12 @@ def is_failure(error: BaseException | None) -> bool:
     return error is not None and not (isinstance(error, SystemExit) and not error.code)
 
 
-class JobKeeper:
+class JobKeeper(Keeper):
     """Stores a loop for the job of `canary exec`."""
 
     def __init__(self, job: Job, training: TrainingLaunch) -> None:
+        super().__init__(job.stop_after)
         self.launch = job.launch
-        self.stop_after = job.stop_after
         self._job = job
         self._training = training
         self._stack = contextlib.ExitStack()
@@ -145,39 +150,7 @@ class JobKeeper:
         return Result(**vars(result) | {"unmeasured": unmeasured})
 
 
-class NoKeeper:
-    """A loop that is not recorded: not the first of its command, or not the first rank."""
-
-    launch = 0
-
-    def __init__(self, stop_after: int | None) -> None:
-        self.stop_after = stop_after
-
-    def begin(self, loop: Loop) -> Look:
-        """Begin without a look."""
-        return no_look()
-
-    def profiler(self) -> None:
-        """Return no profiler."""
-
-    def watch(self) -> None:
-        """Return no detectors."""
-
-    def keep(self, row: Row) -> None:
-        """Drop the row."""
-
-    def step_ended(self, collector: LoopCollector) -> None:
-        """Do nothing."""
-
-    def past_end(self) -> None:
-        """Do nothing."""
-
-    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """Unhook the optimizers."""
-        collector.detach()
-
-
-def job_keeper() -> JobKeeper | NoKeeper | None:
+def job_keeper() -> Keeper | None:
     """Return the keeper of a loop under `canary exec`, None outside of it."""
     file = os.environ.get(JOB)
     if file is None:
@@ -186,10 +159,10 @@ def job_keeper() -> JobKeeper | NoKeeper | None:
     try:
         job = Job.read(Path(file))
     except OSError:  # the run's folder was removed
-        return NoKeeper(None)
+        return Keeper(None)
     launch = claimed_launch(job, process_started())
     if launch is None:
-        return NoKeeper(job.stop_after)
+        return Keeper(job.stop_after)
     launch.notes += TURN.notes
     return JobKeeper(job, launch)
 

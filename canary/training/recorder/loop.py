@@ -14,7 +14,6 @@ import torch
 from canary.config.setting_names import may_be_secret
 from canary.config.trainers import TRAINERS
 from canary.errors import UsageError, did_you_mean, nearest
-from canary.machine.packages import installed_packages, package_versions
 from canary.training.exact.trainer_settings import dtype_of, plain
 
 TYPES = (*TRAINERS, "custom")
@@ -53,8 +52,6 @@ class Loop:
             "use_peft": settings.pop("use_peft", self._has_adapter()),
             "world_size": int(os.environ.get("WORLD_SIZE", "1")),
             "arguments": settings,
-            "packages": package_versions(),
-            "installed": installed_packages(),
         }
 
     def _has_adapter(self) -> bool:

@@ -14,7 +14,7 @@ from canary.config.spans import LOOK_STEPS
 from canary.errors import UsageError, did_you_mean, nearest, replaced
 from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this_rank
+from canary.training.recorder.attached import Keeper, job_keeper, this_rank
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 from canary.training.recorder.step import Step
@@ -193,7 +193,7 @@ class Recorder:
             return found
         output_dir, look_steps, max_steps, tracker, profiled, stop_on = self._options
         if this_rank():
-            return NoKeeper(max_steps)
+            return Keeper(max_steps)
         # Imported here, because a user's Python may lack the packages that read records.
         from canary.training.recorder.standalone import RecordKeeper
 

@@ -19,10 +19,10 @@ import yaml
 from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
+from canary.machine.packages import imported_packages
 from canary.protocol.failure import describe_failure
-from canary.protocol.job import Result, disk_full
+from canary.protocol.job import Result, StepFile, disk_full
 from canary.protocol.record_writer import RecordWriter
-from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
 from canary.record.folder import RunFolder, new_run_id
@@ -36,7 +36,7 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
-from canary.training.recorder.attached import is_failure, process_started
+from canary.training.recorder.attached import Keeper, is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
 
@@ -47,7 +47,7 @@ LOG = (
 Tracker = Callable[[int, dict[str, float]], None]
 
 
-class RecordKeeper(RecordWriter):
+class RecordKeeper(RecordWriter, Keeper):
     """A run's folder and its record. The training goes on if they cannot be written."""
 
     def __init__(
@@ -63,7 +63,6 @@ class RecordKeeper(RecordWriter):
         self._name = name
         self._look_steps = look_steps
         self.stop_after = max_steps
-        self.launch = 0
         self._tracker = tracker
         run_id = new_run_id(name, datetime.now(UTC))
         super().__init__(RunFolder.create(output_dir.absolute(), run_id), name, {})
@@ -103,6 +102,7 @@ class RecordKeeper(RecordWriter):
         self.folder.log.write_text(LOG, encoding="utf-8")
         self.record.config.update(config)
         self.describe_machine()
+        self.record.env["packages"] = {**imported_packages()}
         self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
         self._look_at_device()
@@ -188,9 +188,6 @@ class RecordKeeper(RecordWriter):
             self.record.notes.append(words)
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
-    def step_ended(self, collector: LoopCollector) -> None:
-        """A step has ended."""
-
     def _look_over(self, exact: ExactSignals) -> None:
         """Put the signals into the record; the steps that follow are timed."""
         calls = self._files.so_far()
@@ -201,13 +198,11 @@ class RecordKeeper(RecordWriter):
         made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
         self.record.exact.update(made or {})
         self.record.unmeasured.update(unmeasured_in(exact))
+        self.record.env["packages"] = {**imported_packages()}
         self._track(len(self._kept), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()
         self._host.begin()
-
-    def past_end(self) -> None:
-        """Do nothing: a loop may go on unrecorded."""
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Finish the record, and print its status."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from canary.relations.relation import CannotAsk
-from canary.training.collectors.compiled import is_compiled
+from canary.training.collectors.wrapping import is_compiled
 from canary.training.relations.calls import KeptCall, scored
 
 

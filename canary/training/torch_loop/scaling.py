@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-
-class Watch(Protocol):
-    """What a scaler reports to."""
-
-    updates: int
-    """Optimizer steps so far."""
-
-    def step_skipped(self, optimizer: Any) -> None:
-        """The scaler skipped a step."""
+if TYPE_CHECKING:
+    from canary.training.torch_loop.watch import LoopWatch
 
 
 class Scaling:
     """Knows what `GradScaler.scale` returned since the last step."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: LoopWatch) -> None:
         self._watch = watch
         self._scaler: GradScaler | None = None
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}

@@ -6,7 +6,8 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,14 +17,12 @@ from torch.optim import optimizer as torch_optimizer
 from canary.protocol.failure import one_line
 from canary.protocol.job import Job
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.attach.process import follow_parent, say
+from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
-from canary.training.attach.turn import TURN
 from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
 from canary.training.relations.another_way import ANOTHER_WAY
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
-from canary.training.torch_loop.closures import StepArguments
 from canary.training.torch_loop.models import (
     children_of,
     holds,
@@ -312,3 +311,37 @@ class LoopWatch:
 def begin(taps: Taps, job: Job, started: float) -> None:
     """Watch this process; `started` is when it began."""
     LoopWatch(job, started).install(taps)
+
+
+@dataclass(frozen=True)
+class StepArguments:
+    """The arguments of an optimizer's step, with the optimizer first."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def closure(self) -> Callable[..., Any] | None:
+        """The closure, None without one."""
+        named = self.kwargs.get("closure")
+        if named is not None:
+            return named  # type: ignore[no-any-return]
+        return self.args[1] if len(self.args) > 1 and callable(self.args[1]) else None
+
+    def watched(
+        self, begins: Callable[[], Any], ended: Callable[[], Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return the arguments with a closure that calls `begins` and `ended` around its call."""
+        given = self.closure
+        assert given is not None
+
+        @functools.wraps(given)
+        def closure(*args: Any, **kwargs: Any) -> Any:
+            begins()
+            loss = given(*args, **kwargs)
+            ended()
+            return loss
+
+        if self.kwargs.get("closure") is not None:
+            return self.args, {**self.kwargs, "closure": closure}
+        return (self.args[0], closure, *self.args[2:]), self.kwargs

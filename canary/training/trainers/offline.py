@@ -1,4 +1,4 @@
-"""Build SFT, DPO, KTO, ORPO and CPO, which train on the rows of the data."""
+"""Build SFT, DPO, reward models, KTO, ORPO and CPO, which train on the rows of the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from canary.training.trainers.arguments import training_arguments
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """Return trl's trainer, not yet started. Raises ConfigError if this trl has no such trainer."""
+    """Return trl's trainer, not yet started. Raises ConfigError if this trl has no such trainer.
+
+    A reward model is a sequence classifier with one label: one score per sequence. The embedded
+    checkpoint gets a new head, drawn from the seed. A model that already is such a classifier keeps
+    its head.
+    """
     config, row = spec.config, spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
@@ -28,6 +33,8 @@ def build(spec: WorkloadSpec) -> Any:
         **row.arguments,
         **beta,
     )
+    if row.classifies:
+        rows = adapt.reward_rows(rows, config_class, spec.notes)
     model = load_model(spec, tokenizer)
     trainer = adapt.build(
         trainer_class,
@@ -40,8 +47,17 @@ def build(spec: WorkloadSpec) -> Any:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    if row.classifies and (config.load_in_4bit or config.load_in_8bit):
+        _head_in_float32(trainer.model)
     (require_completions if row.keeps_empty else require_kept)(spec, trainer)
     return trainer
+
+
+def _head_in_float32(model: Any) -> None:
+    """Keep a quantized model's new head in float32, like its input; trl casts it to bfloat16."""
+    for name, value in model.named_parameters():
+        if value.requires_grad and "modules_to_save" in name:
+            value.data = value.data.float()
 
 
 def require_kept(spec: WorkloadSpec, trainer: Any) -> None:

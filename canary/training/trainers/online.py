@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,8 +17,11 @@ from canary.training.trainers import speed
 from canary.training.trainers.arguments import training_arguments
 from canary.training.trainers.rewards import rewards_for
 
+if TYPE_CHECKING:
+    from trl import GRPOTrainer, RLOOTrainer
 
-def build(spec: WorkloadSpec) -> Any:
+
+def build(spec: WorkloadSpec) -> GRPOTrainer | RLOOTrainer:
     """Return trl's trainer for the config's `training_type`, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
@@ -26,7 +29,7 @@ def build(spec: WorkloadSpec) -> Any:
     row = spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     arguments = training_arguments(spec, config_class, **generation_settings(spec))
-    return adapt.build(
+    trainer: GRPOTrainer | RLOOTrainer = adapt.build(
         trainer_class,
         model=load_policy(spec, tokenizer),
         reward_funcs=rewards,
@@ -36,6 +39,7 @@ def build(spec: WorkloadSpec) -> Any:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    return trainer
 
 
 def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from datasets import Dataset
 from canary.errors import ConfigError, InputError, RunFailed
 from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.embedded.scoring import score
-from canary.protocol.spec import WorkloadSpec
-from canary.training.plugins import NamedCall, call_async, load_callable
+from canary.training.plugins import NamedCall, explained, load_callable
 
 if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec
@@ -89,7 +88,8 @@ class NamedReward(NamedCall):
 
     async def awaited(self, *args: Any, **kwargs: Any) -> Any:
         """Call an async function and check what it returns."""
-        answer = await call_async(RunFailed, self.key, self.path, self.function, *args, **kwargs)
+        with explained(RunFailed, self.key, self.path):
+            answer = await self.function(*args, **kwargs)
         return self._checked(answer, args, kwargs)
 
     def _checked(self, rewards: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

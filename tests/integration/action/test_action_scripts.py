@@ -124,10 +124,6 @@ def test_the_log_of_the_training_cannot_speak_to_the_runner(runner: Runner) -> N
     assert f"::{token}::" not in lines, "a process that was left running could speak after it"
 
 
-def no_docker(runner: Runner) -> None:
-    runner.install("docker", "exit 127")
-
-
 def silent_docker(runner: Runner) -> None:
     runner.with_docker()
     (runner.root / "docker" / "info").write_text("permission denied")

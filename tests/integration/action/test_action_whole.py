@@ -22,6 +22,8 @@ from tests.integration.exec.user_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
 
+pytestmark = pytest.mark.usefixtures("own_warm")
+
 SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
 INPUTS = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}
@@ -158,26 +160,6 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     (comment,) = repository.comments_on(pull.number)
     assert runner.outputs()["verdict"] == "changed", comment.body
     assert "learning\\_rate 0.0005 -> 0.001" in comment.body
-
-
-def test_a_run_half_that_could_not_train_is_answered_with_its_sentence(
-    runner: Runner, github: GitHub
-) -> None:
-    repository = github.state.repositories[NAME]
-    base = git(runner.workspace, "rev-parse", "HEAD")
-    git(runner.workspace, "commit", "-q", "--allow-empty", "-m", "head")
-    head = git(runner.workspace, "rev-parse", "HEAD")
-    origin = runner.root / "server" / f"{NAME}.git"
-    git(runner.workspace, "push", "-q", str(origin), "HEAD:faster")
-    pull = repository.add_pull(head, base_sha=base)
-    on(runner, github, "pull_request", pull_event(pull, "opened", None), 3)
-    runner.install("nvidia-smi", "exit 9")
-    assert runner.train(INPUTS | {"gpus": "all"}).returncode == 4
-    assert runner.step("Report", INPUTS | {"token": github.token}).returncode == 4
-    status = repository.statuses_of(head)[0]
-    assert status.state == "error"
-    assert "no GPU to train on" in (status.description or "")
-    assert "install the NVIDIA driver" in repository.comments_on(pull.number)[0].body
 
 
 def test_a_mode_that_there_is_not_fails(runner: Runner) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
 from canary.record.folder import load_record
-from tests.integration.bisect.commands import ENVIRONMENT, here
+from tests.integration.bisect.commands import here
 from tests.integration.bisect.repository import Repository, git
 from tests.integration.conftest import Finished
 
@@ -71,11 +68,6 @@ class Answer:
         return self.culprit["package"], self.culprit["first_bad"]
 
     @property
-    def packages(self) -> set[str]:
-        """The names of all suspected packages."""
-        return {suspect["package"] for suspect in self.suspects}
-
-    @property
     def candidates(self) -> int:
         """Candidates that were run or tried, without both ends."""
         return sum(len(stage["search"]) for stage in self._stages)
@@ -104,19 +96,6 @@ def bisect(folder: Path, *arguments: str) -> Answer:
 def ends(repository: Repository) -> tuple[str, ...]:
     """The options that name both ends."""
     return ("--good", repository.first, "--bad", repository.last)
-
-
-def start_bisect(repository: Repository, *arguments: str) -> subprocess.Popen[str]:
-    """Starts the command and does not wait for it."""
-    words = [sys.executable, "-m", "canary.cli", "bisect", *arguments, *ends(repository)]
-    return subprocess.Popen(
-        [*words, "--format", "json"],
-        cwd=repository.root,
-        env=os.environ | {"PYTHONPATH": str(repository.root)} | ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
 
 
 def runs_left(repository: Repository) -> dict[Path, str]:

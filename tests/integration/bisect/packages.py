@@ -18,17 +18,13 @@ Versions = Mapping[str, str]
 RATES = "lab-rates"
 RATE_VERSIONS = tuple(f"1.{minor}.{patch}" for minor in range(3, 13) for patch in range(3))
 """30 versions in the order of release; in the order of letters 1.10.0 would come first."""
-TEXT, VOCAB = "lab-text", "lab-vocab"
-"""Only 1 with 1, and only 2 with 2."""
-MASKS, LABELS = "lab-masks", "lab-labels"
-"""From 3.0.0 on, each is harmless alone."""
 
 VERSIONS: dict[str, tuple[str, ...]] = {
     RATES: RATE_VERSIONS,
-    TEXT: ("1.0.0", "1.1.0", "2.0.0", "2.1.0"),
-    VOCAB: ("1.0.0", "1.0.1", "2.0.0"),
-    MASKS: ("1.0.0", "2.0.0", "3.0.0", "3.1.0"),
-    LABELS: ("1.0.0", "2.0.0", "3.0.0"),
+    "lab-text": ("1.0.0", "1.1.0", "2.0.0", "2.1.0"),
+    "lab-vocab": ("1.0.0", "1.0.1", "2.0.0"),
+    "lab-masks": ("1.0.0", "2.0.0", "3.0.0", "3.1.0"),
+    "lab-labels": ("1.0.0", "2.0.0", "3.0.0"),
     "lab-batching": ("0.1.0", "0.2.0", "0.9.0", "0.10.0", "0.11.0"),
     "lab-clock": ("1.0.0", "1.1.0"),
     "lab-log": ("2.0.0", "2.0.1", "2.1.0"),
@@ -48,10 +44,6 @@ class Plan:
 
     rate: str | None = None
     """The first version of `lab-rates` that doubles the default."""
-    together: bool = False
-    """Whether `lab-masks` 3 with `lab-labels` 3 loses the end of each answer."""
-    text: bool = False
-    """Whether `lab-text` 2 gives other tokens."""
     corrupt: frozenset[str] = field(default_factory=frozenset)
     """Versions of `lab-rates` whose wheel is cut off."""
     other_python: frozenset[str] = field(default_factory=frozenset)
@@ -76,11 +68,6 @@ def build_packages(folder: Path, plan: Plan) -> Path:
     return folder
 
 
-def major(version: str) -> int:
-    """The first number of a version."""
-    return int(version.split(".")[0])
-
-
 def _needs(name: str, version: str) -> list[str]:
     """Further lines of a wheel's metadata."""
     lines = []
@@ -90,8 +77,9 @@ def _needs(name: str, version: str) -> list[str]:
         lines.append("Requires-Dist: lab-text>=1")
     if name == "lab-progress":
         lines.append("Requires-Dist: lab-clock>=1")
-    if name == TEXT:
-        lines.append(f"Requires-Dist: {VOCAB}>={major(version)},<{major(version) + 1}")
+    if name == "lab-text":
+        major = int(version.split(".")[0])
+        lines.append(f"Requires-Dist: lab-vocab>={major},<{major + 1}")
     return lines
 
 
@@ -103,15 +91,6 @@ def _code(name: str, version: str, plan: Plan) -> str:
         lines.append(f"DEFAULT = {1e-3 if bad else 5e-4}")
         if version in plan.no_import:
             lines.append("import lab_rates_of_old")
-    if name == TEXT:
-        lines.append("import lab_vocab")
-        lines.append("if lab_vocab.VERSION[0] != VERSION[0]:")
-        lines.append("    raise ImportError('lab-vocab of another series')")
-        lines.append(f"OFFSET = {1 if plan.text and major(version) == 2 else 0}")
-    if name == MASKS:
-        lines.append(f"PADDING_IS_MASKED = {plan.together and major(version) == 3}")
-    if name == LABELS:
-        lines.append(f"PADS_WITH_END = {plan.together and major(version) == 3}")
     return "\n".join(lines) + "\n"
 
 
@@ -162,11 +141,8 @@ threads: 1
 
 TRAIN = '''\
 """Trains with the defaults of its packages."""
-import lab_batching, lab_clock, lab_log, lab_paths, lab_progress, lab_shuffle, lab_store
-import lab_labels
-import lab_masks
-import lab_rates
-import lab_text
+import lab_batching, lab_clock, lab_labels, lab_log, lab_masks, lab_paths, lab_progress
+import lab_rates, lab_shuffle, lab_store, lab_text
 import torch
 
 from model import NextLetter
@@ -177,7 +153,7 @@ END = 1
 
 def row(number):
     text = f"{number} + {number + 1} = {2 * number + 1}"
-    ids = [2 + (ord(letter) + lab_text.OFFSET) % 62 for letter in text] + [END]
+    ids = [2 + ord(letter) % 62 for letter in text] + [END]
     return ids + [END] * (20 - len(ids)), len(ids)
 
 
@@ -187,8 +163,6 @@ def batch(step):
     labels = ids.clone()
     for place, (_, length) in enumerate(rows):
         labels[place, length:] = -100
-    if lab_masks.PADDING_IS_MASKED and lab_labels.PADS_WITH_END:
-        labels[ids == END] = -100
     return {"input_ids": ids, "labels": labels}
 
 

@@ -16,13 +16,8 @@ Fault = Literal["eos", "slow", "rate", "crash"]
 
 COMMITS = 40
 SYNTAX_ERROR, MISSING_FILE, NO_SETUP = 12, 13, 27
-"""Positions of commits that do not run: see `BROKEN`."""
-BROKEN = (SYNTAX_ERROR, MISSING_FILE, NO_SETUP)
-"""A module that does not parse, data that lie elsewhere, and a module that a setup should bring."""
-RENAMES = 22
-"""The commit that only renames files."""
-MERGES = {9: (7, 8), 20: (16, 17, 18), 32: (30, 31)}
-"""Merges, with the commits of the side branch that each brings."""
+"""Positions of commits that do not run: a module that does not parse, data that lie elsewhere, and
+a module that a setup should bring."""
 
 BEGAN = 1_700_000_000
 HOUR_S = 3600

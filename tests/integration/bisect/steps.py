@@ -52,20 +52,22 @@ def append(path: str, text: str) -> Edit:
     return edit
 
 
+def remark(mark: str, text: str) -> Edit:
+    """Adds a comment to the file that holds a text, below its first line."""
+
+    def edit(tree: Tree) -> None:
+        (path,) = (path for path, code in tree.items() if mark in code)
+        first, rest = tree[path].split("\n", 1)
+        tree[path] = f"{first}\n# {text}\n{rest}"
+
+    return edit
+
+
 def move(old: str, new: str) -> Edit:
     """Renames a file, with the same content."""
 
     def edit(tree: Tree) -> None:
         tree[new] = tree.pop(old)
-
-    return edit
-
-
-def drop(path: str) -> Edit:
-    """Removes a file."""
-
-    def edit(tree: Tree) -> None:
-        del tree[path]
 
     return edit
 
@@ -84,58 +86,33 @@ CLIPPING = '''\
 """Limits of the gradient."""
 MOST = 1.0
 '''
+STORE_TEST = """\
+from trainlab.data import store
+
+
+def test_it_waits():
+    assert store.BATCH_S > 0
+"""
+MASKS_TEST = """\
+from trainlab.data.masks import is_answer
+
+
+def test_answers_count():
+    assert is_answer(5)
+"""
+VENDORED = "python -m pip install --no-index ./vendor/clipping\n"
 
 STEPS: dict[int, Step] = {
     1: Step("Say how to install it", (append("README.md", "\nInstall it with pip.\n"),)),
-    2: Step(
-        "Name the ignored label in the text module",
-        (
-            replace("[-100] *", "[IGNORED] *"),
-            replace(
-                '"""Letters as tokens."""\nimport json\n',
-                '"""Letters as tokens."""\nimport json\n\nIGNORED = -100\n',
-            ),
-        ),
-    ),
-    3: Step(
-        "Test the store",
-        (
-            write(
-                "tests/test_store.py",
-                "from trainlab.data import store\n\n\ndef test_it_waits():\n    assert store.BATCH_S > 0\n",
-            ),
-        ),
-    ),
+    2: Step("Say what is ignored", (remark("class Letters", "Labels of -100 are ignored."),)),
+    3: Step("Test the store", (write("tests/test_store.py", STORE_TEST),)),
     4: Step("Explain the schedule", (append("docs/training.md", "\nAfter that it stays.\n"),)),
-    5: Step(
-        "Close the file of rows",
-        (
-            replace(
-                "    for line in open(path):\n        row = json.loads(line)\n",
-                "    with open(path) as lines:\n        loaded = [json.loads(line) for line in lines]\n    for row in loaded:\n",
-            ),
-        ),
-    ),
-    6: Step(
-        "Comment the collator",
-        (replace("class Collator:\n", "# Built once, with the tokenizer.\nclass Collator:\n"),),
-    ),
+    5: Step("Comment the rows", (remark("def read_rows", "A row is a line of JSON."),)),
+    6: Step("Comment the collator", (remark("class Collator", "Built once per training."),)),
     7: Step("Docs of the store", (append("docs/data.md", "\nThe store is far away.\n"),), (5,)),
     8: Step("Docs of letters", (append("docs/data.md", "\nLetters are tokens.\n"),), (7,)),
     9: Step("Merge branch 'docs'", (), (6, 8)),
-    10: Step(
-        "Log the length of a batch",
-        (
-            replace(
-                "import torch\n\nfrom trainlab.data import store\n",
-                "import logging\n\nimport torch\n\nfrom trainlab.data import store\n",
-            ),
-            replace(
-                "        shape = (len(rows), longest)\n",
-                "        shape = (len(rows), longest)\n        logging.getLogger(__name__).debug('a batch of %s x %s', *shape)\n",
-            ),
-        ),
-    ),
+    10: Step("Shape of a batch", (remark("class Collator", "A batch is rows by tokens."),)),
     11: Step(
         "Type hints of the schedule",
         (replace("def rate_at(step):", "def rate_at(step: int) -> float:"),),
@@ -153,44 +130,26 @@ STEPS: dict[int, Step] = {
             replace('open("data/train.jsonl")))', 'open("data/v1/rows.jsonl")))'),
         ),
     ),
-    15: Step(
-        "Constants of the model",
-        (
-            replace("width=32)", "width=WIDTH)"),
-            replace("from torch import nn\n", "from torch import nn\n\nWIDTH = 32\n"),
-        ),
-    ),
+    15: Step("Comment the model", (remark("class NextLetter", "Of 32 units."),)),
     16: Step("Begin a module of masks", (write("trainlab/data/masks.py", MASKS),), (14,)),
     17: Step(
         "Use one constant for ignored labels",
         (
             replace(
-                "\nIGNORED = -100\n\n\n# Built",
-                "\nfrom trainlab.data.masks import IGNORED\n\n\n# Built",
+                "\n\nIGNORED = -100\n\n\nclass",
+                "\nfrom trainlab.data.masks import IGNORED\n\n\nclass",
             ),
         ),
         (16,),
     ),
-    18: Step(
-        "Test the masks",
-        (
-            write(
-                "tests/test_masks.py",
-                "from trainlab.data.masks import is_answer\n\n\ndef test_answers_count():\n    assert is_answer(5)\n",
-            ),
-        ),
-        (17,),
-    ),
+    18: Step("Test the masks", (write("tests/test_masks.py", MASKS_TEST),), (17,)),
     19: Step(
         "Say what the model reads",
         (append("docs/training.md", "\nThe model reads one letter.\n"),),
         (15,),
     ),
     20: Step("Merge branch 'masks'", (), (19, 18)),
-    21: Step(
-        "Format the tests",
-        (replace("assert rate_at(0) < rate_at(5)", "assert rate_at(0) < rate_at(5), 'it rises'"),),
-    ),
+    21: Step("Comment a test", (remark("def test_the_rate_rises_first", "Of the warm-up."),)),
     22: Step(
         "Rename: notes and scripts",
         (
@@ -199,19 +158,7 @@ STEPS: dict[int, Step] = {
             move("tests/test_store.py", "tests/data/test_store.py"),
         ),
     ),
-    23: Step(
-        "Shape of a batch in a function",
-        (
-            replace(
-                '        longest = max(len(row["input_ids"]) for row in rows)\n        shape = (len(rows), longest)\n',
-                "        shape = shape_of(rows)\n",
-            ),
-            replace(
-                "def labels_of(row):\n",
-                'def shape_of(rows):\n    return len(rows), max(len(row["input_ids"]) for row in rows)\n\n\ndef labels_of(row):\n',
-            ),
-        ),
-    ),
+    23: Step("Comment the labels", (remark("def labels_of", "Prompts have no labels."),)),
     24: Step(
         "Call the collator's module batching",
         (
@@ -226,100 +173,41 @@ STEPS: dict[int, Step] = {
             ),
         ),
     ),
-    25: Step(
-        "Wait with a docstring",
-        (
-            replace(
-                "def wait_for_batch():\n",
-                'def wait_for_batch():\n    """Wait until a batch is here."""\n',
-            ),
-        ),
-    ),
+    25: Step("Comment the store", (remark("def wait_for_batch", "Once per batch."),)),
     26: Step("More ideas", (append("docs/ideas.md", "- try products\n"),)),
     27: Step(
         "Keep the limit of the gradient in one place",
         (
             replace(
                 "from trainlab.training.schedule import rate_at\n\n\nclass Rate",
-                "from trainlab.training import clipping\nfrom trainlab.training.schedule import rate_at\n\nMOST = clipping.MOST\n\n\nclass Rate",
+                "from trainlab.training.clipping import MOST\nfrom trainlab.training.schedule import rate_at\n\n\nclass Rate",
             ),
             replace(
                 "from trainlab.training.schedule import rate_at\n\nSTEPS = 20\n",
                 "from trainlab.training.clipping import MOST\nfrom trainlab.training.schedule import rate_at\n\nSTEPS = 20\n",
             ),
-            append("setup.sh", "python -m pip install --no-index ./vendor/clipping\n"),
+            append("setup.sh", VENDORED),
         ),
     ),
     28: Step(
         "Add the module that was forgotten",
-        (
-            write("trainlab/training/clipping.py", CLIPPING),
-            replace("python -m pip install --no-index ./vendor/clipping\n", ""),
-        ),
+        (write("trainlab/training/clipping.py", CLIPPING), replace(VENDORED, "")),
     ),
     29: Step("Say who waits", (append("docs/data.md", "\nThe trainer waits for it.\n"),)),
-    30: Step(
-        "A loop over groups in a function",
-        (
-            replace(
-                '        for group in optimizer.param_groups:\n            group["lr"] = rate_at(state.global_step)\n',
-                "        set_rate(optimizer, rate_at(state.global_step))\n",
-            ),
-            append(
-                "trainlab/training/callbacks.py",
-                '\n\ndef set_rate(optimizer, rate):\n    for group in optimizer.param_groups:\n        group["lr"] = rate\n',
-            ),
-        ),
-        (28,),
-    ),
-    31: Step(
-        "Test the limit",
-        (
-            write(
-                "tests/test_clipping.py",
-                "from trainlab.training.clipping import MOST\n\n\ndef test_limit():\n    assert MOST > 0\n",
-            ),
-        ),
-        (30,),
-    ),
+    30: Step("Comment the callback", (remark("class Rate", "Of each group."),), (28,)),
+    31: Step("Comment the limit", (remark("MOST = 1.0", "Of its norm."),), (30,)),
     32: Step("Merge branch 'groups'", (), (29, 31)),
     33: Step(
         "Sort the ignored files",
         (replace("canary_output/\n__pycache__/\n", "__pycache__/\ncanary_output/\n"),),
     ),
-    34: Step(
-        "Name the columns once",
-        (
-            replace(
-                '    if "labels" in row:\n        return row["labels"]\n',
-                "    if LABELS in row:\n        return row[LABELS]\n",
-            ),
-            replace("def shape_of(rows):\n", 'LABELS = "labels"\n\n\ndef shape_of(rows):\n'),
-        ),
-    ),
+    34: Step("Comment the padding", (remark("class Collator", "Padding has no labels."),)),
     35: Step("Mention the tests", (append("README.md", "\nTests lie in `tests`.\n"),)),
     36: Step(
         "Type hints of the store",
         (replace("def wait_for_batch():", "def wait_for_batch() -> None:"),),
     ),
-    37: Step(
-        "Say what the rate is for",
-        (
-            replace(
-                '"""Sets the rate inside a trainer."""',
-                '"""Sets the rate of each step inside a trainer."""',
-            ),
-        ),
-    ),
-    38: Step(
-        "Rename a variable of the loop",
-        (
-            replace(
-                "    for step, batch in zip(range(STEPS), batches):",
-                "    for step, rows_together in zip(range(STEPS), batches):",
-            ),
-            replace("model.loss(batch)", "model.loss(rows_together)"),
-        ),
-    ),
+    37: Step("Say what the rate is for", (remark("class Rate", "It rises first."),)),
+    38: Step("Comment the loop", (remark("def main():", "Some steps only."),)),
     39: Step("Add a list of changes", (write("CHANGELOG.md", "# Changes\n\n- sums\n"),)),
 }

@@ -11,25 +11,20 @@ import pytest
 from tests.integration.bisect.answers import (
     FOUND,
     LONGEST_S,
-    NOT_FOUND,
-    WRONG_QUESTION,
     Answer,
     bisect,
 )
-from tests.integration.bisect.installing import Shelf
 from tests.integration.bisect.packages import (
     BAD,
     GOOD,
-    LABELS,
-    MASKS,
     NOTES,
     RATE_VERSIONS,
     RATES,
-    TEXT,
     VERSIONS,
-    VOCAB,
     Plan,
+    build_packages,
     freeze,
+    write_project,
 )
 from tests.integration.bisect.repository import git
 
@@ -41,13 +36,13 @@ MOST_CANDIDATES = math.floor(math.log2(len(VERSIONS)) + math.log2(len(RATE_VERSI
 """Halving the packages, then the versions; and room for sets that do not go together."""
 
 
-def of_freezes(shelf: Shelf, *options: str) -> Answer:
+def of_freezes(project: Path, plan: Plan, *options: str) -> Answer:
     """A bisect between two outputs of `pip freeze`."""
     for name, versions in (("good.txt", GOOD), ("bad.txt", BAD)):
-        (shelf.project / name).write_text(freeze(versions))
-    links = ("--find-links", str(shelf.links))
+        (project / name).write_text(freeze(versions))
+    links = ("--find-links", str(build_packages(project.parent / "wheels", plan)))
     words = ("canary.yaml", "--packages", "good.txt", "bad.txt", *links, *options)
-    return bisect(shelf.project, *words)
+    return bisect(project, *words)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +54,7 @@ def default_changed(tmp_path_factory: pytest.TempPathFactory) -> Answer:
         other_python=frozenset({"1.6.0", "1.11.2"}),
         no_import=frozenset({"1.8.2"}),
     )
-    return of_freezes(Shelf(tmp_path_factory.mktemp("default"), unusable))
+    return of_freezes(write_project(tmp_path_factory.mktemp("default") / "project"), unusable)
 
 
 def test_package_and_version_are_found(default_changed: Answer) -> None:
@@ -85,68 +80,10 @@ def test_nothing_is_installed_into_this_python(default_changed: Answer) -> None:
     assert not names & set(VERSIONS)
 
 
-@pytest.mark.long
-def test_versions_that_do_not_install_give_a_range(tmp_path: Path) -> None:
-    """The first bad version and the one before it cannot be told apart without it."""
-    plan = Plan(rate=FIRST_BAD, corrupt=frozenset({FIRST_BAD}))
-    found = of_freezes(Shelf(tmp_path, plan))
-    assert found.code in (FOUND, NOT_FOUND), found.finished.err
-    assert found.packages == {RATES}
-    assert [suspect["first_bad"] for suspect in found.suspects] == [FIRST_BAD, "1.10.1"]
-
-
-@pytest.mark.long
-def test_two_packages_that_are_only_bad_together_are_said_so(tmp_path: Path) -> None:
-    found = of_freezes(Shelf(tmp_path, Plan(together=True)))
-    assert found.code in (FOUND, NOT_FOUND), found.finished.err
-    assert found.packages == {MASKS, LABELS}
-    assert "together" in found.text
-
-
-@pytest.mark.long
-def test_packages_that_only_install_together_are_both_named(tmp_path: Path) -> None:
-    found = of_freezes(Shelf(tmp_path, Plan(text=True)))
-    assert found.code in (FOUND, NOT_FOUND), found.finished.err
-    assert found.packages == {TEXT, VOCAB}
-
-
-@pytest.mark.long
-def test_equal_packages_are_a_wrong_question(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, Plan())
-    (shelf.project / "one.txt").write_text(freeze(GOOD))
-    found = bisect(shelf.project, "canary.yaml", "--packages", "one.txt", "one.txt")
-    assert found.code == WRONG_QUESTION
-    assert "have the same packages" in found.text
-    assert "Traceback" not in found.finished.err
-
-
-@pytest.mark.long
-def test_packages_without_effect_do_not_differ(tmp_path: Path) -> None:
-    found = of_freezes(Shelf(tmp_path, Plan()))
-    assert found.code == WRONG_QUESTION, found.finished.err
-    assert "nothing is worse between the ends" in found.text
-
-
-@pytest.mark.long
-def test_records_of_real_runs_say_which_packages_they_had(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, Plan(rate="1.5.1"))
-    runs = [shelf.run(versions) for versions in (GOOD, BAD)]
-    for run in runs:
-        assert run.code == 0, run.err
-    found = bisect(
-        shelf.project,
-        *("canary.yaml", "--packages", *(str(run.folder) for run in runs)),
-        *("--find-links", str(shelf.links)),
-    )
-    assert found.code == FOUND, found.finished.err
-    assert found.package == (RATES, "1.5.1")
-
-
 @pytest.mark.parametrize("guilty", ["commits", "packages"])
 @pytest.mark.long
 def test_both_axes_say_whether_code_or_environment_did_it(tmp_path: Path, guilty: str) -> None:
-    shelf = Shelf(tmp_path, Plan(rate=FIRST_BAD if guilty == "packages" else None))
-    root = shelf.project
+    root = write_project(tmp_path / "project")
     git(root, "init", "-q", "-b", "main")
     commits = []
     for number in range(6):
@@ -159,7 +96,8 @@ def test_both_axes_say_whether_code_or_environment_did_it(tmp_path: Path, guilty
         git(root, *who, "commit", "-qm", f"note {number}")
         commits.append(git(root, "rev-parse", "HEAD"))
     options = ("--commits", "--good", commits[0], "--bad", commits[-1])
-    found = of_freezes(shelf, *options)
+    plan = Plan(rate=FIRST_BAD if guilty == "packages" else None)
+    found = of_freezes(root, plan, *options)
     assert found.code == FOUND, found.finished.err
     if guilty == "commits":
         assert found.document["commit"]["sha"] == commits[4]

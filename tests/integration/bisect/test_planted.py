@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from tests.integration.bisect.answers import (
     ends,
     replayed,
     runs_left,
-    start_bisect,
 )
 from tests.integration.bisect.repository import (
     COMMITS,
@@ -38,8 +34,8 @@ from tests.integration.bisect.repository import (
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(LONGEST_S)]
 
 MOST_CANDIDATES = math.floor(math.log2(COMMITS - 1) + 2)
-SIDE, BEFORE_BROKEN, MERGE, RENAME = 17, 11, 20, 24
-"""Inside a side branch, just before two commits that do not run, in a merge, beside a rename."""
+SIDE, BEFORE_BROKEN, MERGE = 17, 11, 20
+"""Inside a side branch, just before two commits that do not run, in a merge."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +108,6 @@ def test_the_answer_has_evidence_and_the_line(masked: tuple[Bisected, Before]) -
     assert "end-of-sequence labels are masked" in found.answer.finished.out
     assert "trainlab/data/collate.py" in found.answer.finished.out
     assert "Use one constant for ignored labels" in found.answer.finished.out
-
-
-def test_git_replays_the_log(masked: tuple[Bisected, Before], tmp_path: Path) -> None:
-    found, _ = masked
-    concluded = replayed(found.repository, tmp_path / "clone")
-    assert f"# first bad commit: [{found.repository.commits[SIDE]}]" in concluded
 
 
 def test_the_checkout_is_untouched_and_no_worktree_is_left(
@@ -207,29 +197,4 @@ def test_a_clean_range_says_that_the_ends_do_not_differ(tmp_path: Path) -> None:
     assert "nothing is worse between the ends" in found.text
     assert "Traceback" not in found.finished.err
     assert set(runs_left(repository).values()) == {repository.first, repository.last}
-    assert len(git(repository.root, "worktree", "list").splitlines()) == 1
-
-
-@pytest.mark.long
-def test_a_killed_bisect_goes_on_where_it_was(tmp_path: Path) -> None:
-    repository = build_repository(tmp_path / "theirs", {"rate": RENAME})
-    child = start_bisect(repository, "canary.yaml")
-    until = time.monotonic() + LONGEST_S / 2
-    while len(runs_left(repository)) < 4 and child.poll() is None and time.monotonic() < until:
-        time.sleep(0.2)
-    assert child.poll() is None, "it ended before it could be killed"
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    before = runs_left(repository)
-    assert len(before) >= 4
-
-    answer = bisect(repository.root, "canary.yaml", *ends(repository))
-    assert answer.code == FOUND, answer.finished.err
-    assert answer.commit == repository.commits[RENAME]
-    after = runs_left(repository)
-    assert set(before) <= set(after)
-    counted = {row["run"].rpartition("/")[2] for row in answer.document["runs"]}
-    lost = {folder.name for folder in after} - counted
-    assert len(lost) <= 1, "only the run during which it was killed"
-    assert lost <= {folder.name for folder in before}
     assert len(git(repository.root, "worktree", "list").splitlines()) == 1

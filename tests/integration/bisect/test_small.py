@@ -93,12 +93,6 @@ def test_the_commit_is_found_with_its_line_after_a_kill(
     assert len([stage for stage, _ in states if stage == "search"]) == len(found["search"])
 
 
-def test_the_checkout_is_untouched_and_nothing_is_left(finished: tuple[Finished, Path]) -> None:
-    _, root = finished
-    assert git(root, "status", "--porcelain") == ""
-    assert len(git(root, "worktree", "list").splitlines()) == 1
-
-
 def test_git_replays_the_log(finished: tuple[Finished, Path], tmp_path: Path) -> None:
     _, root = finished
     (log,) = root.glob("canary_output/bisect-*/bisect.log")

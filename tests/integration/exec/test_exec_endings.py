@@ -25,15 +25,6 @@ from tests.integration.exec.user_scripts import (
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data and a script in it."""
-    folder = tmp_path_factory.mktemp("own")
-    write_data(folder)
-    sft_script(folder)
-    return folder
-
-
 def test_a_shell_that_starts_the_training_is_watched(place: Path) -> None:
     done = watched(place, "bash", "-c", f"echo before && {PYTHON} train.py && exit 3")
     assert done.code == 3

@@ -164,6 +164,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
+@pytest.mark.end_to_end
 def test_each_effect_happens_once(alone: Seen, seen: Seen) -> None:
     assert seen.effects == {
         "ledger": ["begins", "ends"],
@@ -175,6 +176,7 @@ def test_each_effect_happens_once(alone: Seen, seen: Seen) -> None:
     assert seen.effects == alone.effects
 
 
+@pytest.mark.end_to_end
 def test_the_training_its_output_code_and_files_are_those_of_the_bare_command(
     alone: Seen, seen: Seen
 ) -> None:
@@ -185,6 +187,7 @@ def test_the_training_its_output_code_and_files_are_those_of_the_bare_command(
     assert tree(seen.folder) == tree(alone.folder)
 
 
+@pytest.mark.end_to_end
 def test_the_record_has_a_look_and_timed_steps_of_the_one_process(seen: Seen) -> None:
     record = seen.ended.record()
     losses = [float.fromhex(line.split()[1]) for line in seen.ended.out.splitlines()[:STEPS]]

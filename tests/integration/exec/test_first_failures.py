@@ -71,23 +71,12 @@ def test_an_interpreter_that_cannot_be_started_is_named(
     assert reason in only_line(done)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"model_name": "./models/lama"}, "did you mean 'models/llama'?"),
-        ({"batch_size": 25}, "a batch takes 25 rows (batch_size 25), but dataset"),
-        ({"training_type": "grpo", "dataset_size": 1}, "a rollout takes 2 prompts"),
-    ],
-)
-def test_what_is_not_there_is_told_before_anything_starts(
-    changes: dict[str, object], words: str, tmp_path: Path
-) -> None:
+def test_a_model_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
     """No launch: a typo in a path took over a minute, as the hub was asked again and again."""
     (tmp_path / "models" / "llama").mkdir(parents=True)
-    (tmp_path / "rows.jsonl").write_text("{}")
-    config = write_config(tmp_path, settings(**{"training_type": "sft"} | changes))  # type: ignore[arg-type]
+    config = write_config(tmp_path, settings("sft", model_name="./models/lama"))
     offline = {"HF_ENDPOINT": "http://127.0.0.1:9"}
     done = canary("run", str(config), "-o", str(tmp_path / "out"), cwd=tmp_path, more=offline)
     assert done.code == 2
-    assert words in only_line(done)
+    assert "did you mean 'models/llama'?" in only_line(done)
     assert done.record().launches == []

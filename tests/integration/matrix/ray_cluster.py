@@ -43,12 +43,6 @@ class RayCluster:
         )
         wait_for(self._answers, why="Ray's job API")
 
-    def add_node(self, resource: str) -> subprocess.Popen[bytes]:
-        """Start another node with a resource of its own."""
-        return self._node(
-            f"--address=127.0.0.1:{self._gcs}", "--num-cpus=2", f'--resources={{"{resource}": 1}}'
-        )
-
     def _node(self, *options: str) -> subprocess.Popen[bytes]:
         program = str(Path(sys.executable).with_name("ray"))
         names = ["node-manager", "object-manager", "dashboard-agent-grpc", "metrics-export"]

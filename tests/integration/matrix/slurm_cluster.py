@@ -6,7 +6,6 @@ import contextlib
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -109,17 +108,9 @@ class SlurmCluster:
         """Start slurmctld."""
         self._start("slurmctld", "slurmctld", "-D")
 
-    def stop_controller(self) -> None:
-        """Stop slurmctld; jobs run on."""
-        end(self._children["slurmctld"])
-
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node."""
         self._start(node, "slurmd", "-D", "-N", node)
-
-    def kill_node(self, node: str) -> None:
-        """Kill the slurmd of a node. What runs on the node runs on."""
-        end(self._children[node], signal.SIGKILL)
 
     def states(self) -> set[str]:
         """Return the states of the nodes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,8 @@ from tests.integration.matrix.clusters import (
 )
 from tests.integration.matrix.ray_cluster import RayCluster, launcher
 
+pytestmark = pytest.mark.slow
+
 
 def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path, ray.address)
@@ -35,7 +36,6 @@ def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> N
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["1\n", ""]
 
 
-@pytest.mark.slow
 def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     ray: RayCluster, tmp_path: Path
 ) -> None:
@@ -59,18 +59,6 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]
 
 
-@pytest.mark.slow
-def test_a_script_that_is_started_twice_runs_once(ray: RayCluster, tmp_path: Path) -> None:
-    queue = launcher(tmp_path, ray.address)
-    attempt = counted(tmp_path, 1)
-    assert queue.start(attempt)
-    quiet(queue, 0.1)
-    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
-    assert until(queue).phase == "ended"
-    assert seen_of(tmp_path) == ["begins", "ends"]
-    assert attempt.starts() == 1
-
-
 USES_ALL = """
 import ray, time
 ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
@@ -83,7 +71,6 @@ print("together" if abs(first - second) < 1.9 else "apart")
 """
 
 
-@pytest.mark.slow
 def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path: Path) -> None:
     """Both cores of the cluster are for its tasks: the job itself takes none."""
     queue = launcher(tmp_path, ray.address)
@@ -92,3 +79,22 @@ def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path:
     assert queue.start(attempt)
     assert until(queue).phase == "ended"
     assert (attempt.folder / "log.txt").read_text().splitlines()[-1] == "together"
+
+
+def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> None:
+    queue = launcher(tmp_path, ray.address)
+    runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")
+    assert queue.start(runs)
+    quiet(queue, 0.1)
+    wait_for(lambda: holds_its_lock(runs))
+    # All that the launcher sees of a cluster is its address.
+    client = queue.queue._client  # type: ignore[attr-defined]
+    client._address = "http://127.0.0.1:1"
+    assert queue.start(waits)
+    assert until(queue).attempt == runs, "its files say that it ended"
+    assert queue.silent == "the Ray cluster does not answer"
+    assert queue.queued() == {"waits": queue.silent}
+    client._address = ray.address
+    assert until(queue).phase == "ended"
+    assert queue.silent == ""
+    assert seen_of(tmp_path, "waits") == ["begins", "ends"]

@@ -19,6 +19,8 @@ from tests.integration.matrix.clusters import (
 from tests.integration.matrix.slurm_cluster import SlurmCluster, jobs_of, launcher
 from tests.integration.matrix.stand_ins import matrix_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_tries_leave_exit_codes_and_output_and_are_one_array(
     slurm: SlurmCluster, tmp_path: Path
@@ -47,7 +49,6 @@ def test_a_refusal_is_told_and_tried_again_as_often_as_said(
     assert entry.number == 3
 
 
-@pytest.mark.slow
 def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -100,15 +101,3 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     assert all(again.start(one) for one in short)
     assert {until(again).phase, until(again).phase} == {"ended"}
     assert seen_of(tmp_path, "c0") == ["begins", "begins", "ends"]
-
-
-@pytest.mark.slow
-def test_a_script_that_is_started_twice_runs_once(slurm: SlurmCluster, tmp_path: Path) -> None:
-    queue = launcher(tmp_path)
-    attempt = counted(tmp_path, 1)
-    assert queue.start(attempt)
-    quiet(queue, 0.1)
-    subprocess.run(["sh", str(attempt.folder / "run.sh")], check=True)
-    assert until(queue).phase == "ended"
-    assert seen_of(tmp_path) == ["begins", "ends"]
-    assert attempt.starts() == 1

@@ -38,8 +38,12 @@ def _no_ppo() -> str:
     return ""
 
 
-missing = "" if os.environ.get("CANARY_TRL_HAS_PPO") else _no_ppo()
-needs_trl_ppo = pytest.mark.skipif(bool(missing), reason=missing)
+@pytest.fixture
+def trl_with_ppo() -> None:
+    """Asked within a test: to import trl takes seconds."""
+    missing = "" if os.environ.get("CANARY_TRL_HAS_PPO") else _no_ppo()
+    if missing:
+        pytest.skip(missing)
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ SAME = {
 }
 
 
-@needs_trl_ppo
+@pytest.mark.usefixtures("trl_with_ppo")
 @pytest.mark.parametrize(
     "ppo",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import signal
@@ -65,13 +66,17 @@ trainer.compute_loss = compute_loss
 
 
 @pytest.mark.usefixtures("stuck")
-def test_a_nan_in_one_micro_batch_is_counted_at_its_step_and_the_run_goes_on(
+def test_a_nan_and_all_tokens_are_counted_at_their_steps_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
     body = """
+import json, pathlib
 original, calls = trainer.compute_loss, [0]
-def compute_loss(*args, **kwargs):
-    loss = original(*args, **kwargs)
+def compute_loss(model, inputs, *args, **kwargs):
+    labels, mask = inputs["labels"], inputs["attention_mask"]
+    with pathlib.Path("seen.jsonl").open("a") as stream:
+        print(json.dumps([int(mask.sum()), int((labels != -100).sum())]), file=stream)
+    loss = original(model, inputs, *args, **kwargs)
     calls[0] += 1
     return loss * float("nan") if calls[0] == 4 else loss
 trainer.compute_loss = compute_loss
@@ -82,36 +87,16 @@ trainer.compute_loss = compute_loss
     assert finished.code == 0, finished.err
     stability = finished.record().stability
     # Step 2 by the planted micro-batch; the weights are NaN from then on.
-    assert stability.nan_at == [2, 3, 4]
-    assert stability.nan_steps == 3
+    assert stability.nan_at == [2, 3, 4, 5, 6]
+    assert stability.nan_steps == 5
     assert math.isfinite(stability.loss_values[0])
     assert math.isnan(stability.loss_values[1])
-    assert math.isnan(number(finished.rows()[1]["micro_losses"][1]))  # type: ignore[index]
-
-
-def test_token_counts_equal_those_counted_by_hand(tmp_path: Path) -> None:
-    body = """
-import json, pathlib
-original = trainer.compute_loss
-def compute_loss(model, inputs, *args, **kwargs):
-    labels = inputs["labels"].tolist()
-    mask = inputs["attention_mask"].tolist()
-    with pathlib.Path("seen.jsonl").open("a") as stream:
-        stream.write(json.dumps([sum(map(sum, mask)), sum(x != -100 for r in labels for x in r)]))
-        stream.write(chr(10))
-    return original(model, inputs, *args, **kwargs)
-trainer.compute_loss = compute_loss
-"""
-    finished = run_planted(tmp_path, body)
-    import json
-
-    seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
     rows = finished.rows()
-    assert len(seen) == 2 * len(rows)
-    for index, row in enumerate(rows):
-        pair = seen[2 * index : 2 * index + 2]
-        assert row["input_tokens"] == sum(item[0] for item in pair)
-        assert row["label_tokens"] == sum(item[1] for item in pair)
+    assert math.isnan(number(rows[1]["micro_losses"][1]))  # type: ignore[index]
+    seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+    pairs = [(seen[at], seen[at + 1]) for at in range(0, len(seen), 2)]
+    told = [[row["input_tokens"], row["label_tokens"]] for row in rows]
+    assert told == [[a[0] + b[0], a[1] + b[1]] for a, b in pairs]
 
 
 def test_an_exception_in_user_data_names_itself_and_its_place(tmp_path: Path) -> None:
@@ -276,8 +261,6 @@ trainer.compute_loss = compute_loss
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_name": "./no-such-model"}, "no-such-model"),
-        ({"dataset_name": "columns.jsonl"}, "column"),
         ({"dataset_name": "mixed.jsonl"}, "mixed.jsonl"),
         ({"dataset_name": "numbers.jsonl"}, "'completion' of usable row 1 is 1, a int"),
         ({"trainer_args": {"max_grad_norm": "abc"}}, "trainer_args.max_grad_norm is 'abc'"),
@@ -287,8 +270,6 @@ trainer.compute_loss = compute_loss
 def test_a_users_input_error_is_one_line_and_exit_code_2(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    (tmp_path / "columns.jsonl").write_text('{"question": "a", "reply": "b"}\n' * 30)
-
     (tmp_path / "mixed.jsonl").write_text(
         '{"prompt": "a", "completion": "b"}\n{"prompt": "a", "completion": 1}\n' * 30
     )

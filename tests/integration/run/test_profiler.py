@@ -17,7 +17,7 @@ from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.profile import read_profile
 from canary.record.types import RunRecord
-from tests.integration.conftest import Finished, canary, run_config, settings
+from tests.integration.conftest import Finished, run_config, settings
 
 pytestmark = pytest.mark.train
 
@@ -97,19 +97,6 @@ def test_the_trace_opens_and_the_operators_are_those_that_the_look_counted(sft: 
     assert 0 < profiler.conversions.time_ms < profiler.cpu_time_total_ms
     assert profiler.cuda_time_total_ms == profiler.self_cuda_time_total_ms == 0.0
     assert record.unmeasured["profiler.cuda_time_total_ms"] == NO_GPU
-
-
-def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None:
-    alone = canary("profile", str(sft.folder))
-    assert alone.code == 0, alone.err
-    assert "CPU only: device time, copies" in alone.out
-    assert "aten::mul" in alone.out
-    assert str(sft.folder / "profiler" / "trace.json") in alone.out
-    same = canary("profile", str(sft.folder / "metrics.json"), "--against", str(sft.folder))
-    assert "No operator differs" in same.out
-    found = json.loads(canary("profile", str(sft.folder), "--format", "json").out)
-    assert found["profiler"]["steps"] == [4, 5]
-    assert found["readings"][0]["topic"] == "balance"
 
 
 def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) -> Path:

@@ -31,6 +31,8 @@ def assert_both_ranks(finished: Finished, steps: int) -> RunRecord:
     record = finished.record()
     assert record.status == "completed"
     assert record.env["world_size"] == 2
+    assert record.env["packages"]["trl"]
+    assert "pytest" not in record.env["packages"]
     assert record.env["distributed"]["backend"] == "gloo"
     assert {k: record.ranks[k] for k in ("world_size", "nodes", "backend")} == {
         "world_size": 2,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from canary.protocol.job import Job
 from tests.integration.conftest import LOOKED, STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train
@@ -117,15 +116,3 @@ def test_what_is_told_is_logging_time_and_no_stream_of_another_process(
     assert not (tracked.folder / "tensorboard").exists()
     opened = tracked.record().exact["calls"]["files_opened"]
     assert opened == 0
-
-
-def job(run_dir: Path, launch: int) -> Job:
-    return Job(
-        launch=launch,
-        config_file="",
-        rows_file=str(run_dir / "steps.jsonl"),
-        result_file="",
-        scratch_dir="",
-        cache_dir="",
-        rows_dir="",
-    )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,7 +19,7 @@ from canary.runner import warm
 from canary.runner.warm import WARM_SOCKET, WarmChild, warm_child, warm_starts
 from tests.integration.conftest import run_config, settings
 
-pytestmark = pytest.mark.train
+pytestmark = [pytest.mark.train, pytest.mark.usefixtures("own_warm")]
 
 WORKER = """
 import json, os, random, signal, sys
@@ -71,14 +70,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.py").write_text("STATE = 1\n")
     (folder / "datasets").mkdir()  # a folder of files, no package
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_place() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(WARM_SOCKET, raising=False)
-        with warm_starts():
-            yield
 
 
 @pytest.fixture(scope="module")

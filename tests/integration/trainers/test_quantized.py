@@ -19,8 +19,6 @@ from tests.integration.trainers.test_workload import make_spec
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
 
-pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")
-
 PACKED = {"load_in_4bit": "torch.uint8", "load_in_8bit": "torch.int8"}
 LINEAR_LAYERS = 21
 """Of `embedded/tiny`: seven in each of three layers; head and embedding stay whole."""
@@ -33,6 +31,7 @@ LINEAR_LAYERS = 21
 def test_every_trainer_trains_an_adapter_over_packed_weights(
     tmp_path: Path, training_type: str, key: str
 ) -> None:
+    pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")
     changes: dict[str, Any] = {key: True, "use_peft": True, "temperature": 1.5}
     if training_type not in ONLINE_TRAINERS:
         del changes["temperature"]

@@ -139,9 +139,6 @@ def test_equal_products_of_micro_batches_are_equal_updates(
     assert parts == pytest.approx(whole, rel=2e-5, abs=1e-6)
 
 
-# Loading
-
-
 # Generation
 
 
@@ -232,6 +229,3 @@ def test_an_attention_kernel_that_cannot_be_had_says_what_to_install(
     ) as refused:
         load_model(spec, load_tokenizer(spec))
     assert hint in str(refused.value.hint)
-
-
-# Nothing asked for

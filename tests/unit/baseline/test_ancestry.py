@@ -1,4 +1,4 @@
-"""Ancestors of a merge base, from a server or a checkout that may be shallow."""
+"""Ancestors of a merge base, from a server."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_parents_come_after_all_their_children_whatever_the_clocks_said(
     second = commit(checkout, "second")
     git(checkout, *ME, "merge", "-q", "--no-ff", "-m", "merge", "side")
     merge = git(checkout, "rev-parse", "HEAD")
-    found = ancestry_of(checkout, "main", "main")
+    found = ancestry_of(Remote(str(checkout)), "main", "main")
     assert told(found, [merge, first]) == [0, 3]
     assert {found.distance(side), found.distance(second)} == {1, 2}
 
@@ -136,9 +136,9 @@ def test_commits_that_are_not_given_by_id_come_with_their_branches(
     seen: list[str] = []
     through = ancestry._through_branches
 
-    def spying(scratch: Scratch, url: str, wanted: Mapping[str, str], *options: str) -> None:
+    def spying(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
         seen.append(url)
-        through(scratch, url, wanted, *options)
+        through(scratch, url, wanted)
 
     fixed = dict(FIXED) | {"protocol.version": "0"}
     monkeypatch.setattr("canary.baseline.git.FIXED", tuple(fixed.items()))
@@ -158,81 +158,27 @@ def test_files_are_not_fetched(
     kinds: set[str] = set()
     answer = ancestry._answer
 
-    def looking(scratch: Scratch, base: str, head: str, words: str) -> Ancestry:
+    def looking(scratch: Scratch, words: str) -> Ancestry:
         command = ("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
         kinds.update(scratch.git(*command).text.split())
-        return answer(scratch, base, head, words)
+        return answer(scratch, words)
 
     monkeypatch.setattr(ancestry, "_answer", looking)
     right(ancestry_of(remote, repository.main[5], repository.pr[2]), repository)
     assert kinds == {"commit"}
 
 
-def test_a_whole_checkout_is_read_without_a_server(repository: Repository, tmp_path: Path) -> None:
-    right(ancestry_of(repository.checkout, repository.main[5], "pr"), repository)
-    right(ancestry_of(repository.checkout, "main", repository.pr[2]), repository)
-
-
-def shallow_clone(origin: GitServer, into: Path, depth: int, branch: str) -> Path:
-    origin.token = ""
-    url = origin.url()
-    git(into.parent, "clone", "-q", f"--depth={depth}", "-b", branch, url, str(into))
-    origin.token = TOKEN
-    return into
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-@pytest.mark.parametrize("depth", [1, 4])
-def test_a_shallow_checkout_is_completed_elsewhere_and_stays_as_it_is(
-    origin: tuple[GitServer, Repository], tmp_path: Path, depth: int
-) -> None:
-    """At depth 4 the merge base is there, and its ancestors are not."""
-    server, repository = origin
-    clone = shallow_clone(server, tmp_path / "clone", depth, "pr")
-    before = everything(clone)
-    right(ancestry_of(clone, repository.main[5], "HEAD", token=Token(TOKEN)), repository)
-    right(ancestry_of(clone, "main", repository.pr[2], token=Token(TOKEN)), repository)
-    assert everything(clone) == before
-
-
-def test_a_shallow_checkout_with_a_commit_of_its_own_is_completed(
-    origin: tuple[GitServer, Repository], tmp_path: Path
-) -> None:
-    server, repository = origin
-    clone = shallow_clone(server, tmp_path / "clone", 1, "pr")
-    commit(clone, "not pushed")
-    right(ancestry_of(clone, "main", "HEAD", token=Token(TOKEN)), repository)
-
-
-def test_a_shallow_checkout_that_cannot_be_completed_says_what_to_do(
-    origin: tuple[GitServer, Repository], tmp_path: Path
-) -> None:
-    server, _ = origin
-    clone = shallow_clone(server, tmp_path / "clone", 1, "pr")
-    with pytest.raises(MachineError, match=r"asks for a token.*fetch-depth: 0"):
-        ancestry_of(clone, "main", "HEAD")
-    git(clone, "remote", "remove", "origin")
-    with pytest.raises(MachineError, match=r"no remote `origin`.*fetch-depth: 0"):
-        ancestry_of(clone, "HEAD", "HEAD")
-
-
 def test_without_a_common_ancestor_it_says_what_to_do(
     remote: Remote, repository: Repository
 ) -> None:
-    for source in (remote, repository.checkout):
-        with pytest.raises(MachineError, match=r"no common ancestor.*rebase"):
-            ancestry_of(source, repository.alone, repository.pr[2])
+    with pytest.raises(MachineError, match=r"no common ancestor.*rebase"):
+        ancestry_of(remote, repository.alone, repository.pr[2])
 
 
 def test_a_commit_that_is_not_there_is_named(remote: Remote, repository: Repository) -> None:
     for name in ("a" * 40, "gone"):
         with pytest.raises(MachineError, match=f"has no commit {name}"):
             ancestry_of(remote, repository.main[5], name)
-        with pytest.raises(MachineError, match=r"lacks commits.*fetch-depth: 0"):
-            ancestry_of(repository.checkout, repository.main[5], name, token=Token(TOKEN))
 
 
 @pytest.mark.parametrize("name", ["", "--upload-pack=x", "a b", "a:b", "+main", "x\n"])
@@ -246,8 +192,3 @@ def test_a_server_that_lets_nobody_in_or_is_not_there_is_told(remote: Remote) ->
         ancestry_of(Remote(remote.url, token=Token("wrong")), "main", "pr")
     with pytest.raises(Unreachable):
         ancestry_of(Remote("http://127.0.0.1:9/r"), "main", "pr")
-
-
-def test_a_folder_without_a_repository_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read as a repository"):
-        ancestry_of(tmp_path, "main", "HEAD")

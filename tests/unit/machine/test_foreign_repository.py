@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from canary.baseline.ancestry import ancestry_of
 from canary.baseline.commits import diff_between
 from canary.cli import main
 from canary.errors import CanaryError
@@ -219,8 +218,6 @@ def test_the_verbs_that_look_into_a_checkout_run_none_of_its_programs(
     monkeypatch.chdir(foreign.root)
     ignoring(lambda: require_root(foreign.root / "sub"))
     default_branch(foreign.root)
-    ignoring(lambda: ancestry_of(foreign.root, *foreign.commits))
-    ignoring(lambda: ancestry_of(foreign.root, "1" * 40, foreign.commits[1]))
     ignoring(lambda: main(["baseline", "list", "--remote", "origin"]))
     assert foreign.has_run() == []
 

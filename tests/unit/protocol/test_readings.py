@@ -22,11 +22,6 @@ def test_each_reading_is_handed_on_once_and_reaches_the_training_process(tmp_pat
     assert inside.newest() == {"gpu_utilization": 20.0}
 
 
-def test_without_a_tracker_no_file_is_written(tmp_path: Path) -> None:
-    assert Readings(lambda: {"cpu_percent": 1.0}).fresh() == {"cpu_percent": 1.0}
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_reading_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     readings = Readings(lambda: {"cpu_percent": 1.0}, tmp_path / "removed" / "reading.json")
     assert readings.fresh() == {"cpu_percent": 1.0}

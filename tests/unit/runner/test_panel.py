@@ -117,7 +117,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
         running.add(ppo_row(step, alerts=[alert(step)]))
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=width, height=50)
-    panel = LivePanel(console, "advanced")
+    panel = LivePanel(console)
     panel._pace, panel._open = running, True
     panel.launch_ended(Result(status="completed"))
     shown = screen(stream.getvalue())

@@ -45,12 +45,6 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
     ]
 
 
-def test_a_label_is_in_every_line() -> None:
-    stream = io.StringIO()
-    play(listener_for(stream, quiet=False, label="basic"))
-    assert all(line.startswith("basic: ") for line in stream.getvalue().splitlines())
-
-
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("FORCE_COLOR", "1")

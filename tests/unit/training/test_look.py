@@ -192,6 +192,7 @@ def test_rows_of_the_look_are_flagged_and_a_short_training_has_a_third(
     assert loop(tmp_path / "one", 1, pass_by, steps=4) == [True] + [False] * 3
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("failing", [1, 3])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_training_that_fails_in_its_look_leaves_nothing(
@@ -268,6 +269,8 @@ def plain_loop(folder: Path, looked: int) -> list[Any]:
     return list(over)
 
 
+@pytest.mark.train
+@pytest.mark.slow
 def test_a_plain_loop_after_its_look_is_one_without(tmp_path: Path) -> None:
     plain = plain_loop(tmp_path / "plain", 0)
     assert plain_loop(tmp_path / "looked", 3) == plain
@@ -284,6 +287,18 @@ def test_the_look_is_a_third_at_most_and_the_warmup_a_fifth_of_the_rest(
     assert warmup_steps(looked, steps) == warmup
 
 
+def sums(folder: Path) -> list[float]:
+    """What the weights of a recorded loop add up to at each step."""
+    found: list[float] = []
+    by_recorder(folder, 4, lambda model, _: found.append(float(model.weight.detach().sum())))
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return sums(tmp_path_factory.mktemp("plain"))
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -298,19 +313,14 @@ def test_the_look_is_a_third_at_most_and_the_warmup_a_fifth_of_the_rest(
     ],
 )
 def test_an_error_of_the_canary_in_the_look_ends_the_look_and_not_the_training(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_sums: list[float]
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("out of memory, or anything else")
 
-    def sums(folder: Path) -> list[float]:
-        found: list[float] = []
-        by_recorder(folder, 4, lambda model, _: found.append(float(model.weight.detach().sum())))
-        return found
-
     monkeypatch.setattr(f"canary.training.{part}", fails)
-    trained = sums(tmp_path)
-    assert len(trained) == STEPS
+    assert sums(tmp_path) == plain_sums
+    assert len(plain_sums) == STEPS
     assert _get_current_dispatch_mode() is None
     (folder,) = (tmp_path / "runs").iterdir()
     record = load_record(folder)
@@ -318,9 +328,3 @@ def test_an_error_of_the_canary_in_the_look_ends_the_look_and_not_the_training(
     assert not record.exact, "half of a look is none"
     assert "the look failed" in record.unmeasured["exact"]
     assert "anything else" in record.unmeasured["exact"]
-    monkeypatch.undo()
-    plain: list[float] = []
-    by_recorder(
-        tmp_path / "plain", 4, lambda model, _: plain.append(float(model.weight.detach().sum()))
-    )
-    assert trained == plain

@@ -215,7 +215,7 @@ def test_what_ends_the_loop_is_in_the_record_and_raised_on(
 def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from canary.protocol.rows import StepFile
+    from canary.protocol.job import StepFile
 
     def full(self: StepFile, row: dict[str, Any]) -> None:
         raise OSError(28, "No space left on device", "steps.jsonl")

@@ -167,7 +167,7 @@ def test_the_machine_is_named_where_it_changed() -> None:
         one.env = {**one.env, "driver": "2" if place >= 38 else "1"}
         one.env["image"] = "new" if place >= 39 else "old"
         if place >= 40:
-            one.env["packages"] = {**one.env["packages"], "torch": "9.9"}
+            one.env["packages"] = {**one.env["packages"], "torch": "9.9", "only-now": "1"}
     found = trends_of_runs(runs)
     (change,) = named(found, "step_time_median").changes
     assert [(one.name, one.runs_before) for one in change.machine] == [

@@ -17,7 +17,7 @@ from transformers import (
 from canary.errors import InputError
 from canary.training import adapt
 from canary.training.data.dataset import DEFAULT_CHAT_TEMPLATE
-from canary.training.models.names import from_named
+from canary.training.models.model import from_named
 
 if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec

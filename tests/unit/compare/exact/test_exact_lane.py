@@ -177,11 +177,23 @@ def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
     assert compared(current).check("tokenizer_calls").status == "fail", "no change explains it"
 
 
-def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
+def test_work_that_follows_from_longer_rows_is_told_and_not_judged() -> None:
     current = altered(CURRENT, "exact", "batches", 2, 0, "input_tokens", to=1)
+    current = altered(current, "exact", "work", "operator_total", to=1.3 * MANY)
     found = compared(altered(current, "exact", "work", "flops", to=9e9))
     assert found.check("flops").status == "skip"
-    assert "different shapes" in found.check("flops").message
+    assert " -> 9e+09, but step 3 trains on other data: " in found.check("flops").message
+    assert found.check("flops").message.endswith(" tokens")
+    assert found.check("operators").status == "fail", "it has as many rows"
+
+
+def test_work_on_other_rows_is_told_and_not_judged() -> None:
+    current = CURRENT.model_copy(deep=True)
+    current.exact["batches"][2] *= 2
+    found = compared(altered(current, "exact", "work", "operator_total", to=2 * MANY))
+    assert found.check("operators").status == "skip"
+    assert "other data: 8 -> 16 rows, " in found.check("operators").message
+    assert f"{MANY:,} -> {2 * MANY:,}, but step 3" in found.check("operators").message
 
 
 @pytest.mark.parametrize(

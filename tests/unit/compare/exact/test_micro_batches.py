@@ -70,6 +70,25 @@ def test_a_whole_step_that_learns_otherwise_fails_in_whatever_micro_batches() ->
     assert found.check("first_loss").baseline == WHOLE.exact["first_loss"]["loss"]
 
 
+def test_work_is_judged_where_no_mask_tells_the_rows() -> None:
+    """Of a plain loop: as many rows, in twice as many micro-batches of other widths."""
+    sides = WHOLE.model_copy(deep=True), HALVES.model_copy(deep=True)
+    for side in sides:
+        for micro in (micro for step in side.exact["batches"] for micro in step):
+            del micro["input_tokens"]
+            micro["shapes"] = {"input_ids": micro["shapes"]["input_ids"]}
+    work = plain(sides[1])["work"]
+    more = work | {
+        "operator_total": 2 * work["operator_total"],
+        "forwards": 2 * work["forwards"],
+        "operators": {name: 2 * count for name, count in work["operators"].items()},
+    }
+    found = compared(altered(sides[1], "exact", "work", to=more), sides[0])
+    assert found.check("operators").status == "fail"
+    told = next(one for one in found.differences if one.signal == "operators").sentence()
+    assert f"(forward passes +{work['forwards']}, " in told
+
+
 def test_the_work_of_a_step_is_judged_in_whatever_micro_batches() -> None:
     work = HALVES.exact["work"]
     more = work | {

@@ -82,6 +82,7 @@ def test_importing_it_loads_no_torch_and_nothing_of_the_command_line() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_loop_needs_torch_and_nothing_else(tmp_path: Path) -> None:
     blocked = ("transformers", "pydantic", "rich", "yaml", "scipy", "typer", "jinja2")
     code = f"""

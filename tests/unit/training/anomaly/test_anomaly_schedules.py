@@ -92,7 +92,7 @@ def rates(make: Make, steps: int) -> Iterator[torch.optim.Optimizer]:
             schedule.step()
 
 
-@pytest.mark.parametrize("steps", [4, 10, 30, 100, 1000])
+@pytest.mark.parametrize("steps", [4, 10, 30, 100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_schedule_raises_nothing(steps: int) -> None:
     for name, make in SCHEDULES.items():
         if steps < SHORTEST.get(name.split(",")[0], 0):

@@ -380,28 +380,3 @@ def test_every_threshold_moves_what_it_names(
     assert not types(within, **arguments)
     # The default judges one of the two otherwise.
     assert any(types(each) != types(each, **arguments) for each in (beyond, within))
-
-
-def test_documented_defaults_are_the_defaults() -> None:
-    import inspect
-
-    from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
-    from canary.training.anomaly.detectors.convergence import ConvergenceDetector
-    from canary.training.anomaly.detectors.gradient import GradientDetector
-    from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
-    from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
-    from canary.training.anomaly.detectors.value_function import ValueDetector
-
-    def defaults(kind: type) -> dict[str, Any]:
-        parameters = inspect.signature(kind).parameters.values()
-        return {each.name: each.default for each in parameters}
-
-    gradient = {"explosion_threshold": 10.0, "vanishing_threshold": 1e-6, "window_size": 100}
-    assert defaults(GradientDetector) == gradient
-    rates = {"change_threshold": 0.3, "min_lr": 1e-8, "max_lr": 1.0}
-    assert defaults(LearningRateDetector) == rates
-    assert defaults(BatchSizeDetector) == {"performance_threshold": 0.1, "window_size": 20}
-    assert defaults(ConvergenceDetector) == {"plateau_threshold": 0.001, "plateau_window": 50}
-    assert defaults(CalibrationDetector) == {"drift_threshold": 0.1, "calibration_threshold": 0.7}
-    assert defaults(RewardDriftDetector) == {"drift_threshold": 0.1}
-    assert defaults(ValueDetector) == {"loss_limit": 10.0, "unexplained_limit": 3.0}

@@ -26,6 +26,7 @@ def test_a_kl_term_with_the_right_sign_holds() -> None:
     assert "the KL term pulls towards the reference" in found["message"]
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("by_length", [True, False])
 def test_a_kl_term_with_the_wrong_sign_is_broken(by_length: bool) -> None:
     found = asked(Online(kl=-0.2, by_length=by_length))
@@ -37,6 +38,7 @@ def only_better(rewards: torch.Tensor) -> torch.Tensor:
     return by_group(rewards).clamp_min(0)
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize(
     "made",
     [
@@ -66,6 +68,7 @@ def one_group_equal(rewards: torch.Tensor) -> torch.Tensor:
     return by_group(torch.cat([rewards[:1].mean().expand_as(rewards[:1]), rewards[1:]]))
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("advantages", [by_group, centred, left_out, one_group_equal])
 def test_advantages_of_groups_hold(
     advantages: Advantages,
@@ -80,6 +83,7 @@ def test_a_kl_term_and_a_second_pass_do_not_disturb_the_groups() -> None:
     assert asked(GRPO(passes=2))["status"] == "holds"
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_advantages_of_the_batch_are_broken_by_that_name(temperature: float) -> None:
     found = asked(GRPO(by_batch, temperature=temperature))
@@ -87,6 +91,7 @@ def test_advantages_of_the_batch_are_broken_by_that_name(temperature: float) -> 
     assert "the training calls itself GRPO (class GRPO), but advantages" in found["message"]
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("kind", [Online, ReinforcePlusPlus])
 def test_advantages_of_the_batch_are_right_elsewhere(kind: type[Online]) -> None:
     found = asked(kind(by_batch))

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
 
-from canary.training.torch_loop.closures import StepArguments
 from canary.training.torch_loop.recording import loss_tensors
 from canary.training.torch_loop.step_optimizers import StepOptimizers
+from canary.training.torch_loop.watch import StepArguments
 
 
 def optimizer(*values: torch.Tensor) -> Optimizer:
