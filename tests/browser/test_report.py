@@ -183,7 +183,7 @@ def test_no_text_of_a_record_runs(browser: Browser, tmp_path: Path) -> None:
         ]
         found = compare_to_baseline([of_few_steps(hostile)], before)
         shown = ShownRun(hostile, rows(3) if payload == HOSTILE[0] else ())
-        parts.append((payload, ShownSides((shown,), shown_before, found), None))
+        parts.append((payload, ShownSides((shown,), shown_before, found)))
     made = tmp_path / "report.html"
     made.write_text(comparisons_page(parts), encoding="utf-8")
     opened = Opened(browser, made)
