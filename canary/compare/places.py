@@ -48,6 +48,9 @@ OF_STAGE = {
 """Phases that can cause the first difference of a stage, the likeliest first."""
 IMPORTS = ("import ", "from ")
 MODULE = "<module>"
+YAML = (".yaml", ".yml")
+PROSE = (".md", ".rst", ".ipynb", ".lock")
+OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
 SHOWN = 3
 """Places that an answer names."""
 LONGEST = 80
@@ -68,15 +71,23 @@ def changed_places(
     hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
     if hunks:
         found = [_of_hunk(file, hunk, was, new, phases) for file, hunk in hunks if _is_code(file)]
+        others = [
+            Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
+            for file, hunk in hunks
+            if _may_be_read(file.path)
+        ]
         idle = sum(place is None for place in found)
         code = [place for place in found if place is not None]
     else:
+        others = []
         code, idle = [*_functions_that_differ(was, new, phases)], 0
     settings = [
         *(_of_key("config", change) for change in config if not change.cosmetic),
         *(_of_key("package", change) for change in environment if not change.cosmetic),
     ]
-    ordered = sorted([*code, *settings], key=lambda place: _rank(place, phases))
+    if any(place.kind == "config" for place in settings):
+        others = [place for place in others if not place.name.endswith(YAML)]
+    ordered = sorted([*code, *settings, *others], key=lambda place: _rank(place, phases))
     by_line = was.get("noted") == new.get("noted") == "lines"
     return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
 
@@ -101,7 +112,7 @@ def sentence(place: Place) -> str:
 
 def text_of(place: Place) -> str:
     """Return its first changed line, or the values of a key; empty if unknown."""
-    if place.kind != "code":
+    if place.kind in ("config", "package"):
         return f"{' '.join(place.removed)} -> {' '.join(place.added)}"
     added, removed = (
         next((text.strip() for text in lines if text.strip()), "")
@@ -127,6 +138,13 @@ def _is_code(file: FileChange) -> bool:
     return file.path.endswith(".py") or file.old_path.endswith(".py")
 
 
+def _may_be_read(path: str) -> bool:
+    """Whether a training may read the file: it is neither code nor prose nor of a tool."""
+    name = path.rpartition("/")[2]
+    hidden = any(part.startswith(".") for part in path.split("/"))
+    return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
+
+
 def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
     """Return the place's position: code of a step that fits, settings, other code, imports."""
     position = phases.index(place.phase) if place.phase in phases else len(phases)
@@ -139,7 +157,7 @@ def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
     elif place.kind == "code" and not imports:
         group = 2
     else:
-        group = 3 if place.kind == "package" else 4
+        group = {"file": 3, "package": 4}.get(place.kind, 5)
     return group, position, place.name, place.line or 0
 
 

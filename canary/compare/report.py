@@ -112,9 +112,10 @@ class KeyChange:
 class Place:
     """A changed place that can have caused a difference."""
 
-    kind: Literal["code", "config", "package"]
+    kind: Literal["code", "config", "package", "file"]
+    """`file`: a file of the commits that is no code, such as a template or data."""
     name: str
-    """The path of a file of code, the key of a config, or a package."""
+    """A path, the key of a config, or a package."""
     line: int | None = None
     """In the current file; of removed lines, the line that follows them."""
     function: str = ""

@@ -112,3 +112,12 @@ def test_lines_that_a_stranger_wrote_are_read_without_harm() -> None:
     odd = file({"forward": "1-99999999999999,x,5-,-3,²"}, f=(1, 3, "a"))
     diff = "--- a/t.py\n+++ b/t.py\n@@ -2 +2 @@\n-a\n+b\n"
     assert places(run(t=odd), run(t=odd | {"functions": {"f": (1, 3, "b")}}), diff).ran
+
+
+def test_a_template_of_the_commits_is_a_place_and_prose_is_none() -> None:
+    diff = "".join(
+        f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-a\n+b\n"
+        for name in ("chat.jinja", "README.md", ".github/workflows/test.yml")
+    )
+    found = places(run(train=train("a")), run(train=train("a")), diff)
+    assert [(one.kind, one.name) for one in found.ran] == [("file", "chat.jinja")]
