@@ -1,4 +1,4 @@
-"""The cost of one launch: `python -m bench.one_launch paired|exec|ab`.
+"""The cost of one launch: `python -m bench.one_launch paired|exec|ab|noting`.
 
 What does one launch cost, and does its look leave a trace in the timed steps?
 
@@ -7,6 +7,8 @@ What does one launch cost, and does its look leave a trace in the timed steps?
 - `exec`: scripts alone, under `canary exec` and under `torch.profiler`, in turn. Prints the CPU
   time of each command. Standard output and saved weights must be equal, alone and under exec.
 - `ab`: `canary ab --exact` on equal code, in turn with the command alone.
+- `noting`: `canary exec --exact`, in turn with a copy of the canary that notes no code. `--python`
+  names the Python of the scripts.
 
 Intervals are 95%, over pairs. Exit code 1 if outputs differ.
 """
@@ -17,6 +19,7 @@ import argparse
 import os
 import resource
 import runpy
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +28,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -69,8 +73,8 @@ class Ended:
         return (self.out, self.weights) == (other.out, other.weights)
 
 
-def ended(words: Sequence[str], folder: Path) -> Ended:
-    """Run a command in a new folder. Raises SystemExit if it fails."""
+def ended(words: Sequence[str], folder: Path, canary: Path = Path(__file__).parents[1]) -> Ended:
+    """Run a command in a new folder, with the canary of a folder. SystemExit if it fails."""
     folder.mkdir(parents=True, exist_ok=True)
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
@@ -80,7 +84,7 @@ def ended(words: Sequence[str], folder: Path) -> Ended:
         text=True,
         env=os.environ
         | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        | {"PYTHONPATH": str(canary)},
     )
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
@@ -90,9 +94,9 @@ def ended(words: Sequence[str], folder: Path) -> Ended:
     return Ended(wall, cpu, done.stdout, saved)
 
 
-def command_of(name: str) -> list[str]:
+def command_of(name: str, python: str = sys.executable) -> list[str]:
     """Return the bare command of a script."""
-    words = [sys.executable, str(SCRIPTS / f"{name}.py")]
+    words = [python, str(SCRIPTS / f"{name}.py")]
     if name in VIEWS:
         words += [str(tiny_dir()), str(data_file(VIEWS[name]))]  # type: ignore[arg-type]
     return words
@@ -220,6 +224,38 @@ def ab(rounds: int, names: Sequence[str], root: Path) -> int:
     return 0
 
 
+NOTES = (
+    ('getattr(sys, "monitoring", None)', "None"),
+    ("elif sys.getprofile() is None", "elif False"),
+)
+"""What begins the notes in `canary/training/attach/ran.py`, and what begins none."""
+
+
+def noting(rounds: int, names: Sequence[str], root: Path, python: str) -> int:
+    """Print the CPU time of a look with notes of the code that runs, over that without."""
+    own = Path(__file__).parents[1]
+    without = root / "without"
+    shutil.copytree(own / "canary", without / "canary")
+    shutil.copytree(own / "templates", without / "templates")
+    file = without / "canary" / "training" / "attach" / "ran.py"
+    text = file.read_text()
+    for begins, nothing in NOTES:
+        assert text.count(begins) == 1
+        text = text.replace(begins, nothing)
+    file.write_text(text)
+    print("| script | without notes, CPU s | with notes, over without |\n|---|---|---|")
+    for name in names:
+        found: dict[Path, list[float]] = defaultdict(list)
+        words = executed(command_of(name, python), "--exact")
+        for number in range(rounds):
+            for canary in (own, without) if number % 2 else (without, own):
+                place = root / f"{name}-{number}-{canary.name}"
+                found[canary].append(ended(words, place, canary).cpu)
+        seconds = statistics.median(found[without])
+        print(f"| {name} | {seconds:.1f} | {ratio(found[own], found[without])} |", flush=True)
+    return 0
+
+
 def main() -> int:
     """Measure what is asked."""
     if sys.argv[1:2] == ["--profiled"]:
@@ -228,9 +264,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("paired", "exec", "ab"))
+    parser.add_argument("what", choices=("paired", "exec", "ab", "noting"))
     parser.add_argument("-n", type=int, default=10, help="pairs or rounds, at least 2")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"sft, loop; {', '.join(NAMES)}")
+    parser.add_argument("--python", default=sys.executable, help="of the scripts, for noting")
     asked = parser.parse_args()
     if asked.n < 2:
         parser.error("an interval needs 2 pairs")
@@ -238,6 +275,7 @@ def main() -> int:
         "paired": (paired, ("sft", "loop")),
         "exec": (executions, NAMES),
         "ab": (ab, NAMES),
+        "noting": (partial(noting, python=asked.python), NAMES),
     }[asked.what]
     unknown = set(asked.only or ()) - set(known)
     if unknown:
