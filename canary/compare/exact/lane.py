@@ -18,6 +18,7 @@ from canary.compare.exact.changes import (
     config_changes,
     environment_changes,
 )
+from canary.compare.exact.inputs_stages import not_seen
 from canary.compare.exact.recorded_stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
@@ -271,6 +272,8 @@ def _learned_checks(
     checks = []
     begins = {d.stage: d.when for d in reversed(differences)}
     stages = compared_stages(before, after)
+    unseen = not_seen(before, after)
+    tails = {"batches": f", as far as seen: {unseen}"} if unseen else {}
     for stage in sorted(stages, key=lambda name: begins.get(name, (1, 1, 0))[1]):
         words = stages[stage]
         found = [d for d in differences if d.stage == stage]
@@ -279,7 +282,14 @@ def _learned_checks(
                 not_recorded(stage, before, after)
                 or _unsteady(stage, everything, known)
                 or rounded.get(stage)
-                or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
+                or Check(
+                    stage,
+                    "correctness",
+                    "exact",
+                    "pass",
+                    f"{words}: equal{tails.get(stage, '')}",
+                    delta=0.0,
+                )
             )
             continue
         status: CheckStatus = "warn"

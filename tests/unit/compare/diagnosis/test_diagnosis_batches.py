@@ -95,7 +95,7 @@ def test_a_batch_that_the_loop_changes_before_the_model_is_the_datas(
     first = found.first_difference
     assert (first and first.stage) == stage
     if first is not None:
-        assert first.detail.startswith("the DataLoader yields equal batches, but other integers")
+        assert first.detail.startswith("the DataLoader yields equal batches, but other values")
     top = found.diagnosis.top_suspect
     if stage == "batches":
         assert top is not None
