@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import describe_batch
+from canary.training.collectors.named import Named
 from canary.training.torch_loop.batches import LoaderBatches, Made, as_tokens, entering, fed
 
 IDS = torch.arange(12).view(3, 4)
@@ -20,7 +21,7 @@ class Net(nn.Module):
         """Take two tensors."""
 
 
-def entered(*args: Any, **kwargs: Any) -> dict[str, Any]:
+def entered(*args: Any, **kwargs: Any) -> Named:
     return entering(Net(), args, kwargs)
 
 
