@@ -187,7 +187,8 @@ class LoopWatch:
     ) -> Any:
         if self._off or self._inside or self._in_backward or self._elsewhere():
             return called(*args, **kwargs)
-        self._safely(self._called_whole, module)
+        if self._in_parts:
+            self._safely(self._called_whole, module)
         if not torch.is_grad_enabled():
             self._batches.doubted()
             return called(*args, **kwargs)
