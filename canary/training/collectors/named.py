@@ -15,7 +15,8 @@ from canary.record.exact import Micro
 from canary.training.collectors.batches import IGNORE
 
 MOST_ITEMS = 4096
-"""Longer lists that an object holds are not read: they may be a whole data set."""
+"""Longer lists are read only if they are numbers, and a batch is not read beyond twice as many
+values: an object may hold a whole data set."""
 DEEPEST = 8
 PLAIN = ("types", "argparse")
 """Modules of Python whose objects only hold attributes."""
@@ -136,9 +137,14 @@ class _Inner:
         self._unseen: list[str] = []
         self._above: list[int] = []
         """Ids of the containers around the current value: an object may hold itself."""
+        self._left = 2 * MOST_ITEMS
 
     def put(self, name: str, value: Any) -> None:
         """Add the parts of the value that can be hashed."""
+        self._left -= 1
+        if self._left < 0:
+            self._unseen.append("more")
+            return
         if _is_features(value):
             value = _by_name(value)
         several = isinstance(value, list | tuple) and not _is_only(value, str)
@@ -171,7 +177,7 @@ class _Inner:
         added = self.found | masks
         batch.update(added)
         batch.unpacked = tuple(sorted(added))
-        batch.unseen = tuple(sorted(self._unseen))
+        batch.unseen = tuple(sorted({*self._unseen}))
         return batch
 
     def _stacked(self, name: str, rows: Sequence[Any]) -> torch.Tensor | None:
