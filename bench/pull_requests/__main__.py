@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,14 @@ DURATION = re.compile(
 NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|\binf\b|\bnan\b)", re.IGNORECASE)
 MARK = "#optimizer-step"
 FIRST_STEPS = 10
-LIMIT_S = 180
+LIMIT_S = 600
+OFFLINE_ON_ONE_CORE = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+FAILURES = (OSError, RuntimeError, ValueError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True)
@@ -46,19 +54,13 @@ def ran(script: Script, folder: Path, branch: str, python: str, *, counted: bool
     with tempfile.TemporaryDirectory() as where:
         git(folder, "worktree", "add", "-q", "--detach", f"{where}/run", branch)
         command = [python if word == "python" else word for word in script.command]
-        if counted:
+        if counted and command[1].endswith(".py"):
             command[1:1] = [str(HERE / "counted.py")]
         started = time.monotonic()
-        quiet = {
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HF_HUB_OFFLINE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "OMP_NUM_THREADS": "1",
-        }
         done = subprocess.run(
             command,
             cwd=f"{where}/run",
-            env=os.environ | quiet,
+            env=os.environ | OFFLINE_ON_ONE_CORE,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -125,36 +127,32 @@ def judged(change: Change, main: Output, output: Output, folder: Path) -> str | 
     return wrong_line(change, folder)
 
 
-def check(scripts: list[Script], sources: Path, python: str) -> int:
-    """Prints a line per branch; the number of those that are wrong."""
-    wrong = 0
-    for script in scripts:
-        with tempfile.TemporaryDirectory() as where:
-            folder = Path(where) / "repository"
+def check(script: Script, sources: Path, python: str) -> Iterator[tuple[str, str | None, str]]:
+    """Of main and of each change: its name, what is wrong with it, and what was seen."""
+    with tempfile.TemporaryDirectory() as where:
+        folder = Path(where) / "repository"
+        try:
             make(script, sources, folder, python)
             main = ran(script, folder, "main", python)
             bare = ran(script, folder, "main", python, counted=False)
-            problem = None
-            if printed(main) != printed(bare):
-                problem = "two runs print different numbers"
-            elif main.steps != script.steps:
-                problem = f"{main.steps} optimizer steps, not {script.steps}"
-            wrong += problem is not None
-            print(
-                f"{script.name} main: {problem or 'ok'} ({main.steps} steps, {main.seconds:.0f} s)",
-                flush=True,
-            )
-            for change in script.changes:
+        except FAILURES as error:
+            yield "main", str(error), "nothing"
+            return
+        problem = None
+        if printed(main) != printed(bare):
+            problem = "two runs print different numbers"
+        elif main.steps != script.steps:
+            problem = f"{main.steps} optimizer steps, not {script.steps}"
+        yield "main", problem, f"{main.steps} steps, {main.seconds:.0f} s"
+        for change in script.changes:
+            try:
                 output = ran(script, folder, change.name, python)
-                problem = judged(change, main, output, folder)
-                wrong += problem is not None
-                at = first_difference(main, output)
-                seen = "equal" if at is None else f"differs after {at} steps"
-                print(
-                    f"{script.name} {change.name} ({change.kind}): {problem or 'ok'} ({seen})",
-                    flush=True,
-                )
-    return wrong
+            except FAILURES as error:
+                yield f"{change.name} ({change.kind})", str(error), "nothing"
+                continue
+            at = first_difference(main, output)
+            seen = "equal" if at is None else f"differs after {at} steps"
+            yield f"{change.name} ({change.kind})", judged(change, main, output, folder), seen
 
 
 def main() -> int:
@@ -172,7 +170,12 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="a script's name; may be repeated")
     options = parser.parse_args()
     scripts = [script for script in load() if not options.only or script.name in options.only]
-    return min(check(scripts, options.sources, options.python), 1)
+    wrong = 0
+    for script in scripts:
+        for name, problem, seen in check(script, options.sources, options.python):
+            wrong += problem is not None
+            print(f"{script.name} {name}: {problem or 'ok'} ({seen})", flush=True)
+    return min(wrong, 1)
 
 
 if __name__ == "__main__":
