@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.compare.diagnosis.suspects import Diagnosis
-from canary.compare.exact.stages import ORDER
+from canary.compare.exact.stages import ORDER, STAGE_OF
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
@@ -83,12 +83,18 @@ class Difference:
     learned: bool = False
     """Whether it changes learning by more than the tolerance."""
     step: int | None = None
-    """The first step at which it differs, if known and its stage has several."""
+    """The first step at which it differs; None: at the first, or before it."""
 
     @property
     def order(self) -> int:
         """The position of its stage."""
         return ORDER.get(self.stage, len(ORDER))
+
+    @property
+    def when(self) -> tuple[int, int, int]:
+        """Its place in time: settings, then learning by step and stage, then work."""
+        kind = STAGE_OF[self.stage].kind
+        return {"setting": 0, "work": 2}.get(kind, 1), self.step or 1, self.order
 
     def sentence(self) -> str:
         """In words."""

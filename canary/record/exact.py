@@ -60,7 +60,7 @@ class Micro(TypedDict, total=False):
     rank: int
     """Only with several ranks."""
     sha256: str
-    """Hash of its integer tensors."""
+    """Hash of its tensors."""
     shapes: dict[str, list[int]]
     rows: dict[str, list[str]]
     """A short hash of each row's ids without padding, by the ids' name."""
@@ -80,8 +80,17 @@ class Micro(TypedDict, total=False):
     pad_ids: int
     fed_sha256: str
     """Hash of the integer tensors that entered the model, if a `DataLoader` yielded the batch."""
+    fed_floats_sha256: str
+    """The same of the floats."""
+    earlier_sha256: str
+    """Hash of what entered the model in earlier calls for the same backward, if no loader yielded
+    the batch."""
     unpacked: list[str]
-    """Names of the tensors that were inside a mapping or a list."""
+    """Names of the tensors that older versions did not hash: those inside a mapping, a list or an
+    object, and floats beside token sequences."""
+    unseen: list[str]
+    """What of the batch was not hashed, by name; `labels` if the loss was computed outside of the
+    model, and only what entered the model was seen. Missing in records of older versions."""
     advantages: Series
     not_sampled: int
     """Completions that are trained on but were never sampled."""

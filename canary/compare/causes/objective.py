@@ -15,6 +15,7 @@ from canary.compare.diagnosis.updates import (
     norm_change,
     unclipped,
 )
+from canary.compare.exact.inputs_stages import not_seen
 from canary.compare.exact.rollout_stage import apart_at_step
 from canary.compare.invariants.parts import FIRST_LOSSES
 from canary.record.exact import EVALUATION_MODE
@@ -29,6 +30,8 @@ OR_CLIPPED = (
     "the first loss is equal, but its gradient differs. One side's record is older and may hold "
     "the gradient after clipping"
 )
+OF_UNSEEN = 0.6
+"""Largest strength if a part of the batch was not seen: it may differ, and not the loss."""
 CUT = ": a step computes less, so part of the graph is cut"
 
 
@@ -171,10 +174,17 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
         strength = 0.4
     elif factor is not None:
         strength = 0.88
+    description = f"the loss differs for the same batch and parameters{scale}"
+    if unseen := not_seen(facts.before, facts.now):
+        strength = min(strength, OF_UNSEEN)
+        description = (
+            f"the loss differs{scale}; parameters and batches are the same as far as seen, but "
+            f"{unseen}"
+        )
     yield Finding(
         C.OBJECTIVE,
         strength,
-        f"the loss differs for the same batch and parameters{scale}",
+        description,
         tuple(evidence),
         ACTIONS,
         equal=("batches", "model"),

@@ -130,16 +130,17 @@ class Facts:
 
     @cached_property
     def entry(self) -> str | None:
-        """Return the first learning stage whose difference affects the later ones.
+        """Return the learning stage that differs first and affects the later ones.
 
-        Dataset rows that the steps did not reach do not count. Nor do other micro-batches of the
-        same rows if no later stage differs.
+        Dataset rows that the steps did not reach by then do not count. Nor do other micro-batches
+        of the same rows if nothing follows.
         """
-        stages = [stage for stage in LEARNED_STAGES if self.differs(stage)]
+        found = [d.stage for d in self.report.differences if d.stage in LEARNED_STAGES]
+        stages = [*dict.fromkeys(found)]
         if stages == ["batches"] and self.difference("batches", "micro_batches"):
             return None
-        if stages and stages[0] == "data" and "batches" not in stages:
-            stages = stages[1:] if len(stages) > 1 else stages
+        if stages[0:1] == ["data"] and stages[1:] and stages[1] != "batches":
+            stages = stages[1:]
         return stages[0] if stages else None
 
     @cached_property

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from canary.compare.exact.changes import flatten
 from canary.compare.report import Difference
@@ -115,27 +115,30 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
 
 CHANGED_BEFORE_MODEL = "fed_sha256"
 """The signal of batches that a loop changes between its `DataLoader` and the model."""
+FED: tuple[Literal["fed_sha256", "fed_floats_sha256"], ...] = ("fed_sha256", "fed_floats_sha256")
 
 
 def _fed_differences(before: Steps, after: Steps) -> list[Difference]:
     """Return the difference in what entered the model of equal batches. After step 1 it may depend
     on what was learned, so it belongs to the trajectory then."""
-    pairs = [(_fed(was), _fed(now)) for was, now in zip(before, after, strict=True)]
     differing = [
-        step for step, (was, now) in enumerate(pairs) if None not in (*was, *now) and was != now
+        (step, was.get(key), now.get(key))
+        for step, pairs in enumerate(zip(before, after, strict=True))
+        for was, now in zip(*pairs, strict=False)
+        for key in FED
+        if None not in (was.get(key), now.get(key)) and was.get(key) != now.get(key)
     ]
     if not differing:
         return []
-    first = differing[0]
-    was, now = (short(side[0]) for side in pairs[first])
+    first, was, now = differing[0]
     return [
         Difference(
             "trajectory" if first else "batches",
             CHANGED_BEFORE_MODEL,
-            was,
-            now,
-            count=len(differing),
-            detail="the DataLoader yields equal batches, but other integers enter the model, from "
+            short(was),
+            short(now),
+            count=len({step for step, _, _ in differing}),
+            detail="the DataLoader yields equal batches, but other values enter the model, from "
             f"step {first + 1} on",
             learned=True,
             step=first + 1,
@@ -143,8 +146,21 @@ def _fed_differences(before: Steps, after: Steps) -> list[Difference]:
     ]
 
 
-def _fed(step: Sequence[Micro]) -> list[str | None]:
-    return [micro.get("fed_sha256") for micro in step]
+def not_seen(*sides: RunRecord) -> str:
+    """Return in words what of the batches a side did not see; empty if all was seen."""
+    looks = [side.exact.get("batches", []) for side in sides]
+    micro = (one for steps in looks for step in steps for one in step)
+    names = sorted({TARGETS.get(name, name) for one in micro for name in one.get("unseen", [])})
+    if any(steps and not steps[0] for steps in looks):
+        names.insert(0, "the batch of step 1")
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    several = len(names) > 1 or "targets" in "".join(names)
+    verb = "were" if several else "was"
+    return f"{', '.join(names[:3])}{more} {verb} not seen" if names else ""
+
+
+TARGETS = {"labels": "labels or other targets"}
+"""What is not seen of a loop that computes its loss outside of the model."""
 
 
 def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
@@ -162,7 +178,7 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
 
 
 def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether the difference can come from an older version that left out tensors in lists."""
+    """Whether the difference can come from an older version that hashed fewer tensors."""
     return len(before) == len(after) and all(
         was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
         for was, now in zip(before, after, strict=True)
@@ -170,9 +186,13 @@ def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
 
 
 def _left_out(older: Micro, newer: Micro) -> bool:
-    unpacked, shapes = newer.get("unpacked", []), newer.get("shapes", {})
-    top = {name: shape for name, shape in shapes.items() if name not in unpacked}
-    return bool(unpacked) and not older.get("unpacked") and top == older.get("shapes", {})
+    """Whether all shapes that only the newer one has are of tensors that older versions left out.
+    Records of the newest version say what was `unseen`."""
+    was, now = older.get("shapes", {}), newer.get("shapes", {})
+    added = now.keys() - was.keys()
+    unpacked = set(newer.get("unpacked", []))
+    same = all(now.get(name) == shape for name, shape in was.items())
+    return "unseen" not in older and bool(added) and added <= unpacked and same
 
 
 def _hashes(step: Sequence[Micro]) -> list[str | None]:

@@ -18,7 +18,7 @@ from canary.compare.exact.changes import (
     config_changes,
     environment_changes,
 )
-from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.exact.inputs_stages import not_seen
 from canary.compare.exact.recorded_stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
@@ -56,20 +56,19 @@ class ExactResult:
 
     @property
     def first(self) -> Difference | None:
-        """Return the difference of the earliest stage."""
+        """Return the earliest difference."""
         return self.differences[0] if self.differences else None
 
 
 def learned_differences(
     baseline: RunRecord, current: RunRecord, allowed: Tolerance | None = None
 ) -> list[Difference]:
-    """Return the differences in learning by stage; for a rollout trainer, then by step.
+    """Return the differences in learning, in the order of time.
 
     `allowed`: tolerances other than those of the current record's dtype."""
     sides = Sides(baseline, current, allowed)
     found = [one for signal in SIGNALS for one in signal.compare(signal, sides)]
-    by_step = is_rollout(current)
-    return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
+    return sorted(found, key=lambda d: d.when)
 
 
 def newest_looked(records: Sequence[RunRecord]) -> RunRecord:
@@ -192,7 +191,7 @@ def exact_lane(
     signals = {d.signal for d in unsteady}
     work = [_not_judged(c) if c.name in signals else c for c in work]
     notes = [f"{d.stage}.{d.signal}: not judged, {NOT_REPEATED}" for d in (*allowed, *unsteady)]
-    ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
+    ordered = sorted([*links, *learned, *kept], key=lambda d: d.when)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
 
 
@@ -263,19 +262,32 @@ def _learned_checks(
     after: RunRecord,
     known: RepeatDifferences,
 ) -> list[Check]:
-    """Return one check per stage. Inputs that differ while learning does not only warn."""
+    """Return one check per stage, in the order of time. Inputs that differ while learning does not
+    only warn."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
     equal = equal_outcomes(before, after)
     rounded = {} if outcome else _rounded(before, after)
     checks = []
-    for stage, words in compared_stages(before, after).items():
+    begins = {d.stage: d.when for d in reversed(differences)}
+    stages = compared_stages(before, after)
+    unseen = not_seen(before, after)
+    tails = {"batches": f", as far as seen: {unseen}"} if unseen else {}
+    for stage in sorted(stages, key=lambda name: begins.get(name, (1, 1, 0))[1]):
+        words = stages[stage]
         found = [d for d in differences if d.stage == stage]
         if not found:
             checks.append(
                 not_recorded(stage, before, after)
                 or _unsteady(stage, everything, known)
                 or rounded.get(stage)
-                or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
+                or Check(
+                    stage,
+                    "correctness",
+                    "exact",
+                    "pass",
+                    f"{words}: equal{tails.get(stage, '')}",
+                    delta=0.0,
+                )
             )
             continue
         status: CheckStatus = "warn"

@@ -114,8 +114,8 @@ def learning_rate(signal: Signal, sides: Sides) -> list[Difference]:
         f"{len(differing)} of {min(len(was), len(now))} steps"
     )
     relative, _ = of_baseline(was[first], now[first])
-    count = len(differing)
-    return [signal.differs(was[first], now[first], words, count=count, relative=relative)]
+    more = {"count": len(differing), "relative": relative, "step": first + 1}
+    return [signal.differs(was[first], now[first], words, **more)]
 
 
 def _first_update(exact: Exact) -> FirstUpdate:

@@ -74,7 +74,7 @@ SIGNALS: tuple[Signal, ...] = (
         "loss",
         lambda exact: exact.get("first_loss", {}).get("loss"),
         number(lambda tolerance: tolerance.first_loss, loss_floor),
-        "the loss of the same batch and parameters",
+        "the loss of step 1",
     ),
     Signal(
         "first_loss",

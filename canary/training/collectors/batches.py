@@ -1,4 +1,4 @@
-"""The batches of a step: token counts, and hashes of the integer tensors.
+"""The batches of a step: token counts, and hashes of their tensors.
 
 Layouts: SFT (`input_ids, labels`); DPO, KTO and Reward (`input_ids, attention_mask` and, except for
 Reward, `completion_mask`); ORPO and CPO (`chosen_input_ids, chosen_labels, ...`, `rejected_...`);
@@ -120,6 +120,35 @@ def _total(counts: list[torch.Tensor]) -> torch.Tensor:
     return functools.reduce(operator.add, counts)
 
 
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integer type by size in bytes, to read floats of that size as bits."""
+
+
+def hashable(inputs: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """Return (the tensors to hash, with floats as integers of the same bits; the names of others).
+
+    Results of the model are left out: they move by rounding. These are tensors with a gradient, the
+    floats of a rollout, and floats beside token sequences that a loop reports by itself.
+    """
+    found: dict[str, torch.Tensor] = {}
+    unseen = []
+    sampled = all(f"{side}_ids" in inputs for side in ROLLOUT)
+    given = getattr(inputs, "entered", False) or not parts(inputs)
+    for name, value in inputs.items():
+        if not isinstance(value, torch.Tensor) or value.requires_grad:
+            continue
+        value = value.to_local() if hasattr(value, "to_local") else value
+        if value.layout is not torch.strided or value.is_nested or value.is_meta:
+            unseen.append(name)
+        elif not value.is_floating_point():
+            found[name] = value
+        elif given and value.element_size() in BITS:
+            found[name] = value.contiguous().view(BITS[value.element_size()])
+        elif not sampled:
+            unseen.append(name)
+    return found, unseen
+
+
 def integer_tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return the integer and boolean tensors of a batch, sorted by name."""
     return {
@@ -197,20 +226,23 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
 
     `eos_labels` counts positions in the loss; `eos_inputs` and `bos_tokens` skip padding.
     """
+    bits, unseen = hashable(inputs)
     described: Micro = {
-        "sha256": batch_sha256(inputs),
-        "shapes": {name: list(value.shape) for name, value in integer_tensors(inputs).items()},
-        "rows": row_hashes(inputs),
+        "sha256": batch_sha256(bits),
+        "shapes": {name: list(value.shape) for name, value in sorted(bits.items())},
+        "rows": row_hashes(bits),
         "texts": text_hashes(inputs, tokenizer),
+        "unseen": sorted({*getattr(inputs, "unseen", ()), *unseen}),
+        **(getattr(inputs, "more", None) or Micro()),
     }
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
-    fed_sha256 = getattr(inputs, "fed_sha256", None)
-    if fed_sha256 is not None:
-        described["fed_sha256"] = fed_sha256
-    if getattr(inputs, "unpacked", ()):
-        described["unpacked"] = list(inputs.unpacked)  # type: ignore[attr-defined]
+    unpacked = {*getattr(inputs, "unpacked", ())}
+    if parts(inputs):
+        unpacked |= {name for name in bits if inputs[name].is_floating_point()}
+    if unpacked:
+        described["unpacked"] = sorted(unpacked)
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
         described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]

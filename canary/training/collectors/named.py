@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from canary.training.collectors.batches import IGNORE, parts
+from canary.record.exact import Micro
+from canary.training.collectors.batches import IGNORE
 
-BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integer type by size in bytes, to read floats of that size as bits."""
+MOST_ITEMS = 4096
+"""Longer lists are read only if they are numbers, and a batch is not read beyond twice as many
+values: an object may hold a whole data set."""
+DEEPEST = 8
+PLAIN = ("types", "argparse")
+"""Modules of Python whose objects only hold attributes."""
 
 
 class Named(dict[str, Any]):
     """Tensors by name."""
 
     unpacked: tuple[str, ...] = ()
-    """Names of tensors nested in a mapping or a list: older versions left these out."""
-    fed_sha256: str | None = None
-    """Hash of what entered the model of it, if a loop may have changed it after its loader."""
+    """Names of tensors nested in a mapping, a list or an object."""
+    unseen: tuple[str, ...] = ()
+    """Names of values that could not be read, and words for what never came into sight."""
+    entered: bool = False
+    """Whether a loader yielded its tensors, or the model was called with them: then floats beside
+    token sequences are no results of the model."""
+    more: Micro | None = None
+    """Further facts of it, as a micro-batch of the record."""
+
+    def like(self, other: Named) -> Named:
+        """Take over what another one says beside its tensors."""
+        vars(self).update(vars(other))
+        return self
 
 
 def named(batch: Any) -> Named:
@@ -29,7 +46,7 @@ def named(batch: Any) -> Named:
     joined: `chosen_input_ids`.
 
     Arrays of other frameworks and lists of numbers become tensors, padded if lengths differ. Text
-    becomes the tensor of its bytes. Other values are left out.
+    becomes the tensor of its bytes. Objects are read by attribute. Other values are `unseen`.
     """
     if isinstance(batch, Named):
         return batch
@@ -37,8 +54,7 @@ def named(batch: Any) -> Named:
     if _is_features(batch):
         inner.put_all("", _by_name(batch))
     elif isinstance(batch, Mapping) or (isinstance(batch, list | tuple) and not _is_text(batch)):
-        items = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
-        for name, value in items:
+        for name, value in held_by(batch).items():
             tensor = _tensor(value)
             if tensor is not None:
                 found[str(name)] = tensor
@@ -46,6 +62,8 @@ def named(batch: Any) -> Named:
                 inner.put(str(name), value)
     elif (tensor := _tensor(batch)) is not None:
         found["batch"] = tensor
+    else:
+        inner.put("", batch)
     return inner.added_to(found)
 
 
@@ -60,26 +78,89 @@ def with_nested(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner.added_to(Named(batch)) if inner.found else batch
 
 
+def held_by(value: Any) -> Mapping[Any, Any]:
+    """Return what a container or an object holds, by key, place or attribute; empty for others.
+
+    An object is only read: its `__dict__` and slots, so no property and no `__getattr__` runs."""
+    if isinstance(value, Mapping):
+        return dict(value.items())  # the length of a TensorDict is that of its rows
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    kind = type(value)
+    root = kind.__module__.partition(".")[0]
+    standard = root in sys.stdlib_module_names or root in ("builtins", "torch", "numpy")
+    if callable(value) or (standard and root not in PLAIN):
+        return {}
+    slots = {
+        name: slot.__get__(value)
+        for one in kind.__mro__
+        for name, slot in vars(one).items()
+        if isinstance(slot, MemberDescriptorType) and name != "__dict__" and _is_set(slot, value)
+    }
+    return slots | _attributes(value)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _is_set(slot: MemberDescriptorType, value: Any) -> bool:
+    try:
+        slot.__get__(value)
+    except AttributeError:
+        return False
+    return True
+
+
+def tensors_in(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of a value of any form, with their joined names."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth < DEEPEST:
+        held = held_by(value)
+        if len(held) <= MOST_ITEMS:
+            for key, inner in held.items():
+                joined = f"{name}_{key}" if name else str(key)
+                yield from tensors_in(inner, joined, depth + 1)
+
+
 class _Inner:
-    """Collects the tensors nested in mappings and lists."""
+    """Collects the tensors nested in mappings, lists and objects."""
 
     def __init__(self) -> None:
         self.found: dict[str, torch.Tensor] = {}
         self._masks: dict[str, torch.Tensor] = {}
+        self._unseen: list[str] = []
+        self._above: list[int] = []
+        """Ids of the containers around the current value: an object may hold itself."""
+        self._left = 2 * MOST_ITEMS
 
     def put(self, name: str, value: Any) -> None:
         """Add the parts of the value that can be hashed."""
+        self._left -= 1
+        if self._left < 0:
+            self._unseen.append("more")
+            return
         if _is_features(value):
             value = _by_name(value)
-        if isinstance(value, Mapping):
-            self.put_all(f"{name}_", value)
-            return
         several = isinstance(value, list | tuple) and not _is_only(value, str)
         tensor = self._stacked(name, value) if several else _tensor(value)
         if tensor is not None:
             self.found[name] = tensor
-        elif several:
-            self.put_all(f"{name}_", dict(enumerate(value)))
+            return
+        held = {} if id(value) in self._above else held_by(value)
+        if not held or len(self._above) == DEEPEST or len(held) > MOST_ITEMS:
+            empty = not held and isinstance(value, Mapping | list | tuple)
+            if value is not None and not empty:
+                self._unseen.append(name or "batch")
+            return
+        self._above.append(id(value))
+        self.put_all(f"{name}_" if name else "", held)
+        self._above.pop()
 
     def put_all(self, prefix: str, values: Mapping[Any, Any]) -> None:
         """Add each of the values."""
@@ -96,6 +177,7 @@ class _Inner:
         added = self.found | masks
         batch.update(added)
         batch.unpacked = tuple(sorted(added))
+        batch.unseen = tuple(sorted({*self._unseen}))
         return batch
 
     def _stacked(self, name: str, rows: Sequence[Any]) -> torch.Tensor | None:
@@ -119,7 +201,7 @@ def _numbers(value: Any) -> torch.Tensor | None:
     """Return a number, or nested lists of equal lengths, as a tensor; else None."""
     if isinstance(value, torch.Tensor):
         return value
-    if hasattr(value, "__array__"):
+    if hasattr(type(value), "__array__"):
         return _array(value)
     if isinstance(value, int | float):
         return _array(value)
@@ -153,7 +235,7 @@ def _is_only(values: Sequence[Any], kind: Any) -> bool:
 
 def _array(value: Any) -> torch.Tensor | None:
     try:
-        return torch.as_tensor(value.__array__() if hasattr(value, "__array__") else value)
+        return torch.as_tensor(value.__array__() if hasattr(type(value), "__array__") else value)
     except (OverflowError, TypeError, ValueError):  # text, or numbers of more than 64 bits
         return None
 
@@ -165,21 +247,8 @@ def _is_text(value: Any) -> bool:
 def _tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
         return value
-    if hasattr(value, "__array__"):
+    if hasattr(type(value), "__array__"):
         return _array(value)
     if isinstance(value, str) or (isinstance(value, list | tuple) and _is_text(value)):
         return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
     return None
-
-
-def hashable(batch: Mapping[str, Any]) -> Named:
-    """Return the batch with floats as integers of the same bits, to hash them too. Floats
-    beside token sequences stay unhashed: the model may have computed them."""
-    found = Named(batch)
-    found.unpacked = getattr(batch, "unpacked", ())
-    found.fed_sha256 = getattr(batch, "fed_sha256", None)
-    if not parts(batch):
-        for name, value in batch.items():
-            if value.is_floating_point() and value.element_size() in BITS:
-                found[name] = value.contiguous().view(BITS[value.element_size()])
-    return found

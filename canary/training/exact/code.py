@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import sys
 from bisect import bisect_right
@@ -64,13 +65,17 @@ def _loaded_files() -> Iterator[str]:
 
 
 def _shown(path: Path) -> str | None:
-    """Return the path in its repository or in the working folder; None outside of both."""
-    here = Path.cwd()
-    root = next((up for up in (here, *here.parents) if (up / ".git").exists()), here)
-    try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
-    except (OSError, ValueError):
-        return None
+    """Return the path in the repository or the folder of the user's code; None outside of both."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    folders = [
+        Path.cwd(),
+        *([Path(main).absolute().parent] if main and is_users_file(main) else []),
+    ]
+    for here in folders:
+        root = next((up for up in (here, *here.parents) if (up / ".git").exists()), here)
+        with contextlib.suppress(OSError, ValueError):
+            return path.resolve().relative_to(root.resolve()).as_posix()
+    return None
 
 
 def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCode:

@@ -17,7 +17,7 @@ from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.metrics import StepMetrics
-from canary.training.collectors.named import hashable, named, with_nested
+from canary.training.collectors.named import Named, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.uncounted import uncounted
@@ -53,6 +53,17 @@ def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     # The trainer sums the losses of the micro-batches, because each is already divided.
     row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
     row["grad_norm"] = values.pop("grad_norm", None)
+
+
+def _whole(batch: Any, inputs: Mapping[str, Any]) -> Named:
+    """Return all of a batch; `inputs`: what is counted of it, without text beside tensors."""
+    whole = named(batch)
+    if isinstance(batch, Mapping):
+        whole.update({k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)})
+        whole.unpacked = tuple(k for k, v in whole.items() if v is not batch.get(k))
+    # A loader yielded it, unless a trainer sampled it: then its floats are computed.
+    whole.entered = "completion_ids" not in whole
+    return whole
 
 
 class TrainerCollector(TrainerCallback):
@@ -198,13 +209,14 @@ class TrainerCollector(TrainerCallback):
         return outcome
 
     @uncounted()
-    def _batch_enters(self, inputs: Any) -> None:
+    def _batch_enters(self, batch: Any) -> None:
         self._entered = True
         self._silent.seen.add("passed")
+        inputs = batch
         if isinstance(inputs, Mapping) and any(map(torch.is_tensor, inputs.values())):
             inputs = with_nested(inputs)
         else:
-            inputs = hashable(named(inputs))
+            inputs = named(inputs)
         if not inputs:
             return
         self._silent.seen.add("batches")
@@ -216,14 +228,14 @@ class TrainerCollector(TrainerCallback):
         if self._watch is not None:
             self._watch.batch(inputs)
         if self._look.exact is not None:
-            self._look.exact.micro_batch(inputs)
+            self._look.exact.micro_batch(_whole(batch, inputs))
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._silent.methods_used = True
         self._silent_loop_continues()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         # A user's training_step may take items out of its batch, so keep a copy.
-        batch = dict(inputs) if isinstance(inputs, Mapping) else hashable(named(inputs))
+        batch = dict(inputs) if isinstance(inputs, Mapping) else named(inputs)
         self._in_step, self._entered = True, False
         try:
             loss = original(*args, **kwargs)

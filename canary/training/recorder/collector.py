@@ -12,7 +12,7 @@ import torch
 from canary.errors import UsageError
 from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
-from canary.training.collectors.named import hashable, named
+from canary.training.collectors.named import named
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.uncounted import uncounted
@@ -177,7 +177,7 @@ class LoopCollector:
         if self._watch is not None:
             self._watch.batch(tensors)
         if self.look.exact is not None:
-            self.look.exact.micro_batch(hashable(tensors))
+            self.look.exact.micro_batch(tensors)
 
     def unmeasured(self) -> dict[str, str]:
         """Return the signals that the steps did not show, and why."""

@@ -12,12 +12,16 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from canary.training.collectors.batches import batch_sha256, integer_tensors, parts
-from canary.training.collectors.named import Named, named
+from canary.record.exact import Micro
+from canary.training.collectors.batches import batch_sha256, hashable, parts
+from canary.training.collectors.named import Named, named, tensors_in
 
 MOST_WAITING = 8
 """Batches kept per loader that no backward has used yet."""
+DEEPEST = 6
+"""Operations that may lie between the model's loss and the loop's: a sum, a scale, a division."""
 TOKEN_TYPES = (torch.int64, torch.int32, torch.int16)
 
 
@@ -95,34 +99,66 @@ def _place(value: torch.Tensor) -> int:
 
 def _holds(batch: Any, places: Sequence[int]) -> bool:
     """Whether one of the places in memory is in a tensor of a batch."""
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    if not isinstance(batch, Mapping | list | tuple):
-        values = (batch,)
-    for value in values:
-        if isinstance(value, Mapping) and _holds(value, places):
-            return True
-        first = _place(value) if isinstance(value, torch.Tensor) else 0
+    for _, value in tensors_in(batch):
+        first = _place(value)
         if first and any(first <= place < first + value.nbytes for place in places):
             return True
     return False
 
 
-def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the integer tensors among the arguments of a module's call, by name."""
+class Made:
+    """What the model returned since the last backward, known by its memory, which is not kept."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, StorageWeakRef] = {}
+        self._numbers: list[Any] = []
+        """Where the graph computes the single numbers among them."""
+
+    def add(self, outputs: Any) -> None:
+        """The model returned these."""
+        for _, value in tensors_in(outputs):
+            if not value.dim() and value.grad_fn is not None:
+                self._numbers.append(value.grad_fn)
+            if _place(value):
+                storage = StorageWeakRef(value.untyped_storage())
+                # While it is referred to, no other storage gets its number.
+                self._storages[storage.cdata] = storage
+
+    def holds(self, value: torch.Tensor) -> bool:
+        """Whether a tensor is one of the outputs, or a part of one."""
+        return bool(self._storages and _place(value)) and (
+            StorageWeakRef(value.untyped_storage()).cdata in self._storages
+        )
+
+    def computed(self, loss: torch.Tensor) -> bool:
+        """Whether a loss is one of the outputs, or made of such numbers alone."""
+        return bool(self._numbers) and self._is_made_of(loss.grad_fn, DEEPEST)
+
+    def _is_made_of(self, node: Any, depth: int) -> bool:
+        if node is None or any(node is one for one in self._numbers):
+            return node is not None
+        above = [one for one, _ in node.next_functions if one is not None]
+        return bool(depth and above) and all(self._is_made_of(one, depth - 1) for one in above)
+
+
+def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Named:
+    """Return the tensors among the arguments of a module's call, by name. Floats with a gradient
+    are left out: the model or another one computed them."""
     kind: Any = type(module)
     names = _names(kind) if args else ()
     found = {
         names[place] if place < len(names) else f"input{place}": value
         for place, value in enumerate(args)
     }
-    tensors: dict[str, Any] = {}
+    tensors, unpacked = Named(), []
     for name, value in (found | dict(kwargs)).items():
-        inner = value if isinstance(value, Mapping) else {name: value}
-        tensors |= {
-            str(key): one
-            for key, one in inner.items()
-            if isinstance(one, torch.Tensor) and not one.is_floating_point()
-        }
+        flat = value if isinstance(value, Mapping) else {name: value}
+        for key, one in tensors_in(value, "" if flat is value else name):
+            if not one.requires_grad:
+                tensors[key] = one
+                # Older versions took integers alone, and looked into mappings only.
+                unpacked += [key] * (one.is_floating_point() or flat.get(key) is not one)
+    tensors.unpacked, tensors.entered = tuple(unpacked), True
     return tensors
 
 
@@ -134,24 +170,33 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in parameters if one.kind in kinds)[1:]
 
 
-def fed_sha256(batch: Mapping[str, Any], entered: Mapping[str, Any]) -> str | None:
-    """Return a hash of the integer tensors of a loader's batch as they entered the model. A loop
-    may change them in between.
+def fed(batch: Mapping[str, Any], entered: Named) -> Micro:
+    """Return hashes of a loader's batch as it entered the model: of its integer tensors, and of its
+    floats. A loop may change them in between.
 
     Counted are tensors with as many rows as a tensor of the batch, and no more numbers. Others,
     such as text that a policy generated, depend on more than the batch. Names do not count.
     """
-    yielded = integer_tensors(batch).values()
-    sizes = {(len(one), one.numel()) for one in yielded if one.dim()}
-    of_batch = [
-        value.long()
-        for value in entered.values()
-        if value.dim() and any(len(value) == rows and value.numel() <= n for rows, n in sizes)
-    ]
-    if not of_batch:
-        return None
-    digests = sorted(batch_sha256({"fed": value}) for value in of_batch)
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+    found = Micro()
+    yielded = {name: bits for name, bits in hashable(batch)[0].items() if bits.dim()}
+    bits, _ = hashable(entered)
+    for key, floats in (("fed_sha256", False), ("fed_floats_sha256", True)):
+        # An image of integers becomes one of floats; ids never come from floats.
+        sizes = {
+            (len(value), value.numel())
+            for name, value in yielded.items()
+            if floats or not batch[name].is_floating_point()
+        }
+        digests = sorted(
+            batch_sha256({"fed": value if floats else value.long()})
+            for name, value in bits.items()
+            if entered[name].is_floating_point() == floats
+            and value.dim()
+            and any(len(value) == rows and value.numel() <= most for rows, most in sizes)
+        )
+        if digests:
+            found[key] = hashlib.sha256("".join(digests).encode()).hexdigest()  # type: ignore[literal-required]
+    return found
 
 
 PAIR = {side: f"{side}_input_ids" for side in ("chosen", "rejected")}
@@ -170,7 +215,7 @@ def as_tokens(batch: Any, *, embeds: bool) -> Named:
         if isinstance(value, torch.Tensor) and value.dim() == 2 and value.dtype in TOKEN_TYPES
     }
     if tokens.keys() >= {*PAIR}:
-        return Named({PAIR.get(name, name): value for name, value in found.items()})
+        return Named({PAIR.get(name, name): value for name, value in found.items()}).like(found)
     ids = next((name for name in tokens if name != "labels"), None)
     if ids is None:
         return found
@@ -179,4 +224,4 @@ def as_tokens(batch: Any, *, embeds: bool) -> Named:
     if "labels" in found and not alike:
         return found  # labels of whole sequences
     known = {ids: "input_ids"} | ({labels: "labels"} if alike else {})
-    return Named({known.get(name, name): value for name, value in found.items()})
+    return Named({known.get(name, name): value for name, value in found.items()}).like(found)

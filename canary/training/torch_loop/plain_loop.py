@@ -49,7 +49,7 @@ class PlainLoop(Loop):
         """Return why no batch was seen."""
         if given:
             return "the batches of the loop hold neither numbers nor text"
-        return "no DataLoader yielded a batch, and no integer tensor entered the model"
+        return "no DataLoader yielded a batch, and no tensor entered the model"
 
     def why_no_step(self, begun: bool) -> str:
         """Return why no step was seen."""

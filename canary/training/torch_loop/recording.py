@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +16,12 @@ from torch.optim import Optimizer
 from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
+from canary.training.collectors.batches import batch_sha256, hashable
+from canary.training.collectors.named import Named
+from canary.training.collectors.uncounted import uncounted
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.collector import LoopCollector, Scalar
-from canary.training.torch_loop.batches import as_tokens, fed_sha256
+from canary.training.torch_loop.batches import Made, as_tokens, fed
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
 from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
@@ -27,6 +32,8 @@ from canary.training.torch_loop.plain_loop import (
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers
 
+EARLIER = "earlier_calls"
+"""Stands for what the model was called with before its last call of a backward: a hash."""
 MOST_SETTINGS = 8
 """Optimizers whose settings are recorded; some loops have one for each parameter."""
 
@@ -48,7 +55,6 @@ class Recording:
             optimizers, None if self.model is None else self.model.parameters()
         )
         self.size = self._optimizers.size
-        self.forward_seen = False
         self.thread = threading.get_ident()
         loop = PlainLoop(
             name=TORCH_LOOP,
@@ -64,10 +70,14 @@ class Recording:
         self._stepped_inside = self._updating = False
         modules = () if self.model is None else self.model.modules()
         self._embeds = any(isinstance(one, nn.Embedding) for one in modules)
-        self._given: list[dict[str, Any]] = []
+        self._given: list[Named] = []
         """The batches of the running step."""
         self._foreign: list[Scalar] = []
-        self._entered: dict[str, Any] | None = None
+        self._entered: Named | None = None
+        """What the model was called with last."""
+        self._earlier = ""
+        """Hash of what it was called with before, for the same backward."""
+        self._made = Made()
         self._micro_batches = self._evaluations = 0
         self._learned: dict[str, Any] = {}
         self._dtype: str | None = None
@@ -110,36 +120,80 @@ class Recording:
         """Begin a phase; return the one that ended."""
         return self.collector.rows.clock.switch(phase)
 
-    def called(self, arguments: dict[str, Any], *, trains: bool) -> None:
-        """The model is called with gradients; `arguments`: the integer tensors by name. `trains`:
-        whether it is in training mode; without it, a backward shows that this was no evaluation."""
+    def called(self, arguments: Named, *, trains: bool) -> None:
+        """The model is called with gradients; `arguments`: the tensors by name. `trains`: whether
+        it is in training mode; without it, a backward shows that this was no evaluation."""
         if trains:
             self._new_activity()
-        self.forward_seen = True
+        self._looking(lambda: self._add_call(arguments))
         self._entered = arguments or self._entered
         if self._dtype is None:
             self._dtype = autocast_dtype(self._device)
 
-    def backward_begins(self, losses: Sequence[torch.Tensor], batches: Sequence[Any]) -> None:
-        """A backward of these losses begins; `batches`: what loaders yielded for it."""
+    def _looking(self, call: Callable[[], object]) -> None:
+        """Do what only a look needs."""
+        exact = self.collector.look.exact
+        if exact is not None:
+            with uncounted():
+                exact.contain(call)
+
+    def _add_call(self, arguments: Named) -> None:
+        for name in [name for name, value in arguments.items() if self._made.holds(value)]:
+            del arguments[name]
+        if arguments and self._entered:
+            known = batch_sha256(hashable(self._entered)[0])
+            self._earlier = hashlib.sha256((self._earlier + known).encode()).hexdigest()
+
+    def returned(self, outputs: Any) -> None:
+        """The model returned from a call with gradients."""
+        self._looking(lambda: self._made.add(outputs))
+
+    def computed(self, losses: Sequence[torch.Tensor]) -> bool:
+        """Return whether the model returned these losses, so that all they read entered it."""
+        return all(map(self._made.computed, losses))
+
+    def backward_begins(
+        self, losses: Sequence[torch.Tensor], batches: Sequence[Any], *, inside: bool = False
+    ) -> None:
+        """A backward of these losses begins; `batches`: what loaders yielded for it; `inside`:
+        whether the model itself computed the losses."""
         self._new_activity()
         if self._evaluations > 1:
+            self._forget_entered()
             return
         for loss in losses:
             self.collector.loss(loss)
-        entered, self._entered = self._entered, None
+        entered = self._entered or Named()
         from_loader = bool(batches)
         if not batches and entered:
             batches = [entered]
         for batch in batches:
             tensors = as_tokens(batch, embeds=self._embeds)
-            if from_loader and entered and self.collector.look.exact is not None:
-                tensors.fed_sha256 = fed_sha256(tensors, entered)
+            tensors.entered = True
+            if from_loader:
+                self._looking(functools.partial(self._add_fed, tensors, entered))
+            else:
+                self._looking(functools.partial(self._add_outside, tensors, inside=inside))
             if not self._micro_batches:
                 self._learn_batch(tensors)
             self._micro_batches += 1
             self._given.append(tensors)
             self.collector.batch(tensors)
+        self._forget_entered()
+
+    def _add_fed(self, tensors: Named, entered: Named) -> None:
+        tensors.more = fed(tensors, entered)
+
+    def _add_outside(self, tensors: Named, *, inside: bool) -> None:
+        """Add what else is known of a batch that is seen only where it enters the model."""
+        if self._earlier:
+            tensors[EARLIER] = torch.tensor(int(self._earlier[:15], 16))
+            tensors.unpacked = (*tensors.unpacked, EARLIER)
+        if not inside:
+            tensors.unseen = (*tensors.unseen, "labels")
+
+    def _forget_entered(self) -> None:
+        self._entered, self._earlier, self._made = None, "", Made()
 
     def _learn_batch(self, tensors: dict[str, Any]) -> None:
         if self.collector.steps == 0:

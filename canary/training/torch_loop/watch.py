@@ -19,6 +19,7 @@ from canary.protocol.job import Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
+from canary.training.collectors.named import Named
 from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
 from canary.training.relations.another_way import ANOTHER_WAY
 from canary.training.torch_loop.batches import LoaderBatches, entering
@@ -29,6 +30,7 @@ from canary.training.torch_loop.models import (
     outermost_modules,
     parameters_of,
     size_of,
+    without_wrappers,
 )
 from canary.training.torch_loop.recording import Recording, loss_tensors
 from canary.training.torch_loop.scaling import Scaling
@@ -47,10 +49,12 @@ class LoopWatch:
         self._begun = 0
         self._inside = self._in_backward = False
         self._updating: list[int] = []
-        self._entered: dict[str, Any] = {}
+        self._entered = Named()
         """Arguments of the last call before a loop begins with its backward."""
         self.updates = 0
         self._calls = ModuleCalls(self._around_call)
+        self._in_parts: set[int] = set()
+        """Ids of modules that were not called yet: their children are watched too."""
         self._batches = LoaderBatches()
         self._scaling = Scaling(self)
         if not self._off:
@@ -118,7 +122,20 @@ class LoopWatch:
         self._optimizers.append(weakref.ref(optimizer))
         if self._run is None or size_of(optimizer) > self._run.size:
             self._unsettled = True
-            self._calls.watch(outermost_modules(parameters_of(optimizer)))
+            self._watch(outermost_modules(parameters_of(optimizer)))
+
+    def _watch(self, tops: Sequence[nn.Module]) -> None:
+        """Watch the calls of these modules, and of their children until one is called itself: a
+        loop may call only parts of it, or its `forward`."""
+        self._calls.watch([*tops, *children_of(tops)])
+        self._in_parts |= set(map(id, tops))
+
+    def _called_whole(self, module: nn.Module) -> None:
+        for whole in (module, without_wrappers(module)):
+            if id(whole) in self._in_parts:
+                self._in_parts.remove(id(whole))
+                for child in children_of([whole]):
+                    self._calls.forget(child)
 
     def _living(self) -> list[torch.optim.Optimizer]:
         """Return the optimizers, that of the largest model first."""
@@ -157,7 +174,7 @@ class LoopWatch:
         self._begun += 1
         launch.notes += notes
         tops = outermost_modules(parameters_of(optimizers[0]))
-        self._calls.watch(tops)
+        self._watch(tops)
         self._run = Recording(self._job, launch, tops, optimizers)
         if self._begun == 1:
             follow_parent()
@@ -169,6 +186,8 @@ class LoopWatch:
     ) -> Any:
         if self._off or self._inside or self._in_backward or self._elsewhere():
             return called(*args, **kwargs)
+        if self._in_parts:
+            self._safely(self._called_whole, module)
         if not torch.is_grad_enabled():
             self._batches.doubted()
             return called(*args, **kwargs)
@@ -179,10 +198,12 @@ class LoopWatch:
         before = run.switch("forward")
         self._inside = True
         try:
-            return called(*args, **kwargs)
+            outputs = called(*args, **kwargs)
         finally:
             self._inside = False
             run.switch(before)
+        self._safely(run.returned, outputs)
+        return outputs
 
     def _model_called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not module.training:
@@ -194,7 +215,7 @@ class LoopWatch:
         if self._run is not None:
             self._run.called(arguments, trains=module.training)
         elif self._unsettled:
-            self._entered = arguments
+            self._entered = arguments or self._entered
 
     def _elsewhere(self) -> bool:
         """Return whether this is another thread than the one that trains."""
@@ -225,12 +246,10 @@ class LoopWatch:
         run = self._run
         if run is None:
             return
-        if not run.forward_seen and run.model is not None:
-            # The loop calls parts of the model, not the whole of it.
-            run.forward_seen = True
-            self._calls.watch(children_of([run.model]))
-        losses = [self._scaling.unscaled(one) for one in loss_tensors(given)]
-        run.backward_begins(losses, self._batches.take())
+        scaled = loss_tensors(given)
+        inside = run.computed(scaled)
+        losses = [self._scaling.unscaled(one) for one in scaled]
+        run.backward_begins(losses, self._batches.take(), inside=inside)
 
     def _update_begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         if self._off or torch.compiler.is_compiling():

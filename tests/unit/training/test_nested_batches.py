@@ -1,24 +1,156 @@
-"""Batches that hold lists, or are nested: they are recorded like those of tensors."""
+"""Batches of lists, nested ones and objects: they are recorded like those of tensors."""
 
 from __future__ import annotations
 
+import types
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from transformers import BatchEncoding
 
 from canary import Recorder
 from canary.record.folder import load_record
 from canary.training.collectors.batches import count_tokens, describe_batch, parts
-from canary.training.collectors.named import hashable, named, with_nested
+from canary.training.collectors.named import Named, named, with_nested
 
 IDS = [[5, 6, 7], [8, 9, 10]]
 RAGGED = [[5, 6, 7], [8]]
 
 
 def described(batch: Any) -> Any:
-    return describe_batch(hashable(named(batch)), None)
+    return describe_batch(named(batch), None)
+
+
+@dataclass
+class Experience:
+    ids: torch.Tensor
+    gain: torch.Tensor
+    step: int = 0
+    told: Any = None
+
+    @property
+    def whole(self) -> None:
+        raise AssertionError("a property of the user's object ran")
+
+    def __getattr__(self, name: str) -> None:
+        raise AssertionError(f"{name} was asked for")
+
+
+class Slotted:
+    __slots__ = ("_gain", "ids", "unset")
+
+    def __init__(self, ids: torch.Tensor, gain: torch.Tensor) -> None:
+        self.ids, self._gain = ids, gain
+
+    @property
+    def gain(self) -> None:
+        raise AssertionError("a property of the user's object ran")
+
+
+class Pair(NamedTuple):
+    ids: torch.Tensor
+    gain: torch.Tensor
+
+
+class Dictlike(MutableMapping[str, Any]):
+    """As a TensorDict: its length is that of its rows, and it has no truth value."""
+
+    def __init__(self, **tensors: Any) -> None:
+        self._tensors = tensors
+
+    def __getitem__(self, key: str) -> Any:
+        return self._tensors[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._tensors[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._tensors[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._tensors["ids"])
+
+    def keys(self) -> Any:
+        return self._tensors.keys()
+
+    def items(self) -> Any:
+        return self._tensors.items()
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        raise AssertionError("no truth value")
+
+
+GAIN = torch.tensor([0.5, -1.0])
+
+
+def shapes(batch: Any) -> dict[str, list[int]]:
+    return dict(described(batch)["shapes"])
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"ids": torch.tensor(IDS), "gain": GAIN},
+        Experience(torch.tensor(IDS), GAIN),
+        types.SimpleNamespace(ids=torch.tensor(IDS), gain=GAIN),
+        BatchEncoding({"ids": torch.tensor(IDS), "gain": GAIN}),
+        Dictlike(ids=torch.tensor(IDS), gain=GAIN),
+        {"ids": IDS, "gain": [0.5, -1.0]},
+    ],
+    ids=["mapping", "dataclass", "namespace", "encoding", "tensordict", "lists"],
+)
+def test_the_tensors_of_any_form_are_seen_by_name(batch: Any) -> None:
+    expected = {"ids": [2, 3], "gain": [2]}
+    assert shapes(batch) == expected
+    inside = {f"x_{name}": shape for name, shape in expected.items()}
+    assert shapes({"x": batch}) == inside
+    assert described(batch)["unseen"] == (["step"] if isinstance(batch, Experience) else [])
+
+
+def test_tuples_slots_and_lists_of_objects_are_seen_too() -> None:
+    assert shapes(Pair(torch.tensor(IDS), GAIN)) == {"0": [2, 3], "1": [2]}
+    assert shapes(Slotted(torch.tensor(IDS), GAIN)) == {"ids": [2, 3], "_gain": [2]}
+    rows = [Experience(torch.tensor(row), GAIN) for row in IDS]
+    assert shapes(rows) == {"0_ids": [3], "0_gain": [2], "1_ids": [3], "1_gain": [2]}
+
+
+def test_an_object_that_holds_itself_or_a_whole_data_set_is_read_and_ends() -> None:
+    batch = Experience(torch.tensor(IDS), GAIN)
+    batch.told = [batch, iter([1]), {"rows": [object()] * 5000}]
+    found = described(batch)
+    assert set(found["shapes"]) == {"ids", "gain"}
+    assert found["unseen"] == ["step", "told_0", "told_1", "told_2_rows"]
+
+
+def test_floats_are_hashed_unless_the_model_may_have_made_them() -> None:
+    tokens = {"input_ids": torch.tensor(IDS), "score": GAIN}
+    given = described(tokens)
+    assert (given["unseen"], [*given["shapes"]]) == (["score"], ["input_ids"])
+
+    def of_loader(score: torch.Tensor, **more: Any) -> Any:
+        batch = named({**tokens, "score": score, **more})
+        batch.entered = True
+        return describe_batch(batch, None)
+
+    seen = of_loader(GAIN)
+    assert seen["unseen"] == []
+    assert seen["unpacked"] == ["score"], "older versions left it out"
+    assert seen["sha256"] != of_loader(1 - GAIN)["sha256"]
+    assert seen["rows"] == given["rows"]
+    computed = of_loader(GAIN.clone().requires_grad_())
+    assert (computed["sha256"], computed["unseen"]) == (given["sha256"], [])
+    sparse = of_loader(GAIN.to_sparse())
+    assert (sparse["sha256"], sparse["unseen"]) == (given["sha256"], ["score"])
+    rollout = Named(prompt_ids=torch.tensor(IDS), completion_ids=torch.tensor(IDS), advantages=GAIN)
+    found = describe_batch(rollout, None)
+    assert (found["unseen"], found["advantages"]) == ([], [0.5, -1.0])
 
 
 def counts(batch: Any) -> dict[str, int]:

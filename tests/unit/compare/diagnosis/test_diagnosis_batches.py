@@ -12,6 +12,7 @@ from canary.compare.diagnosis.suspects import Suspect
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from canary.training.collectors.batches import describe_batch
+from canary.training.collectors.named import Named
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
     OTHER,
@@ -95,7 +96,7 @@ def test_a_batch_that_the_loop_changes_before_the_model_is_the_datas(
     first = found.first_difference
     assert (first and first.stage) == stage
     if first is not None:
-        assert first.detail.startswith("the DataLoader yields equal batches, but other integers")
+        assert first.detail.startswith("the DataLoader yields equal batches, but other values")
     top = found.diagnosis.top_suspect
     if stage == "batches":
         assert top is not None
@@ -109,6 +110,23 @@ def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> N
     pictures = {"label": torch.tensor([1, 0]), "pixel_values": torch.arange(24).view(2, 3, 4)}
     assert set(describe_batch(pictures, None)["rows"]) == {"pixel_values"}
     assert describe_batch({"scale": torch.tensor(3)}, None)["rows"] == {}
+
+
+@pytest.mark.parametrize(("version", "status"), [("older", "pass"), ("same", "fail")])
+def test_scores_that_are_new_in_a_batch_differ_unless_an_older_version_left_them_out(
+    version: str, status: str
+) -> None:
+    ids = torch.arange(12).view(3, 4)
+    before, after = (side.model_copy(deep=True) for side in sides())
+    for side, scores in ((before, {}), (after, {"score": torch.rand(3)})):
+        batch = Named({"input_ids": ids, **scores})
+        batch.entered = True
+        side.exact["batches"] = [[describe_batch(batch, None)]] * 12
+    if version == "older":
+        before.exact["batches"] = [[{**before.exact["batches"][0][0]}]] * 12
+        del before.exact["batches"][0][0]["unseen"]
+    after = changed(after, *OTHER_LOSS)
+    assert compare_to_baseline(after, before, gates=()).check("batches").status == status
 
 
 OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})

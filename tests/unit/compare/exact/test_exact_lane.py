@@ -42,7 +42,7 @@ INPUTS: list[tuple[str, Path, Any]] = [
     ("data", ("exact", "data", "dataset_sha256"), OTHER),
     ("data", ("exact", "data", "tokenizer", "chat_template_sha256"), OTHER),
     ("data", ("exact", "data", "tokenizer", "special_tokens", "eos_token", "id"), 3),
-    ("batches", ("exact", "batches", 4, 1, "sha256"), OTHER),
+    ("batches", ("exact", "batches", 0, 1, "sha256"), OTHER),
     ("model", ("exact", "model", "parameters_sha256"), OTHER),
     ("model", ("exact", "model", "trainable_tensors"), 28),
     ("model", ("exact", "model", "dtypes"), {"torch.bfloat16": 29}),
@@ -140,6 +140,25 @@ def test_inputs_that_change_what_is_learned_fail_and_come_first(
     assert found.first_difference is not None
     assert found.first_difference.stage == stage
     assert found.check(stage).status == found.check("first_loss").status == "fail"
+
+
+def test_the_earliest_step_comes_first_and_within_it_the_stage() -> None:
+    current = altered(CURRENT, "exact", "batches", 1, 0, "sha256", to=OTHER)
+    current = altered(current, "exact", "trajectory", "losses", 1, to=9.0)
+    current = altered(current, "exact", "work", "flops", to=9 * DONE["flops"])
+
+    def stages(run: RunRecord) -> list[str]:
+        found = compared(run)
+        failed = [check.name for check in found.failed_checks]
+        assert failed[:2] == [d.stage for d in found.differences[:2]], "the checks say the same"
+        assert found.diagnosis.top_suspect is not None
+        return [*(d.stage for d in found.differences), found.diagnosis.top_suspect.category]
+
+    assert stages(current) == ["batches", "trajectory", "work", "data"]
+    sooner = altered(current, "exact", "first_loss", "loss", to=2.3)
+    assert stages(sooner) == ["first_loss", "batches", "trajectory", "work", "objective"]
+    rate = altered(current, "exact", "trajectory", "learning_rates", 5, to=0.9)
+    assert stages(rate)[:3] == ["batches", "trajectory", "first_update"]
 
 
 @pytest.mark.parametrize(("stage", "check", "path", "value"), WORK)

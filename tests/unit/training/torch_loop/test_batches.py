@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import describe_batch
-from canary.training.torch_loop.batches import LoaderBatches, as_tokens, entering, fed_sha256
+from canary.training.collectors.named import Named
+from canary.training.torch_loop.batches import LoaderBatches, Made, as_tokens, entering, fed
 
 IDS = torch.arange(12).view(3, 4)
 LABELS = IDS + 1
@@ -20,7 +21,7 @@ class Net(nn.Module):
         """Take two tensors."""
 
 
-def entered(*args: Any, **kwargs: Any) -> dict[str, Any]:
+def entered(*args: Any, **kwargs: Any) -> Named:
     return entering(Net(), args, kwargs)
 
 
@@ -64,11 +65,40 @@ def test_pairs_under_their_plain_names_are_no_labels() -> None:
     assert "label_tokens" not in describe_batch(found, None)
 
 
-def test_integer_tensors_enter_a_model_by_name_and_others_do_not() -> None:
+def test_the_tensors_of_a_call_enter_by_name_but_for_those_with_a_gradient() -> None:
     found = entered(IDS, targets=LABELS)
     assert [*found] == ["idx", "targets"]
+    assert found.unpacked == ()
     assert [*entered({"input_ids": IDS, "length": 3})] == ["input_ids"]
-    assert entered(IDS.float()) == {}
+    floats = entered(IDS.float(), targets=[LABELS])
+    assert ([*floats], floats.unpacked) == (["idx", "targets_0"], ("idx", "targets_0"))
+    assert entered(IDS.float().requires_grad_()) == {}
+
+
+def test_outputs_of_the_model_and_losses_made_of_them_are_known() -> None:
+    made, weight = Made(), torch.ones(3, requires_grad=True)
+    out, other = weight * 2, (weight * 3).sum()
+    loss = out.sum()
+    made.add({"logits": [out], "loss": loss})
+    assert made.holds(out.detach()[:2])
+    assert not made.holds(out.detach() + 0)
+    assert made.computed(loss)
+    assert made.computed((loss / 4 + loss) * torch.tensor(2.0))
+    assert not made.computed(other)
+    assert not made.computed(loss + other)
+    assert not made.computed(torch.tensor(1.0))
+
+
+def fed_sha256(batch: Any, into: Any) -> str | None:
+    return fed(batch, into).get("fed_sha256")
+
+
+def test_floats_that_the_loop_makes_of_its_batch_show_in_what_enters() -> None:
+    images = {"0": torch.arange(12, dtype=torch.uint8).view(3, 4), "1": torch.ones(3)}
+    scaled = fed(images, entered(images["0"] / 255))
+    assert [*scaled] == ["fed_floats_sha256"]
+    assert scaled != fed(images, entered(images["0"] / 256))
+    assert fed(images, entered(torch.ones(4, 4))) == {}, "other rows"
 
 
 def test_sequences_without_names_get_those_of_a_trainer_if_the_model_embeds() -> None:

@@ -1,0 +1,178 @@
+"""What enters a loop is seen in whatever form, and the first difference is the earliest step's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from tests.integration.exec.user_scripts import PYTHON, watched
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+HEAD = """
+import sys
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+torch.set_num_threads(1)
+fault = FAULT
+def update(loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SHARED_STREAM = """
+ids = torch.randint(0, 40, (500,))
+model = nn.Sequential(nn.Embedding(40, 16), nn.Dropout(0.3), nn.Linear(16, 40))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+def draw():
+    at = torch.randint(480, (4,))
+    rows = torch.stack([ids[i : i + 9] for i in at])
+    return rows[:, :-1], rows[:, 1:]
+def loss_of(x, y):
+    return nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+model.eval()
+with torch.no_grad():
+    loss_of(*draw())
+if not fault:
+    model.train()
+for _ in range(20):
+    update(loss_of(*draw()))
+"""
+POLICY = """
+policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+shift = 1.0 if fault == "observations" else 0.0
+for _ in range(20):
+    seen = torch.randn(32, 4) + shift
+    with torch.no_grad():
+        done = torch.distributions.Categorical(logits=policy(seen)).sample()
+    gain = (done == (seen.sum(1) > 0)).float()
+    chosen = torch.distributions.Categorical(logits=policy(seen)).log_prob(done)
+    update((chosen * gain).mean() * (1 if fault == "sign" else -1))
+"""
+OBJECTS = """
+@dataclass
+class Experience:
+    ids: torch.Tensor
+    gain: torch.Tensor
+rows = [Experience(torch.randint(0, 50, (8,)), torch.randn(())) for _ in range(80)]
+if fault == "rows":
+    rows = rows[::-1]
+if fault == "gain":
+    rows = [Experience(row.ids, 1 - row.gain) for row in rows]
+def collate(rows):
+    return Experience(
+        torch.stack([row.ids for row in rows]), torch.stack([row.gain for row in rows])
+    )
+model = nn.Sequential(nn.Embedding(50, 16), nn.Flatten(), nn.Linear(128, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for batch in DataLoader(rows, batch_size=4, collate_fn=collate):
+    update((model.forward(batch.ids).squeeze(1) * batch.gain).mean())
+"""
+FLOAT_LABELS = """
+flip = 1 if fault else 0
+rows = [
+    {"input_ids": torch.randint(0, 50, (8,)), "score": abs(flip - torch.rand(()))}
+    for _ in range(80)
+]
+model = nn.Sequential(nn.Embedding(50, 16), nn.Flatten(), nn.Linear(128, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for batch in DataLoader(rows, batch_size=4):
+    update((model(batch["input_ids"]).squeeze(1) - batch["score"]).pow(2).mean())
+"""
+PAIRS_WITHOUT_LOADER = """
+model = nn.Sequential(nn.Embedding(50, 16), nn.Flatten(), nn.Linear(96, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for step in range(20):
+    chosen, rejected = torch.randint(0, 50, (2, 4, 6))
+    weight = 2.0 if fault == "weight" else 1.0
+    if fault == "chosen":
+        chosen = chosen.roll(1, 1)
+    better, worse = model.forward(chosen), model.forward(rejected)
+    update(-nn.functional.logsigmoid(better - worse).mean() * weight)
+"""
+
+
+def recorded(folder: Path, script: str, fault: str = "") -> RunRecord:
+    place = folder / (fault or "clean")
+    place.mkdir()
+    (place / "train.py").write_text(HEAD.replace("FAULT", repr(fault)) + script)
+    ended = watched(place, PYTHON, "train.py", options=("--name", "own", "--exact"))
+    return ended.record()
+
+
+def cause(found: Comparison) -> str:
+    assert found.diagnosis.top_suspect is not None
+    return found.diagnosis.top_suspect.category
+
+
+def first(found: Comparison) -> tuple[str, int]:
+    assert found.first_difference is not None
+    return found.first_difference.stage, found.first_difference.step or 1
+
+
+def test_a_loss_of_step_1_comes_before_batches_of_step_2(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, SHARED_STREAM)
+    found = compare_to_baseline(recorded(tmp_path, SHARED_STREAM, "stays"), clean, gates=())
+    assert (first(found), cause(found)) == (("first_loss", 1), "objective"), found.first_line
+    assert [d.step for d in found.differences if d.stage == "batches"] == [2]
+    assert "Regression: first_loss" in found.first_line
+
+
+def test_a_policys_observations_are_its_batch(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, POLICY)
+    (micro,) = clean.exact["batches"][0]
+    assert (micro["shapes"], micro["unseen"]) == ({"input": [32, 4]}, ["labels"])
+    again = compare_to_baseline(clean.model_copy(update={"run_id": "again"}), clean, gates=())
+    assert "equal, as far as seen: labels or other targets" in again.check("batches").message
+    sign = compare_to_baseline(recorded(tmp_path, POLICY, "sign"), clean, gates=())
+    assert (first(sign), cause(sign)) == (("first_loss", 1), "objective"), sign.first_line
+    assert sign.diagnosis.top_suspect is not None
+    assert "labels or other targets were not seen" in sign.diagnosis.top_suspect.description
+    assert "same batch" not in str(sign.diagnosis)
+    seen = compare_to_baseline(recorded(tmp_path, POLICY, "observations"), clean, gates=())
+    assert (first(seen), cause(seen)) == (("batches", 1), "data"), seen.first_line
+
+
+def test_objects_of_a_loader_are_seen_and_a_forward_that_is_called_itself(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, OBJECTS)
+    for step in clean.exact["batches"]:
+        assert [micro["shapes"] for micro in step] == [{"gain": [4], "input_ids": [4, 8]}]
+        assert [micro["unseen"] for micro in step] == [[]]
+        assert all("fed_sha256" in micro for micro in step), "also of step 1"
+    for fault in ("rows", "gain"):
+        found = compare_to_baseline(recorded(tmp_path, OBJECTS, fault), clean, gates=())
+        assert (first(found), cause(found)) == (("batches", 1), "data"), (fault, found.first_line)
+
+
+def test_float_labels_beside_token_ids_are_part_of_the_batch(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, FLOAT_LABELS)
+    found = compare_to_baseline(recorded(tmp_path, FLOAT_LABELS, "flipped"), clean, gates=())
+    assert (first(found), cause(found)) == (("batches", 1), "data"), found.first_line
+    older = clean.model_copy(update={"run_id": "older"}, deep=True)
+    for step in older.exact["batches"]:
+        for micro in step:
+            micro["sha256"], micro["shapes"] = "0" * 64, {"input_ids": [4, 8]}
+            del micro["unseen"], micro["unpacked"]
+    assert compare_to_baseline(clean, older, gates=()).differences == (), "a record of before"
+
+
+def test_every_call_of_a_backward_is_seen_without_a_loader(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, PAIRS_WITHOUT_LOADER)
+    (micro,) = clean.exact["batches"][0]
+    assert micro["shapes"] == {"input_ids": [4, 6], "earlier_calls": []}
+    chosen = compare_to_baseline(
+        recorded(tmp_path, PAIRS_WITHOUT_LOADER, "chosen"), clean, gates=()
+    )
+    assert (first(chosen), cause(chosen)) == (("batches", 1), "data"), chosen.first_line
+    weight = compare_to_baseline(
+        recorded(tmp_path, PAIRS_WITHOUT_LOADER, "weight"), clean, gates=()
+    )
+    assert (first(weight), cause(weight)) == (("first_loss", 1), "objective"), weight.first_line
