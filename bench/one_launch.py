@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -271,12 +271,13 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.n < 2:
         parser.error("an interval needs 2 pairs")
-    measure, known = {
+    measures: dict[str, tuple[Callable[[int, Sequence[str], Path], int], tuple[str, ...]]] = {
         "paired": (paired, ("sft", "loop")),
         "exec": (executions, NAMES),
         "ab": (ab, NAMES),
         "noting": (partial(noting, python=asked.python), NAMES),
-    }[asked.what]
+    }
+    measure, known = measures[asked.what]
     unknown = set(asked.only or ()) - set(known)
     if unknown:
         parser.error(f"{asked.what} has no {', '.join(sorted(unknown))}")
