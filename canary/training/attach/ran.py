@@ -99,7 +99,8 @@ class RanCode:
             self._tool = None
         if self._profiles:
             self._profiles = False
-            sys.setprofile(None)
+            if sys.getprofile() == self._called:
+                sys.setprofile(None)
         self._users.clear()
         if self._children is not None:
             self._read_children(self._children)

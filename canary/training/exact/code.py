@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import ranges
@@ -20,6 +22,21 @@ MODULE = "<module>"
 LARGEST = 2_000_000
 """Bytes of a file of code; a longer one is generated and is not read."""
 NO_CODE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""Statements whose inner ones are code of their own."""
+Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+HEADS = [
+    "name",
+    "args",
+    "decorator_list",
+    "bases",
+    "keywords",
+    "test",
+    "iter",
+    "target",
+    "items",
+    "subject",
+]
+"""Fields of a statement that stand before the statements inside it."""
 Phases = Mapping[int, str]
 
 
@@ -43,18 +60,28 @@ def ran_code(notes: RanCode = RAN) -> Code:
     for file in dict.fromkeys((*notes.lines, *notes.calls, *loaded)):
         path = Path(file).absolute()
         name = _shown(path)
-        if name is None:
-            continue
-        try:
-            text = path.read_bytes() if path.stat().st_size <= LARGEST else b""
-            tree = ast.parse(text)
-        except (OSError, SyntaxError, ValueError):
-            continue
         lines, calls = notes.lines.get(file, {}), notes.calls.get(file, {})
-        found = _described(tree, lines, None if whole else calls)
-        if found["ran"]:
-            files[name] = found
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            if name is None:
+                continue
+            if lines or calls:
+                files[name] = _described(_parsed(path), lines, None if whole else calls)
+            else:
+                files[name] = _loaded(path, path.stat().st_mtime_ns)
+    files = {name: found for name, found in files.items() if found["ran"]}
     return {"noted": "lines" if whole else "functions", "files": files}
+
+
+def _parsed(path: Path) -> ast.Module:
+    """Read a file of code. Raises OSError, SyntaxError or ValueError."""
+    return ast.parse(path.read_bytes() if path.stat().st_size <= LARGEST else b"")
+
+
+@functools.lru_cache(maxsize=512)
+def _loaded(path: Path, _: int) -> FileCode:
+    """Describe a file that was imported, and of which no step called anything. Kept, because a
+    suite of tests may train often in one process."""
+    return _described(_parsed(path), {}, {})
 
 
 def _loaded_files() -> Iterator[str]:
@@ -84,11 +111,11 @@ def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCod
     functions = {MODULE: (1, max((one.end_lineno or 1 for one in tree.body), default=1))}
     digests = {MODULE: _digest(tree)}
     statements: list[Statement] = []
-    for owner, node in _scopes(tree):
-        if isinstance(node, NO_CODE):
-            functions[owner] = (node.lineno, node.end_lineno or node.lineno)
-            digests[owner] = _digest(node)
-        statements += _statements(node, owner)
+    for scope, owner, statement in _statements(tree):
+        statements.append(statement)
+        if scope is not None and owner not in functions:
+            functions[owner] = (scope.lineno, scope.end_lineno or scope.lineno)
+            digests[owner] = _digest(scope)
     statements.sort(key=lambda one: one.first)
     if calls is None:
         phases = _of_lines(statements, lines)
@@ -139,63 +166,63 @@ def _of_calls(
     return found
 
 
-def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the module and all functions and classes in it, with unique names."""
+def _statements(tree: ast.Module) -> Iterator[tuple[Scope | None, str, Statement]]:
+    """Yield each statement with the function or class whose code it is, and that one's unique name.
+    Of a statement that holds others, only the lines before those count."""
     seen: dict[str, int] = {}
 
-    def inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, NO_CODE):
-                name = f"{prefix}{child.name}"
-                seen[name] = count = seen.get(name, 0) + 1
-                yield (name if count == 1 else f"{name}#{count}"), child
-                yield from inside(child, f"{name}.")
-            else:
-                yield from inside(child, prefix)
-
-    yield MODULE, tree
-    yield from inside(tree, "")
-
-
-def _statements(scope: ast.AST, owner: str) -> Iterator[Statement]:
-    """Yield the scope's own statements. Of one that holds others, only the lines before those."""
-    for child in ast.iter_child_nodes(scope):
-        if isinstance(child, ast.stmt):
-            inner = [
-                one for one in ast.walk(child) if isinstance(one, ast.stmt) and one is not child
-            ]
-            first = min(
-                (one.lineno for one in getattr(child, "decorator_list", [])), default=child.lineno
-            )
-            last = child.end_lineno or child.lineno
+    def of(
+        body: Iterable[ast.stmt], scope: Scope | None, owner: str
+    ) -> Iterator[tuple[Scope | None, str, Statement]]:
+        for one in body:
+            inner = [*_inside(one)]
+            heads = [head.lineno for head in getattr(one, "decorator_list", [])]
+            first = min((one.lineno, *heads))
+            last = one.end_lineno or one.lineno
             if inner:
-                last = max(first, min(one.lineno for one in inner) - 1)
-            yield Statement(min(first, child.lineno), last, owner)
-        if not isinstance(child, NO_CODE):
-            yield from _statements(child, owner)
+                last = max(first, min(each.lineno for each in inner) - 1)
+            yield scope, owner, Statement(first, last, owner)
+            if isinstance(one, NO_CODE):
+                name = one.name if scope is None else f"{owner}.{one.name}"
+                seen[name] = count = seen.get(name, 0) + 1
+                yield from of(inner, one, name if count == 1 else f"{name}#{count}")
+            else:
+                yield from of(inner, scope, owner)
+
+    return of(tree.body, None, MODULE)
 
 
-def _digest(scope: ast.AST) -> str:
-    """Return a hash of the code, without comments, docstrings, and functions inside it."""
+def _inside(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield the statements directly inside another one."""
+    for field in ("body", "orelse", "finalbody"):
+        yield from getattr(statement, field, ())
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield from part.body
+
+
+def _digest(scope: ast.Module | Scope) -> str:
+    """Return a hash of the code, without comments, docstrings, and the code of functions inside."""
     digest = hashlib.sha256()
 
-    def feed(node: ast.AST, top: bool = False) -> None:
-        if isinstance(node, NO_CODE) and not top:
-            digest.update(f"{type(node).__name__} {node.name}".encode())
-            heads = [*node.decorator_list, *getattr(node, "bases", [])]
-            arguments = getattr(node, "args", None)
-            for head in (*heads, *([arguments] if arguments else [])):
-                digest.update(ast.dump(head).encode())
-            return
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            return
-        children = [*ast.iter_child_nodes(node)]
-        if not any(isinstance(one, ast.stmt) for one in ast.walk(node) if one is not node):
-            digest.update(ast.dump(node).encode())
-            return
-        digest.update(type(node).__name__.encode())
-        for child in children:
-            feed(child)
+    def feed(body: Iterable[ast.stmt]) -> None:
+        for one in body:
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
+                continue
+            inner = [*_inside(one)]
+            if not inner:
+                digest.update(ast.dump(one).encode())
+                continue
+            digest.update(type(one).__name__.encode())
+            for field, value in ast.iter_fields(one):
+                if field in HEADS and value is not None:
+                    parts = value if isinstance(value, list) else [value]
+                    shown = (ast.dump(v) if isinstance(v, ast.AST) else str(v) for v in parts)
+                    digest.update(f"{field}: {', '.join(shown)}".encode())
+            for part in (*getattr(one, "handlers", ()), *getattr(one, "cases", ())):
+                head = getattr(part, "type", None) or getattr(part, "pattern", None)
+                digest.update(b"" if head is None else ast.dump(head).encode())
+            if not isinstance(one, NO_CODE):
+                feed(inner)
 
-    feed(scope, top=True)
+    feed(scope.body)
     return digest.hexdigest()[:16]

@@ -302,7 +302,7 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 @pytest.mark.parametrize(
     "part",
     [
-        "exact.signals.called_code",
+        "exact.signals.own_loss",
         "exact.signals.describe_model",
         "exact.signals.describe_batch",
         "exact.signals.gradient_norms",
