@@ -120,7 +120,7 @@ def test_a_lost_or_another_clip_is_called_clipping(
     loop: dict[str, Any], was: Clip, now: Clip, words: str, tmp_path: Path
 ) -> None:
     found = compared(train(tmp_path, now, **loop), train(tmp_path, was, **loop))
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert found.first_difference is not None
     assert found.first_difference.signal == "applied_gradient"
     suspect = found.diagnosis.top_suspect
