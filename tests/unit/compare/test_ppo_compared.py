@@ -32,10 +32,10 @@ def test_a_signal_of_step_1_is_a_first_difference_of_its_own(signal: str) -> Non
     if signal == "values":  # they begin at 0
         changed = altered(changed, "exact", "rollout", "signals", signal, "rms", 0, to=0.01)
     found = compared(moved(changed, signal, 1))
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert found.first_difference is not None
     assert (found.first_difference.stage, found.first_difference.signal) == ("rollout", signal)
-    assert found.check("rollout").status == "fail"
+    assert found.check("rollout").status == "changed"
     assert found.check("rollout").delta is not None
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_said_of_what_is_made_of_other_completions() -> None:
 def test_completions_that_are_padded_otherwise_are_the_same() -> None:
     changed = altered(ppo(1), "exact", "batches", 0, 0, "sha256", to="f" * 64)
     assert compared(changed).check("rollout").status == "pass"
-    assert compared(moved(changed, "rewards", 1)).check("rollout").status == "fail"
+    assert compared(moved(changed, "rewards", 1)).check("rollout").status == "changed"
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1 + 1e-6, "pass"), (1 + 1e-4, "fail")])
@@ -79,7 +79,7 @@ def test_rounding_is_no_difference(factor: float, status: str) -> None:
 def test_a_signal_that_is_no_number_differs() -> None:
     changed = altered(ppo(1), "exact", "rollout", "signals", "returns", "rms", 0, to="nan")
     found = compared(changed)
-    assert found.check("rollout").status == "fail"
+    assert found.check("rollout").status == "changed"
     assert found.first_difference is not None
     assert math.isinf(found.first_difference.relative or 0.0)
 

@@ -61,7 +61,7 @@ def test_further_looks_of_one_record_and_sides_of_pairs_show_it_too() -> None:
     before = again(unseeded(0, 0.05, "b"), unseeded(1, 0.01, "c"))
     assert blames_nobody(compared(unseeded(9, -0.04, "a"), before))
     loose = [one.model_copy(update={"git": {}}) for one in (unseeded(0, 0.05, "b"), run(1, 0.0))]
-    assert compared(unseeded(9, -0.04, "a"), *loose).verdict == "regression"
+    assert compared(unseeded(9, -0.04, "a"), *loose).verdict == "changed"
     found = compare_to_baseline([run(8, 0.0), unseeded(9, -0.04, "a")], loose, paired=True)
     assert blames_nobody(found)
 
@@ -82,7 +82,7 @@ def test_what_no_seed_moves_is_still_red() -> None:
     rates = [2 * rate for rate in plain(record())["trajectory"]["learning_rates"]]
     now = altered(unseeded(9, -0.04, "a"), "exact", "trajectory", "learning_rates", to=rates)
     found = compared(now, unseeded(0, 0.05, "b"), unseeded(1, 0.01, "c"))
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert found.first_difference is not None
     assert found.first_difference.signal == "learning_rate"
 
@@ -90,16 +90,16 @@ def test_what_no_seed_moves_is_still_red() -> None:
 def test_a_single_look_at_the_baseline_does_not_excuse_a_difference() -> None:
     before = unseeded(0, 0.05, "b")
     found = compared(unseeded(9, -0.04, "a"), before)
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert not decided_by_exact(found, [before]), "a second look at the base decides"
     assert decided_by_exact(found, [again(before, before)])
 
 
 def test_a_baseline_whose_looks_agree_repeats_itself() -> None:
-    assert compared(run(9, -0.04), run(0, 0.05), run(1, 0.05)).check("first_loss").status == "fail"
+    assert compared(run(9, -0.04), run(0, 0.05), run(1, 0.05)).check("first_loss").status == "changed"
     later = altered(run(9, 0.05), "exact", "trajectory", "losses", 1, to=99.0)
     before = again(run(0, 0.05), run(1, 0.05))
-    assert compared(later, before).check("trajectory").status == "fail"
+    assert compared(later, before).check("trajectory").status == "changed"
 
 
 def test_signals_that_differ_between_looks_leave_the_lane_and_no_others() -> None:
@@ -115,7 +115,7 @@ def test_signals_that_differ_between_looks_leave_the_lane_and_no_others() -> Non
 def test_a_change_that_takes_the_seed_away_is_red_and_says_so() -> None:
     now = again(unseeded(9, -0.04, "a"), unseeded(8, 0.02, "b"))
     found = compared(now, run(0, 0.0), run(1, 0.0))
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     check = found.check("repeatability")
     assert check.status == "warn"
     assert "those of the baseline do not" in check.message
