@@ -23,7 +23,7 @@ MENTION = re.compile(
 OWN = set(
     re.findall(
         r"\w+",
-        "confidence count difference_headings headings left_out link mark needed next_steps "
+        "confidence count difference_headings headings left_out link mark more_places needed next_steps "
         "operator_headings operators_title phase_headings pictures report status steps url verdict "
         "why yaml",
     )

@@ -125,9 +125,7 @@ def test_inputs_that_change_nothing_learned_warn(stage: str, path: Path, value: 
 
 
 @pytest.mark.parametrize(("stage", "path", "value"), INPUTS[::3])
-def test_inputs_that_change_what_is_learned_come_first(
-    stage: str, path: Path, value: Any
-) -> None:
+def test_inputs_that_change_what_is_learned_come_first(stage: str, path: Path, value: Any) -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     found = compared(altered(current, *path, to=value))
     assert found.first_difference is not None
