@@ -11,6 +11,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record import jsonio
+from canary.record.exact import FileCode
 from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
 from tests.unit.comparing import (
@@ -322,3 +323,19 @@ def test_a_pair_whose_other_half_is_unusable_is_an_error() -> None:
     )
     assert found.verdict == "error"
     assert "(baseline)" in found.first_line
+
+
+def test_the_same_program_passes_although_its_clock_decides_nothing() -> None:
+    before, now = record(1), record(2, 0.11)
+    for run in (before, now):
+        run.exact["code"] = {"noted": "lines", "files": {"train.py": code("a")}}
+    same = compare_to_baseline(now, before)
+    assert any(check.status == "inconclusive" for check in same.checks)
+    assert same.verdict == "pass"
+    assert "the program is the same" in same.first_line
+    now.exact["code"] = {"noted": "lines", "files": {"train.py": code("b")}}
+    assert compare_to_baseline(now, before).verdict == "inconclusive"
+
+
+def code(digest: str) -> FileCode:
+    return {"ran": {"loss": "5-6"}, "functions": {"loss": (4, 6, digest)}}
