@@ -17,7 +17,7 @@ from canary.report.render import render
 from tests.unit.comparing import altered, record
 
 SHA = "a" * 40
-SOURCE = Source(SHA, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1)
+SOURCE = Source(SHA, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1, "o/r")
 LINE = "labels[ids == eos] = -100"
 PLACE = Place("code", "lib/train.py", 88, "collate", "data", ("pass",), (LINE,))
 LIMIT = 60_000
