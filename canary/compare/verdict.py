@@ -160,7 +160,8 @@ LONGEST = 120
 def _regression_line(checks: Sequence[Check]) -> str:
     others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
     more = f" ({others} more failed)" if others else ""
-    return f"Regression: {_cut(leading_failure(checks).message, LONGEST - 14 - len(more))}{more}."
+    words = f"Regression: {leading_failure(checks).message}"
+    return f"{_cut(words, LONGEST - 1 - len(more))}{more}."
 
 
 def _changed_line(
@@ -170,14 +171,13 @@ def _changed_line(
     learned = next((one for one in differences if one.learned), None)
     lead, moved = _leading_change(checks)
     words = finding(learned) if moved and learned is not None else lead.message
-    return f"{start}: {_cut(words, LONGEST - 10)}."
+    return f"{_cut(f'{start}: {words}', LONGEST - 1)}."
 
 
 IN_WORDS = {
-    "data": "the data set or the tokenizer differs",
+    "data": "the data set differs",
     "batches": "batches differ",
     "model": "the initial model differs",
-    "rollout": "values computed from the completions differ",
     "first_loss": "the loss differs",
     "first_gradient": "the gradient differs",
     "first_update": "the update differs",
@@ -186,14 +186,18 @@ IN_WORDS = {
 
 def finding(difference: Difference) -> str:
     """Return what differs first, from which step on, and its numbers, in a few words."""
-    words = IN_WORDS.get(difference.stage, f"{difference.signal.replace('_', ' ')} differs")
-    if difference.signal == "learning_rates":
+    signal = difference.signal.replace("_", " ")
+    verb = "differ" if signal.endswith("s") and not signal.endswith("ss") else "differs"
+    words = IN_WORDS.get(difference.stage, f"the {signal} {verb}")
+    if signal == "learning rate":
         words = "the learning rate differs"
+    elif signal.startswith("tokenizer"):
+        words = "the tokenizer differs"
     step = difference.step or (None if difference.stage in ("data", "model") else 1)
     start = f" from step {step}" if step else ""
     was, now = difference.baseline, difference.current
     numbers = all(isinstance(one, int | float) for one in (was, now))
-    numbers = numbers and difference.stage not in ("data", "batches", "model")
+    numbers = numbers and difference.stage not in ("data", "batches", "model", "rollout")
     return f"{words}{start}{f': {show(was)} -> {show(now)}' if numbers else ''}"
 
 

@@ -18,7 +18,7 @@ from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.trends import Trends, trend_texts
-from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
+from canary.report.view import MEANT, SUMMARY_ROWS, CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000
@@ -73,12 +73,18 @@ def comment_view(
     for name in View.__dataclass_fields__:
         part = getattr(whole, name)
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
+    if whole.do == MEANT:
+        parts["do"] = MEANT_HERE
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
     return on_lines(CommentView(**parts, note=note, lead=lead, hint=hint))
 
 
+MEANT_HERE = (
+    "Meant? Someone with write permission sets the action's label (canary:accept). "
+    "Otherwise undo it."
+)
 MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
 LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")

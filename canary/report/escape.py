@@ -49,10 +49,9 @@ alone are a hash after the word `commit`."""
 MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;"} | {mark: f"\\{mark}" for mark in "\\|`*_[]#~!$"})
 """What is markup anywhere in a line."""
 
-BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)](?: |$))|(?=[-+](?!\w)|>|==|:-))")
+BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)](?: |$))|(?=[-+](?!\w)|>|=(?:=|$)|:-))")
 """The start of a text that would begin a list, a quote, a heading, a rule or a table; a backslash
-follows it. Spaces and tabs are gone, and MARKUP has the other marks. A table's cell may be `=`, so
-a template begins no second line of a paragraph with a text."""
+follows it. Spaces and tabs are gone, and MARKUP has the other marks."""
 
 
 def on_lines(view: Shown) -> Shown:

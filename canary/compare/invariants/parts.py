@@ -12,7 +12,6 @@ from canary.config.trainers import TRAINERS, TrainerRow, trainer_row
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
-"""Methods that compute the loss in trainers of trl and transformers."""
 FIRST_LOSSES = {
     f"{name}_first_loss": name for name, row in TRAINERS.items() if row.first_loss is not None
 }

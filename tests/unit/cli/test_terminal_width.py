@@ -85,7 +85,7 @@ def test_checks_that_are_ok_take_one_line_until_they_are_asked_for(shell: Shell)
     short = shell.typed("compare")
     rows = [line.split() for line in short.splitlines()]
     assert not any(row[-1:] == ["ok"] for row in rows)
-    assert any(row[:1] == ["trajectory"] and row[-1] == "FAIL" for row in rows)
+    assert any(row[:1] == ["trajectory"] and row[-1] == "CHANGED" for row in rows)
     folded = [line for line in short.splitlines() if " checks ok: " in line]
     assert len(folded) == 1
     assert folded[0].endswith("... (-v shows them)")
@@ -99,7 +99,7 @@ def test_a_pipe_gets_whole_lines_and_all_checks(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     piped = shell.typed("compare", terminal=False)
-    assert "beyond tolerance, up to" in piped.splitlines()[0]
+    assert any("beyond tolerance, up to" in line for line in piped.splitlines())
     assert "checks ok" not in piped
     assert any(line.split()[:1] == ["flops"] for line in piped.splitlines())
 

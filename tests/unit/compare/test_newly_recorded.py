@@ -51,7 +51,7 @@ def test_what_the_baseline_could_not_record_is_no_regression(older: list[Change]
 
 def test_other_losses_are_not_called_another_gradient_for_want_of_norms() -> None:
     found = compared(NO_NORMS, [((*TRAJECTORY, "losses"), later(LOSSES, 4))])
-    assert found.verdict == "regression"
+    assert found.verdict == "changed"
     assert found.first_difference is not None
     assert found.first_difference.signal == "loss"
     told = [suspect.description for suspect in found.diagnosis.suspects]

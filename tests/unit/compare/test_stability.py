@@ -248,4 +248,4 @@ def test_fewer_steps_that_the_config_asks_for_need_acceptance() -> None:
     fewer = trained(record(100), 50)
     found = compare_to_baseline(altered(fewer, "config", "max_steps", to=50), history(0.005))
     assert found.verdict == "changed"
-    assert "max_steps 100 -> 50" in found.first_line
+    assert found.first_line.startswith("Changed: trained steps 100 -> 50")

@@ -23,9 +23,9 @@ MENTION = re.compile(
 OWN = set(
     re.findall(
         r"\w+",
-        "confidence count difference_headings headings left_out link mark needed next_steps "
-        "operator_headings operators_title phase_headings pictures report status steps url verdict "
-        "why yaml",
+        "confidence count difference_headings headings left_out link mark more_places needed "
+        "next_steps operator_headings operators_title phase_headings pictures report status "
+        "steps url verdict why yaml",
     )
 )
 """Names whose values are the program's own: a template may show them as they are."""

@@ -44,6 +44,7 @@ def test_the_mechanism_is_named_first(name: str) -> None:
     assert top.confidence > 0.5
     assert top.evidence
     assert top.suggested_actions
+    assert len(found.first_line) <= 120
 
 
 @pytest.mark.parametrize("steps", [50, 200])

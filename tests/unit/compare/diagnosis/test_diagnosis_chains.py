@@ -143,25 +143,21 @@ BUSY = {phase: 1.5 * seconds for phase, seconds in STEP_S.items()}
 """A machine that slows every phase alike."""
 
 
-@pytest.mark.parametrize("by_config", [True, False])
-def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine(
-    by_config: bool,
-) -> None:
-    config: list[Change] = [(("config", "learning_rate"), 1e-3)] if by_config else []
-    found = slower(BUSY, *DOUBLED, *config)
+def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine() -> None:
+    found = slower(BUSY, *DOUBLED, (("config", "learning_rate"), 1e-3))
     assert found.verdict == "regression"
     assert found.check("step_time_median").status == "fail"
-    assert found.check("trajectory").status == ("changed" if by_config else "fail")
+    assert found.check("trajectory").status == "changed"
     assert top_of(found).category == "optimizer", found.diagnosis.summary
     assert "unknown" in {s.category for s in found.diagnosis.suspects}, "of the step time"
 
 
-def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statistical_one() -> None:
+def test_the_cause_of_what_is_worse_stands_before_that_of_what_needs_acceptance() -> None:
     found = slower({"data": 0.12}, DOUBLED[1])
-    assert found.check("trajectory").status == found.check("step_time_median").status == "fail"
+    assert found.check("trajectory").status == "changed"
+    assert found.check("step_time_median").status == "fail"
     first, second = found.diagnosis.suspects[:2]
-    assert (first.category, second.category) == ("objective", "dataloader")
-    assert first.confidence < second.confidence
+    assert (first.category, second.category) == ("dataloader", "objective")
 
 
 @pytest.mark.parametrize(

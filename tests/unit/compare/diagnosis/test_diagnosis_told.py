@@ -80,7 +80,7 @@ def test_explains_json_has_numbers_with_units() -> None:
     before, after = sides()
     text = story_text(story_of(found, [after], [before]), "json", found)
     document = json.loads(text)
-    assert document["verdict"] == "regression"
+    assert document["verdict"] == "changed"
     assert isinstance(document["diagnosis"]["suspects"][0]["confidence"], float)
     rows = {row["name"]: row for row in document["metrics"]}
     assert rows["step time, mean"] == {

@@ -13,6 +13,7 @@ from canary.compare.exact.tolerances import TOLERANCES, Tolerance
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
+from canary.compare.verdict import finding
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, example, history, plain, record, statuses
 
@@ -88,37 +89,29 @@ def test_equal_runs_differ_nowhere() -> None:
 
 
 @pytest.mark.parametrize(("stage", "path", "value"), LEARNED)
-def test_what_is_learned_fails_when_the_code_alone_changed(
-    stage: str, path: Path, value: Any
-) -> None:
+def test_whatever_is_learned_otherwise_is_changed(stage: str, path: Path, value: Any) -> None:
     found = compared(altered(CURRENT, *path, to=value))
     assert found.first_difference is not None
     assert found.first_difference.stage == stage
-    assert found.check(stage).status == "fail"
-    assert [name for name in LEARNED_STAGES if statuses(found)[name] != "pass"] == [stage]
-    assert found.verdict == "regression"
-    assert found.first_difference.sentence() in found.first_line
-    assert found.first_line.count(found.first_difference.detail) == 1, "one fact is told once"
-
-
-@pytest.mark.parametrize(("stage", "path", "value"), LEARNED[::6])
-@pytest.mark.parametrize("where", ["config", "environment"])
-def test_what_is_learned_is_changed_where_config_or_packages_changed_too(
-    stage: str, path: Path, value: Any, where: str
-) -> None:
-    current = altered(CURRENT, *path, to=value)
-    current = (
-        with_config(current)
-        if where == "config"
-        else altered(current, "env", "packages", "trl", to="1.17.0")
-    )
-    found = compared(current)
-    assert found.first_difference is not None
-    assert found.first_difference.stage == where
-    assert found.differences[1].stage == stage
     assert found.check(stage).status == "changed"
+    assert [name for name in LEARNED_STAGES if statuses(found)[name] != "pass"] == [stage]
     assert found.verdict == "changed"
-    assert ("learning_rate" if where == "config" else "packages.trl") in found.first_line
+    assert found.first_line == f"Changed: {finding(found.first_difference)}."
+
+
+@pytest.mark.parametrize("where", ["config", "environment"])
+def test_a_changed_config_or_package_alters_neither_the_verdict_nor_the_finding(
+    where: str,
+) -> None:
+    moved = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    current = (
+        with_config(moved)
+        if where == "config"
+        else altered(moved, "env", "packages", "trl", to="1.17.0")
+    )
+    found, alone = compared(current), compared(moved)
+    assert [one.stage for one in found.differences[:2]] == [where, "first_loss"]
+    assert (found.verdict, found.first_line) == (alone.verdict, alone.first_line)
 
 
 @pytest.mark.parametrize(("stage", "path", "value"), INPUTS)
@@ -132,14 +125,12 @@ def test_inputs_that_change_nothing_learned_warn(stage: str, path: Path, value: 
 
 
 @pytest.mark.parametrize(("stage", "path", "value"), INPUTS[::3])
-def test_inputs_that_change_what_is_learned_fail_and_come_first(
-    stage: str, path: Path, value: Any
-) -> None:
+def test_inputs_that_change_what_is_learned_come_first(stage: str, path: Path, value: Any) -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     found = compared(altered(current, *path, to=value))
     assert found.first_difference is not None
     assert found.first_difference.stage == stage
-    assert found.check(stage).status == found.check("first_loss").status == "fail"
+    assert found.check(stage).status == found.check("first_loss").status == "changed"
 
 
 def test_the_earliest_step_comes_first_and_within_it_the_stage() -> None:
@@ -189,11 +180,9 @@ def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
     current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
     current = altered(current, "exact", "data", "dataset_sha256", to=OTHER)
     current = altered(current, "io", "tokenizer_calls", to=900)
-    found = compared(with_config(current, "max_prompt_length", 16))
+    found = compared(current)
     assert found.check("tokenizer_calls").status == "changed"
     assert found.verdict == "changed"
-    assert "tokenizer calls: 0 -> 900" in found.first_line
-    assert compared(current).check("tokenizer_calls").status == "fail", "no change explains it"
 
 
 def test_work_that_follows_from_longer_rows_is_told_and_not_judged() -> None:
@@ -213,30 +202,6 @@ def test_work_on_other_rows_is_told_and_not_judged() -> None:
     assert found.check("operators").status == "skip"
     assert "other data: 8 -> 16 rows, " in found.check("operators").message
     assert f"{MANY:,} -> {2 * MANY:,}, but step 3" in found.check("operators").message
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("name", "other"),
-        ("thresholds", {"base_tier": "perf"}),
-        ("output_dir", "/elsewhere"),
-        ("trainer_args", {"logging_steps": 5, "run_name": "x"}),
-    ],
-)
-def test_cosmetic_keys_never_excuse_a_difference(key: str, value: Any) -> None:
-    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
-    found = compared(with_config(current, key, value))
-    assert found.check("first_loss").status == "fail"
-    assert found.first_difference is not None
-    assert found.first_difference.stage == "first_loss"
-
-
-@pytest.mark.parametrize("key", ["platform", "container"])
-def test_cosmetic_facts_of_the_machine_never_excuse_a_difference(key: str) -> None:
-    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
-    found = compared(altered(current, "env", key, to="other"))
-    assert found.check("first_loss").status == "fail"
 
 
 def test_a_config_that_changes_nothing_learned_is_shown_and_passes() -> None:
@@ -270,7 +235,7 @@ def test_each_dtype_has_its_own_tolerance(dtype: str) -> None:
     for stage, path, name in TOLERANT if dtype == "float32" else TOLERANT[:1]:
         tolerance = float(getattr(TOLERANCES[dtype], name))
         was = value_at(current, path)
-        for share, status in ((0.9, "pass"), (1.1, "fail")):
+        for share, status in ((0.9, "pass"), (1.1, "changed")):
             moved = altered(current, *path, to=was / (1 - share * tolerance))
             assert compared(moved, baseline).check(stage).status == status, (stage, share)
 
@@ -278,7 +243,7 @@ def test_each_dtype_has_its_own_tolerance(dtype: str) -> None:
 VANISHED = [("grpo", 1e-7, "same"), ("grpo", 0.01, "differs"), ("sft", 1e-7, "differs")]
 
 
-@pytest.mark.parametrize(("key", "status"), [("load_in_4bit", "pass"), ("use_peft", "fail")])
+@pytest.mark.parametrize(("key", "status"), [("load_in_4bit", "pass"), ("use_peft", "changed")])
 def test_adapters_over_packed_weights_may_move_further(key: str, status: str) -> None:
     """5.4e-6 is what another attention kernel did to one; it is no arithmetic of float32."""
     path = ("exact", "trajectory", "losses", 4)
@@ -308,7 +273,7 @@ def test_the_trajectorys_tolerance_grows_with_the_square_of_the_step() -> None:
 
 def test_losses_of_the_measured_launch_count_only_where_they_repeat() -> None:
     moved = altered(CURRENT, "stability", "loss_values", 60, to=1.001)
-    assert compared(moved).check("trajectory").status == "fail"
+    assert compared(moved).check("trajectory").status == "changed"
 
     def on_device(whole: RunRecord) -> RunRecord:
         return altered(whole, "env", "device", to={"type": "cuda", "name": "x"})
@@ -321,7 +286,7 @@ def test_losses_of_the_measured_launch_count_only_where_they_repeat() -> None:
 def test_a_loss_that_is_no_number_any_more_differs(value: Any) -> None:
     found = compared(altered(CURRENT, "exact", "first_loss", "loss", to=value))
     check = found.check("first_loss")
-    assert check.status == "fail"
+    assert check.status == "changed"
     assert check.delta is not None
     assert math.isfinite(check.delta)
 
@@ -358,10 +323,10 @@ def test_a_baseline_without_a_look_has_nothing_that_a_run_could_lack(current: Ru
 def test_of_the_current_runs_the_most_different_speaks_of_the_baseline_the_newest() -> None:
     older = altered(record(90), "exact", "first_loss", "loss", to=9.0)
     newest = record(95)
-    assert compare_to_baseline([CURRENT, older], BASELINE).verdict == "regression"
+    assert compare_to_baseline([CURRENT, older], BASELINE).verdict == "changed"
     assert compare_to_baseline(CURRENT, [older, newest]).check("first_loss").status == "pass"
     unlooked = newest.model_copy(update={"exact": {}})
-    assert compare_to_baseline(CURRENT, [older, unlooked]).check("first_loss").status == "fail"
+    assert compare_to_baseline(CURRENT, [older, unlooked]).check("first_loss").status == "changed"
 
 
 def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went() -> None:
@@ -377,7 +342,7 @@ def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went(
     assert compare_to_baseline(learned, before).verdict == "changed"
 
 
-@pytest.mark.parametrize(("moved", "status"), [(5e-7, "pass"), (5e-5, "fail")])
+@pytest.mark.parametrize(("moved", "status"), [(5e-7, "pass"), (5e-5, "changed")])
 def test_a_small_kl_may_move_by_the_rounding_of_log_probabilities(
     moved: float, status: str
 ) -> None:

@@ -261,7 +261,7 @@ UNUSED = [
     exact("first_update.tensors_unchanged", ["pooler.weight"]),
     exact("first_gradient.tensors_without_gradient", ["pooler.weight"]),
 ]
-OWN_LOSS = exact("evidence", {"code": {"trainer.compute_loss": {"name": "f"}}})
+OWN_LOSS = exact("evidence", {"own_loss": "compute_loss"})
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
     ("learning_rate_positive", "sft", [rates(0, 0.0)], "only the first steps: is this a warm-up"),
     ("trainable_changed", "sft", UNUSED, "they get no gradient: are they unused by the loss"),

@@ -1,0 +1,72 @@
+"""Verdict, place and what to do: the first three lines of text, comment and page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from canary.compare.paths import Compared
+from canary.compare.report import Comparison, Place, Places
+from canary.compare.stats import compare_to_baseline
+from canary.github.section import section
+from canary.github.status import Source
+from canary.report.charts.sides import sides_of
+from canary.report.comparison_page import comparisons_page
+from canary.report.render import render
+from tests.unit.comparing import altered, record
+
+SHA = "a" * 40
+SOURCE = Source(SHA, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1, "o/r")
+LINE = "labels[ids == eos] = -100"
+PLACE = Place("code", "lib/train.py", 88, "collate", "data", ("pass",), (LINE,))
+LIMIT = 60_000
+
+
+def found(*places: Place) -> Comparison:
+    current = altered(record(10), "exact", "first_loss", "loss", to=2.3)
+    compared = compare_to_baseline(current, record(1))
+    return replace(compared, places=Places(places, known=True, by_line=True))
+
+
+def test_text_begins_with_verdict_place_and_what_to_do() -> None:
+    lines = render(found(PLACE), "text").splitlines()
+    assert lines[0].startswith("Changed: the loss differs from step 1: ")
+    assert lines[1] == f"  lib/train.py:88 in collate, the only changed code: {LINE}"
+    assert lines[2].startswith("  Meant? ")
+    assert lines[3] == ""
+
+
+def test_three_places_are_shown_and_the_others_counted() -> None:
+    places = [replace(PLACE, line=line) for line in range(1, 6)]
+    lines = render(found(*places), "text").splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == [f"lib/train.py:{n}" for n in (1, 2, 3)]
+    assert lines[4] == "  and 2 more changed places"
+
+
+def second_line(shown: str) -> str:
+    return shown.splitlines()[2]
+
+
+def test_a_comment_links_the_line_of_the_commit_and_another_summary_names_it() -> None:
+    link = f"https://github.com/o/r/blob/{SHA}/lib/train.py#L88"
+    rest = f" in collate, the only changed code: `{LINE}`<br>Meant?"
+    shown = section(found(PLACE), SOURCE, LIMIT)
+    assert second_line(shown).startswith(f"[`lib/train.py:88`]({link}){rest}")
+    for plain in (section(found(PLACE), Source(SHA), LIMIT), render(found(PLACE), "markdown")):
+        assert second_line(plain).startswith(f"`lib/train.py:88`{rest}")
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.py", "/x.py", "a/../../x.py", "x.py)[y](z", "x y.py", "x.py?a=b", "x\n.py"]
+)
+def test_a_hostile_path_gets_no_link(path: str) -> None:
+    assert SOURCE.link(path, 1) == ""
+    assert "/blob/" not in section(found(replace(PLACE, name=path)), SOURCE, LIMIT)
+
+
+def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
+    sides = sides_of(Compared(found(PLACE), (record(10),), (record(1),)))
+    page = comparisons_page([("sft", sides)])
+    for words in ("lib/train.py:88 in collate", f"+{LINE}", "-pass", "What to do?", "Meant?"):
+        assert words in page
