@@ -202,7 +202,11 @@ def finding(difference: Difference) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Return the text without its last clauses or words, so that it fits."""
+    if len(text) <= most:
+        return text
+    clauses = text[: most + 1].rpartition("; ")[0]
+    return clauses or f"{text[: most - 3].rpartition(' ')[0]} ..."
 
 
 MOST_PACKAGES = 3

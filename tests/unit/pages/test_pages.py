@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.verdict import leading_failure
@@ -213,22 +212,6 @@ def test_a_run_alone_has_a_page_without_answers_about_a_baseline() -> None:
     )
     assert "Completed" in read.text
     assert "What broke?" not in read.text
-
-
-@WORDS
-def test_the_lines_that_the_diagnosis_names_are_shown() -> None:
-    before, after = record(1), record(2)
-    for one, rate in ((before, 1e-4), (after, 3e-4)):
-        one.config["learning_rate"] = rate
-        one.exact["trajectory"]["learning_rates"] = [rate] * 3
-    source = parse_diff(
-        "--- a/canary.yaml\n+++ b/canary.yaml\n@@ -4 +4 @@\n-learning_rate: 1e-4\n"
-        "+learning_rate: 3e-4 # <b>faster</b>\n"
-    )
-    page = page_of([after], [before], source=source)
-    assert "canary.yaml, line 4" in Read(page).text
-    assert "-learning_rate: 1e-4" in page
-    assert "+learning_rate: 3e-4 # &lt;b&gt;faster&lt;/b&gt;" in page
 
 
 @pytest.fixture(scope="module")
