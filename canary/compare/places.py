@@ -145,7 +145,7 @@ def _may_be_read(path: str) -> bool:
     return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
 
 
-def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
+def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int]:
     """Return the place's position: code of a step that fits, settings, other code, imports."""
     position = phases.index(place.phase) if place.phase in phases else len(phases)
     lines = [line.strip() for line in (*place.removed, *place.added)]
@@ -158,7 +158,7 @@ def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
         group = 2
     else:
         group = {"file": 3, "package": 4}.get(place.kind, 5)
-    return group, position, place.name, place.line or 0
+    return group, position
 
 
 def _of_hunk(

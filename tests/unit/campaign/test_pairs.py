@@ -202,11 +202,10 @@ def test_an_exact_difference_is_told_at_once_and_decided_by_a_second_look_at_the
     assert len(runs.head) == len(runs.base) == 2
 
 
-def test_a_change_that_a_person_may_accept_goes_on_to_its_speed() -> None:
+def test_a_change_that_a_person_may_accept_stops_early_too() -> None:
     machine, ear = Machine(), Ear()
     run_pairs(Plan(), machine.launch, Exact("changed"), ear, machine.clock)
-    assert ear.judgements[0][0] == 3
-    assert ear.told == []
+    assert ear.judgements[0][0] < 3
 
 
 def test_a_fixed_number_of_pairs_runs_whatever_the_first_one_says() -> None:

@@ -37,7 +37,7 @@ def test_the_key_that_costs_memory_comes_first_where_memory_grew() -> None:
     assert found.check("max_memory").status == "fail"
     assert found.config_changes[0].key == "max_length"
     assert found.differences[0].signal == "max_length"
-    assert "First difference: config: max_length " in found.first_line
+    assert found.places.ran[0].name == "max_length"
 
 
 def test_the_key_of_what_was_learned_comes_first() -> None:
@@ -46,4 +46,4 @@ def test_the_key_of_what_was_learned_comes_first() -> None:
     after = altered(with_keys(after, **KEYS), "exact", "trajectory", "learning_rates", to=rates)
     found = compare_to_baseline(after, before, gates=())
     assert found.check("first_update").status == "changed"
-    assert "Changed: learning_rate, dataset_size, max_length. " in found.first_line
+    assert [one.name for one in found.places.ran] == ["learning_rate", "dataset_size", "max_length"]
