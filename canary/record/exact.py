@@ -256,8 +256,8 @@ class Code(TypedDict, total=False):
     """The user's code that ran until the look ended."""
 
     noted: Literal["lines", "functions"]
-    """`functions`: Python 3.11 tells no lines. There, all lines of a function that a step called
-    ran, and all code of imported modules may have run during the set-up."""
+    """`functions`: Python 3.11 tells no lines. Functions that a step called ran as a whole there.
+    All other code of imported modules counts as run in the set-up."""
     files: dict[str, FileCode]
     """By path in the git repository, otherwise in the working folder."""
 

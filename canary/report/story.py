@@ -17,7 +17,7 @@ from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import INDENT, check_format, environment, tidy
-from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, compared, scaled, view_of
+from canary.report.view import GROUPS, SUMMARY_ROWS, PlaceRow, SuspectRow, compared, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step_time_median_s", "step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
@@ -67,7 +67,7 @@ def story_of(
     return on_lines(
         Story(
             first_line=found.first_line,
-            happened=(*patterns(found), *_failures(found)),
+            happened=(*map(_placed, view.places), *patterns(found), *_failures(found)),
             note=_note(found),
             suspects=view.suspects,
             chain=view.chain,
@@ -76,6 +76,11 @@ def story_of(
             hint=hint_of(found, current, baseline, known or Known()),
         )
     )
+
+
+def _placed(row: PlaceRow) -> str:
+    note = f" {row.note}" if row.note else ""
+    return f"{row.where}{note}{f': {row.text}' if row.text else ''}"
 
 
 def _metrics(

@@ -2,8 +2,8 @@
 
 Loaded at the start of each Python process that `canary exec` watches: standard library only, and
 little of it. From Python 3.12 on, `sys.monitoring` tells each line once. Python 3.11 can only tell
-each call of a function, which doubles the time of imports. So there, only the functions that the
-first steps call are noted, and all other code of imported modules counts as run in the set-up.
+each call of a function, which doubles the time of imports. There, only functions that the first
+steps call are noted. All other code of imported modules counts as run in the set-up.
 """
 
 from __future__ import annotations
