@@ -18,7 +18,6 @@ from canary.record.types import RunRecord
 
 SETUP = "setup"
 ORDER = (
-    SETUP,
     "data",
     "generation",
     "reward",
@@ -32,15 +31,17 @@ ORDER = (
     "logging",
     "checkpoint",
     "evaluation",
+    SETUP,
 )
-"""The phases in the order of a step; `other` follows the optimizer in a loop."""
+"""The phases in the order of a step; `other` follows the optimizer in a loop. What ran before the
+first step comes last, because all code did."""
 LOSS = ("loss", "forward", "advantage", "logprob")
 OF_STAGE = {
     "data": (SETUP, "data"),
     "batches": ("data", "generation", "reward", "other", SETUP),
     "model": (SETUP,),
     "rollout": ("generation", "reward", "advantage", "logprob", "data", "other", SETUP),
-    "first_loss": (*LOSS, "data", SETUP),
+    "first_loss": (*LOSS, "reward", "generation", "data", SETUP),
     "first_gradient": ("backward", *LOSS, "optimizer"),
     "first_update": ("optimizer", "other", "backward", SETUP),
     "trajectory": ("optimizer", "other", "backward", *LOSS, "data"),
@@ -150,7 +151,7 @@ def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int, str, int]:
     position = phases.index(place.phase) if place.phase in phases else len(phases)
     lines = [line.strip() for line in (*place.removed, *place.added)]
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
-    if place.kind == "code" and not imports and place.phase != SETUP:
+    if place.kind == "code" and not imports and not _is_late(place.phase, phases):
         group = 0
     elif place.kind == "config":
         group = 1
@@ -181,8 +182,14 @@ def _of_hunk(
 
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
-    """Return the position of a phase; one of a step says more than `setup`."""
-    return phase == SETUP, phases.index(phase) if phase in phases else len(phases)
+    """Return the position of a phase."""
+    return _is_late(phase, phases), phases.index(phase) if phase in phases else len(phases)
+
+
+def _is_late(phase: str, phases: Sequence[str]) -> bool:
+    """Whether this is `setup`, and a phase of a step says more: all but the initial model and the
+    data set come from steps."""
+    return phase == SETUP and phases[0] != SETUP
 
 
 def _phases(side: FileCode, first: int, last: int) -> Iterator[str]:

@@ -73,7 +73,7 @@ INCIDENTS = {
     "no_bos": Incident(
         "encoded", "tokenization", "removeprefix",
         (("text.strip()", "text.removeprefix(tok.bos_token).strip()"),),
-        never="without special tokens|add_special_tokens=False",
+        never="without (adding|special)|add_special_tokens=False",
     ),
     "template_drops_thought": Incident(
         "sft", "tokenization", "split('</think>')",

@@ -121,3 +121,16 @@ def test_a_template_of_the_commits_is_a_place_and_prose_is_none() -> None:
     )
     found = places(run(train=train("a")), run(train=train("a")), diff)
     assert [(one.kind, one.name) for one in found.ran] == [("file", "chat.jinja")]
+
+
+def test_what_made_the_model_stands_before_what_a_step_ran_if_the_model_differs() -> None:
+    ran = {"setup": "1-10", "forward": "20"}
+    before, now = run(train=file(ran)), run(train=file(ran))
+    now.exact["code"]["files"]["train.py"]["functions"]["<module>"] = (1, 100, "n")
+    diff = (
+        "--- a/train.py\n+++ b/train.py\n@@ -5 +5 @@\n-model = net()\n+model = net().half()\n"
+        "@@ -20 +20 @@\n-loss = model(x, y)\n+loss = model(y, x)\n"
+    )
+    model = Difference("model", "dtypes", "float32", "float16", learned=True)
+    assert [one.line for one in places(before, now, diff, model).ran] == [5, 20]
+    assert [one.line for one in places(before, now, diff, LOSS).ran] == [20, 5]
