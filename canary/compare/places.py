@@ -6,19 +6,22 @@ lines that each side noted. Without commits, functions are compared by the hash 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
+from canary.compare.commands import setting_name
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
-from canary.compare.exact.changes import shown
+from canary.compare.exact.changes import changed_options, shown
 from canary.compare.report import Difference, KeyChange, Place, Places
+from canary.config.trainers import EXEC_KEYS
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import runs_of
 from canary.record.types import RunRecord
 
 SETUP = "setup"
 ORDER = (
-    SETUP,
     "data",
     "generation",
     "reward",
@@ -32,21 +35,24 @@ ORDER = (
     "logging",
     "checkpoint",
     "evaluation",
+    SETUP,
 )
-"""The phases in the order of a step; `other` follows the optimizer in a loop."""
+"""The phases in the order of a step; `other` follows the optimizer in a loop. What ran before the
+first step comes last, because all code did."""
 LOSS = ("loss", "forward", "advantage", "logprob")
 OF_STAGE = {
     "data": (SETUP, "data"),
     "batches": ("data", "generation", "reward", "other", SETUP),
     "model": (SETUP,),
     "rollout": ("generation", "reward", "advantage", "logprob", "data", "other", SETUP),
-    "first_loss": (*LOSS, "data", SETUP),
+    "first_loss": (*LOSS, "reward", "generation", "data", SETUP),
     "first_gradient": ("backward", *LOSS, "optimizer"),
     "first_update": ("optimizer", "other", "backward", SETUP),
     "trajectory": ("optimizer", "other", "backward", *LOSS, "data"),
 }
 """Phases that can cause the first difference of a stage, the likeliest first."""
 IMPORTS = ("import ", "from ")
+WORD = re.compile(r"[A-Za-z_]\w*")
 MODULE = "<module>"
 YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".ipynb", ".lock")
@@ -68,7 +74,8 @@ def changed_places(
     """Return what changed between two runs and can have caused `first`, the likeliest first."""
     was, new = before.exact.get("code", {}), now.exact.get("code", {})
     phases = (*OF_STAGE.get(first.stage if first else "", ()), *ORDER)
-    hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
+    files = source.files if source else ()
+    hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
     if hunks:
         found = [_of_hunk(file, hunk, was, new, phases) for file, hunk in hunks if _is_code(file)]
         others = [
@@ -81,15 +88,42 @@ def changed_places(
     else:
         others = []
         code, idle = [*_functions_that_differ(was, new, phases)], 0
-    settings = [
-        *(_of_key("config", change) for change in config if not change.cosmetic),
-        *(_of_key("package", change) for change in environment if not change.cosmetic),
-    ]
-    if any(place.kind == "config" for place in settings):
+    keys = [change for change in config if not change.cosmetic]
+    packages = [_of_key("package", change) for change in environment if not change.cosmetic]
+    made = _made_by_command(before, now, keys)
+    given = [change for change in keys if change.key not in made]
+    if packages or not (code or others or given):
+        given = keys
+    if given:
         others = [place for place in others if not place.name.endswith(YAML)]
-    ordered = sorted([*code, *settings, *others], key=lambda place: _rank(place, phases))
+    every = [*code, *others, *packages, *(_of_key("config", change) for change in given)]
+    ordered = sorted(every, key=lambda place: _rank(place, phases, made))
     by_line = was.get("noted") == new.get("noted") == "lines"
     return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
+
+
+def _with_moves(hunks: Sequence[Hunk]) -> Iterator[Hunk]:
+    """Yield the changed lines of a file; lines that only moved are one change."""
+    gone = {_texts(one.removed): one for one in hunks if not one.added}
+    came = {_texts(one.added): one for one in hunks if not one.removed}
+    moved = {came[texts]: gone[texts] for texts in came.keys() & gone.keys()}
+    for one in hunks:
+        if one in moved:
+            yield replace(one, old_line=moved[one].old_line, removed=moved[one].removed)
+        elif one not in moved.values():
+            yield one
+
+
+def _texts(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line.strip() for line in lines)
+
+
+def _made_by_command(before: RunRecord, now: RunRecord, keys: Sequence[KeyChange]) -> set[str]:
+    """Return the keys that a user's command made of its code, files and options."""
+    if not (before.config.get("command") and now.config.get("command")):
+        return set()
+    own = {*EXEC_KEYS, *(change.key for change in changed_options(before, now))}
+    return {change.key for change in keys if change.key.partition(".")[0] not in own}
 
 
 def _of_key(kind: Literal["config", "package"], change: KeyChange) -> Place:
@@ -114,11 +148,12 @@ def text_of(place: Place) -> str:
     """Return its first changed line, or the values of a key; empty if unknown."""
     if place.kind in ("config", "package"):
         return f"{' '.join(place.removed)} -> {' '.join(place.added)}"
-    added, removed = (
-        next((text.strip() for text in lines if text.strip()), "")
-        for lines in (place.added, place.removed)
-    )
-    return _cut(added or (removed and f"removed: {removed}"))
+    was, now = ([line for line in _texts(lines) if line] for lines in (place.removed, place.added))
+    for prefix, lines, other in (("", now, was), ("removed: ", was, now), ("moved: ", now, ())):
+        for line in lines:
+            if line not in other:
+                return _cut(prefix + line)
+    return ""
 
 
 def only(places: Places) -> str:
@@ -145,14 +180,17 @@ def _may_be_read(path: str) -> bool:
     return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
 
 
-def _rank(place: Place, phases: Sequence[str]) -> tuple[int, int]:
-    """Return the place's position: code of a step that fits, settings, other code, imports."""
+def _rank(place: Place, phases: Sequence[str], made: set[str]) -> tuple[int, int]:
+    """Return the place's position: code of a step that fits, settings and lines that name one that
+    differs, other code, imports."""
     position = phases.index(place.phase) if place.phase in phases else len(phases)
-    lines = [line.strip() for line in (*place.removed, *place.added)]
+    lines = _texts((*place.removed, *place.added))
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
-    if place.kind == "code" and not imports and place.phase != SETUP:
+    words = {setting_name(word) for line in lines for word in WORD.findall(line)}
+    names = not words.isdisjoint(setting_name(key) for key in made)
+    if place.kind == "code" and not imports and not _is_late(place.phase, phases):
         group = 0
-    elif place.kind == "config":
+    elif place.kind == "config" or (names and not imports):
         group = 1
     elif place.kind == "code" and not imports:
         group = 2
@@ -181,8 +219,14 @@ def _of_hunk(
 
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
-    """Return the position of a phase; one of a step says more than `setup`."""
-    return phase == SETUP, phases.index(phase) if phase in phases else len(phases)
+    """Return the position of a phase."""
+    return _is_late(phase, phases), phases.index(phase) if phase in phases else len(phases)
+
+
+def _is_late(phase: str, phases: Sequence[str]) -> bool:
+    """Whether this is `setup`, and a phase of a step says more: all but the initial model and the
+    data set come from steps."""
+    return phase == SETUP and phases[0] != SETUP
 
 
 def _phases(side: FileCode, first: int, last: int) -> Iterator[str]:

@@ -98,13 +98,34 @@ for step in range(20):
     better, worse = model.forward(chosen), model.forward(rejected)
     update(-nn.functional.logsigmoid(better - worse).mean() * weight)
 """
+LABELS_OUTSIDE = """
+model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+def rows():
+    for _ in range(20):
+        ids = torch.randint(0, 50, (4, 12))
+        labels = ids.clone()
+        if fault != "prompt_unmasked":
+            labels[:, :4] = -100
+        yield {"ids": ids, "labels": labels}
+for batch in rows():
+    logits = model(batch["ids"])[:, :-1].flatten(0, 1)
+    update(nn.functional.cross_entropy(logits, batch["labels"][:, 1:].flatten()))
+"""
 
 
-def recorded(folder: Path, script: str, fault: str = "") -> RunRecord:
+def recorded(folder: Path, script: str, fault: str = "", path: Path | None = None) -> RunRecord:
+    """Train the script; `path`: a folder of installed packages."""
     place = folder / (fault or "clean")
     place.mkdir()
     (place / "train.py").write_text(HEAD.replace("FAULT", repr(fault)) + script)
-    ended = watched(place, PYTHON, "train.py", options=("--name", "own", "--exact"))
+    ended = watched(
+        place,
+        PYTHON,
+        "train.py",
+        options=("--name", "own", "--exact"),
+        environment={"PYTHONPATH": str(path)} if path else None,
+    )
     return ended.record()
 
 
@@ -176,3 +197,28 @@ def test_every_call_of_a_backward_is_seen_without_a_loader(tmp_path: Path) -> No
         recorded(tmp_path, PAIRS_WITHOUT_LOADER, "weight"), clean, gates=()
     )
     assert (first(weight), cause(weight)) == (("first_loss", 1), "objective"), weight.first_line
+
+
+def test_labels_that_never_enter_the_model_are_said_to_be_unseen(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, LABELS_OUTSIDE)
+    found = compare_to_baseline(
+        recorded(tmp_path, LABELS_OUTSIDE, "prompt_unmasked"), clean, gates=()
+    )
+    assert first(found) == ("first_loss", 1), found.first_line
+    assert cause(found) in ("data", "objective")
+    assert "labels or other targets were not seen" in str(found.diagnosis)
+    assert "same batch" not in str(found.diagnosis)
+
+
+def test_a_package_that_nothing_imports_is_no_difference(tmp_path: Path) -> None:
+    about = tmp_path / "site" / "planted-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+    (about / "RECORD").write_text("planted.py,,\n")
+    (about.parent / "planted.py").touch()
+    clean = recorded(tmp_path, POLICY)
+    found = compare_to_baseline(
+        recorded(tmp_path, POLICY, "sign", path=about.parent), clean, gates=()
+    )
+    assert found.environment_changes == ()
+    assert (found.verdict, first(found)) == ("regression", ("first_loss", 1)), found.first_line

@@ -121,3 +121,52 @@ def test_a_template_of_the_commits_is_a_place_and_prose_is_none() -> None:
     )
     found = places(run(train=train("a")), run(train=train("a")), diff)
     assert [(one.kind, one.name) for one in found.ran] == [("file", "chat.jinja")]
+
+
+def test_what_made_the_model_stands_before_what_a_step_ran_if_the_model_differs() -> None:
+    ran = {"setup": "1-10", "forward": "20"}
+    before, now = run(train=file(ran)), run(train=file(ran))
+    now.exact["code"]["files"]["train.py"]["functions"]["<module>"] = (1, 100, "n")
+    diff = (
+        "--- a/train.py\n+++ b/train.py\n@@ -5 +5 @@\n-model = net()\n+model = net().half()\n"
+        "@@ -20 +20 @@\n-loss = model(x, y)\n+loss = model(y, x)\n"
+    )
+    model = Difference("model", "dtypes", "float32", "float16", learned=True)
+    assert [one.line for one in places(before, now, diff, model).ran] == [5, 20]
+    assert [one.line for one in places(before, now, diff, LOSS).ran] == [20, 5]
+
+
+def test_a_line_that_moved_is_one_place_and_a_lost_block_shows_its_head() -> None:
+    before, now = run(train=train("a")), run(train=train("b"))
+    moved = (
+        "--- a/train.py\n+++ b/train.py\n@@ -20 +19,0 @@\n-    clip()\n@@ -21,0 +21 @@\n"
+        "+    clip()\n"
+    )
+    assert [sentence(one) for one in places(before, now, moved).ran] == [
+        "train.py:21 in net: moved: clip()"
+    ]
+    lost = (
+        "--- a/train.py\n+++ b/train.py\n@@ -20,2 +20 @@\n-    with autocast():\n"
+        "-        loss = f(x)\n+    loss = f(x)\n"
+    )
+    (place,) = places(before, now, lost).ran
+    assert sentence(place) == "train.py:20 in net: removed: with autocast():"
+
+
+def test_a_setting_that_a_command_made_is_a_place_only_if_nothing_else_changed() -> None:
+    """The line that names it stands before other lines that ran before the first step."""
+    before, now = run(train=train("a")), run(train=train("a"))
+    for side in (before, now):
+        side.config["command"] = ["python", "train.py"]
+    rate = (KeyChange("trainer_args.learning_rate", 1, 2),)
+    assert [one.name for one in places(before, now, config=rate).ran] == [rate[0].key]
+    now.exact["code"]["files"]["train.py"]["functions"]["<module>"] = (1, 100, "n")
+    diff = (
+        "--- a/train.py\n+++ b/train.py\n@@ -3 +3 @@\n-name = 1\n+name = 2\n"
+        "@@ -5 +5 @@\n-args(lr=1)\n+args(lr=2)\n"
+    )
+    assert [one.line for one in places(before, now, diff, config=rate).ran] == [5, 3]
+    now.config["command"] = ["python", "train.py", "--beta", "2"]
+    beta = KeyChange("--beta", None, 2)
+    found = places(before, now, diff, config=(*rate, beta)).ran
+    assert [one.name for one in found] == ["train.py", "--beta", "train.py"]

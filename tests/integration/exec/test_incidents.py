@@ -1,0 +1,163 @@
+"""Incidents from public reports: the answer names the changed line, and why. One line each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from canary.compare.diagnosis.source_changes import source_between
+from canary.compare.places import sentence
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from tests.integration.exec.user_scripts import PYTHON, watched
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+SCRIPTS = Path(__file__).parent / "incidents"
+CLIP = "            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n"
+STEP = "            optimizer.step()\n"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A change of one script, and what is right to say of it."""
+
+    script: str
+    category: str
+    place: str
+    """Of the changed line that is named first."""
+    edits: tuple[tuple[str, str], ...]
+    never: str = "$^"
+    """A pattern of what no sentence and no advice says."""
+
+
+INCIDENTS = {
+    "frozen_adapter": Incident(
+        "grpo", "adapter", 'PeftModel.from_pretrained(model(tok), "adapter")',
+        ((", is_trainable=True", ""),),
+    ),
+    "reward_pattern": Incident("grpo", "rollout", "re.compile", ((", re.DOTALL", ""),)),
+    "bf16_weights": Incident(
+        "loop", "numerics", "torch.bfloat16",
+        (
+            ("model = model(tok)", "model = model(tok).to(torch.bfloat16)"),
+            ('        with torch.autocast("cpu", dtype=torch.bfloat16):\n    ', ""),
+        ),
+    ),
+    "worker_generator": Incident(
+        "loop", "data", "self.rng",
+        (
+            ("self.rows = ", "self.rng = numpy.random.default_rng(0)\n        self.rows = "),
+            ("numpy.random.random(", "self.rng.random("),
+        ),
+        never="memory",
+    ),
+    "clip_after_step": Incident(
+        "loop", "optimizer", "clip_grad_norm_", ((CLIP + STEP, STEP + CLIP),),
+        never="set max_grad_norm",
+    ),
+    "no_zero_grad": Incident(
+        "loop", "optimizer", "removed: optimizer.zero_grad()",
+        (("            optimizer.zero_grad()\n", ""),),
+    ),
+    "schedule_length": Incident(
+        "loop", "optimizer", "total = EPOCHS", ((" // ACCUMULATE\nsched", "\nsched"),)
+    ),
+    "no_bos": Incident(
+        "encoded", "tokenization", "removeprefix",
+        (("text.strip()", "text.removeprefix(tok.bos_token).strip()"),),
+        never="without (adding|special)|add_special_tokens=False",
+    ),
+    "template_drops_thought": Incident(
+        "sft", "tokenization", "split('</think>')",
+        (('{{ m.content }}"\n', "{{ m.content.split('</think>')[-1].strip() }}\"\n"),),
+        never="trained on completely",
+    ),
+    "new_token_frozen": Incident(
+        "sft", "adapter", "modules_to_save",
+        (('    modules_to_save=["embed_tokens", "lm_head"],\n', ""),),
+    ),
+}  # fmt: skip
+SLOW_WORKER = (
+    ("import torch\n", "import time\n\nimport torch\n"),
+    (
+        "        ids = torch.tensor(",
+        "        if i % 16 < 4:  # on a slow disk\n            time.sleep(0.2)\n"
+        "        ids = torch.tensor(",
+    ),
+)
+Compare = Callable[..., Comparison]
+
+
+@pytest.fixture(scope="module")
+def compare(tmp_path_factory: pytest.TempPathFactory) -> Compare:
+    """Compare a changed script with the first commit; that is trained once per script."""
+    folder = tmp_path_factory.mktemp("incidents") / "repository"
+    shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ".gitignore").write_text("runs/\nadapter/\nout/\n__pycache__/\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "a training that works")
+    main: dict[str, RunRecord] = {}
+
+    def trained(script: str) -> RunRecord:
+        ended = watched(folder, PYTHON, f"{script}.py", options=("--exact", "-q"))
+        assert ended.code == 0, ended.err
+        return ended.record()
+
+    def compared(script: str, edits: tuple[tuple[str, str], ...]) -> Comparison:
+        if script not in main:
+            main[script] = trained(script)
+        path = folder / f"{script}.py"
+        text = path.read_text()
+        for old, new in edits:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        path.write_text(text)
+        git(folder, "commit", "-q", "-a", "-m", "a change")
+        now = trained(script)
+        source = source_between(folder, main[script], now)
+        git(folder, "reset", "-q", "--hard", "HEAD~1")
+        return compare_to_baseline(now, main[script], source=source)
+
+    return compared
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=one", "-c", "user.email=one@example.com")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True)
+
+
+def said(found: Comparison) -> str:
+    """Return every sentence and advice of an answer."""
+    sentences = [found.first_line, *found.notes, *(check.message for check in found.checks)]
+    for suspect in found.diagnosis.suspects:
+        sentences += [suspect.description, *suspect.suggested_actions]
+        sentences += [str(evidence) for evidence in suspect.evidence]
+    return "\n".join(sentences)
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_an_incident_is_placed_and_explained(name: str, compare: Compare) -> None:
+    incident = INCIDENTS[name]
+    found = compare(incident.script, incident.edits)
+    assert found.verdict in ("changed", "regression"), found.first_line
+    place = sentence(found.places.ran[0])
+    assert place.startswith(f"{incident.script}.py:"), place
+    assert incident.place in place
+    assert found.diagnosis.top_suspect is not None
+    assert found.diagnosis.top_suspect.category == incident.category, found.diagnosis.top_suspect
+    assert not re.search(incident.never, said(found), re.IGNORECASE), said(found)
+
+
+def test_workers_that_finish_out_of_order_change_nothing(compare: Compare) -> None:
+    found = compare("loop", SLOW_WORKER)
+    assert found.verdict == "pass", found.first_line
+    assert "tensor" not in found.first_line
