@@ -275,7 +275,7 @@ def demo(
 ) -> None:
     """Show that a healthy change passes and a silent fault fails. It takes about 45 s on two quiet
     cores."""
-    from canary.campaign.demo import demo_text, run_demo, typed_as
+    from canary.campaign.demo import FAULT, demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import render, written
@@ -283,8 +283,8 @@ def demo(
     stoppable()
     shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
-    written(shown.faulty, shown.folder / "masked_eos")
-    fault = shown.folder / "masked_eos"
+    written(shown.faulty, shown.folder / FAULT)
+    fault = shown.folder / FAULT
     told = leave_report(compared_in(fault), fault)
     width = terminal_width(sys.stdout)
     faulty = render(shown.faulty, "text", width, every=verbose)
