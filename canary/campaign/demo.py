@@ -1,4 +1,4 @@
-"""`canary demo`: on the embedded canary, a healthy change passes and a silent fault is caught."""
+"""`canary demo`: a harmless pull request passes, and one with a silent fault is caught."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
 
 PAIRS = 3
+HEADING_WIDTH = 78
+PROJECT = "project"
 FAULT = "pad_with_eos"
 """The folder of the broken pull request's run and comparison."""
 USUAL_LOSS_GATE = 0.05
@@ -41,11 +43,16 @@ class Demo:
     faulty: Comparison
     folder: Path
     faulty_run: Path
-    """Folder of the run whose EOS was masked."""
+    """Folder of the broken pull request's run."""
+
+    @property
+    def project(self) -> Path:
+        """The git repository with both pull requests."""
+        return self.folder / PROJECT
 
     @property
     def as_promised(self) -> bool:
-        """Whether the fault was caught and the healthy change did not fail."""
+        """Whether the fault was caught and the harmless pull request did not fail."""
         return self.healthy.verdict in ("pass", "inconclusive") and (
             self.faulty.verdict == "regression"
         )
@@ -62,7 +69,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     remove_left_scratches()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
-    project = folder / "project"
+    project = folder / PROJECT
     with own_git(), branches(project, say) as trees:
         return _compared(trees, project, folder, say)
 
@@ -87,11 +94,11 @@ def _compared(
             source=source_between(project, base[-1], head[-1]) if base and head else None,
         )
 
-    say(f"1. A harmless pull request, three pairs of runs:\n{HARMLESS.diff}")
+    say(f"1. A harmless pull request changes train.py:\n{HARMLESS.diff}")
     progress = PairProgress(say, Plan(PAIRS))
     progress.started(sides["base"], sides["head"], folder)
     healthy, runs = run_pairs(Plan(PAIRS), launch, judge, progress, time.monotonic)
-    say(f"\n2. A pull request that breaks the labels, one run:\n{BROKEN.diff}")
+    say(f"\n2. A broken pull request changes train.py:\n{BROKEN.diff}")
     changed = _side("head", BROKEN.branch, trees, folder / FAULT)
     record = changed.run()
     say(f"one run       {speed_words(record)}" if record.perf.step_time.count else record.status)
@@ -122,36 +129,38 @@ def _loss_gate(faulty: Comparison) -> list[str]:
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
-    """Return both answers as text, with commands to try next. `faulty` is the rendered comparison
-    of the fault, `program` the command that starts the canary, `width` that of the terminal."""
+    """Return both answers as text, with commands to try next. `faulty` is the answer on the broken
+    pull request, `program` the command that starts the canary, `width` that of the terminal."""
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
-        "== 1. The change without effect " + "=" * 46,
+        _heading("1. The harmless pull request"),
         "",
         wrapped(demo.healthy.first_line, width),
-        f"Full report: {demo.folder / 'head' / 'comparison.txt'}",
         "",
-        "== 2. The change that masks the EOS of every answer " + "=" * 26,
+        _heading("2. The broken pull request"),
         "",
         faulty.rstrip(),
         "",
-        *_loss_gate(demo.faulty),
-        "== What next " + "=" * 65,
+        *(wrapped(line, width) for line in _loss_gate(demo.faulty)),
+        _heading("What next"),
         "",
-        "Why is the second change worse?",
+        "Why is the second pull request worse?",
         f"  {program} explain {sides}",
-        "Your canary: write a config, put your model and data into it, and run it.",
-        f"  {program} init-config canary.yaml --type dpo",
-        f"  {program} run canary.yaml",
-        "How small a slowdown can this machine detect?",
-        f"  {program} calibrate canary.yaml -n 10",
-        "Is your branch worse than main? In a git repository that holds the config:",
+        "Record your own training, unmodified:",
+        f"  {program} exec -- python train.py",
+        "Is your branch worse than main? Set your command in the config, and compare:",
+        f"  {program} init-config canary.yaml --type exec",
         f"  {program} ab canary.yaml --base main",
         "",
-        f"Records of this demo: {demo.folder}",
+        f"Repository of this demo: {demo.project}",
+        f"All checks: {demo.folder / FAULT / 'comparison.txt'}",
     ]
     return "\n".join(lines)
+
+
+def _heading(words: str) -> str:
+    return f"== {words} ".ljust(HEADING_WIDTH, "=")
 
 
 def typed_as(started_as: str) -> str:
