@@ -15,6 +15,7 @@ from canary.machine.scratch import new_scratch, remove_scratch
 
 SOURCES = Path(__file__).parent / "demo_project"
 FILES = ("train.py", "canary.yaml")
+IGNORE = ".gitignore"
 MAIN = "main"
 AUTHOR = ("-c", "user.name=canary demo", "-c", "user.email=demo@example.com")
 
@@ -74,6 +75,8 @@ def branches(project: Path, say: Callable[[str], None]) -> Iterator[dict[str, Pa
     project.mkdir()
     for name in FILES:
         shutil.copyfile(SOURCES / name, project / name)
+    # A checkout with new files would count as changed.
+    (project / IGNORE).write_text("out/\n__pycache__/\n", encoding="utf-8")
     try:
         commits = _committed(project)
     except (MachineError, UsageError) as error:
@@ -86,7 +89,7 @@ def branches(project: Path, say: Callable[[str], None]) -> Iterator[dict[str, Pa
 def _committed(project: Path) -> dict[str, str]:
     """Commit main and both branches; return their commits."""
     git(project, "init", "--quiet", "--template=", f"--initial-branch={MAIN}")
-    git(project, "add", "--", *FILES)
+    git(project, "add", "--", IGNORE, *FILES)
     _commit(project, "A training and its canary")
     for change in (HARMLESS, BROKEN):
         git(project, *NO_HOOKS, "checkout", "--quiet", "-b", change.branch, MAIN)
