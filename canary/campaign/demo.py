@@ -1,32 +1,36 @@
-"""`canary demo`: on the embedded canary, a healthy change passes and a silent fault is caught."""
+"""`canary demo`: a harmless pull request passes, and one with a silent fault is caught."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.campaign.demo_repository import BROKEN, HARMLESS, MAIN, branches, own_git
 from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs, speed_words
 from canary.campaign.side import Side, claimed
+from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.config.load import BUILTIN
+from canary.machine.scratch import remove_left_scratches
 from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
-from canary.runner.warm import warm_starts
 
-CONFIG = BUILTIN.with_name("demo.yaml")
-CHANGE = Path(__file__).parent / "demo_change"
 PAIRS = 3
+HEADING_WIDTH = 78
+PROJECT = "project"
+FAULT = "pad_with_eos"
+"""The folder of the broken pull request's run and comparison."""
 USUAL_LOSS_GATE = 0.05
 """The smallest rise that a usual gate on the loss stops: 5%."""
 
@@ -39,32 +43,42 @@ class Demo:
     faulty: Comparison
     folder: Path
     faulty_run: Path
-    """Folder of the run whose EOS was masked."""
+    """Folder of the broken pull request's run."""
+
+    @property
+    def project(self) -> Path:
+        """The git repository with both pull requests."""
+        return self.folder / PROJECT
 
     @property
     def as_promised(self) -> bool:
-        """Whether the fault was caught and the healthy change did not fail."""
+        """Whether the fault was caught and the harmless pull request did not fail."""
         return self.healthy.verdict in ("pass", "inconclusive") and (
             self.faulty.verdict == "regression"
         )
 
 
-@warm_starts()
 def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
-    """Run three healthy pairs, and one run with a change that masks EOS labels.
+    """Run three pairs of main and a harmless pull request, and one run of a broken one.
 
     Raises:
         UsageError: the packages for training are missing.
         MachineError: a run left no record.
     """
     require_training_stack()
+    remove_left_scratches()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
-    labels: dict[Role, str] = {"base": "this version", "head": "the same version"}
-    sides = {
-        role: Side(role, label, CONFIG, Path.cwd(), Path(sys.executable), os.environ, folder / role)
-        for role, label in labels.items()
-    }
+    project = folder / PROJECT
+    with own_git(), branches(project, say) as trees:
+        return _compared(trees, project, folder, say)
+
+
+def _compared(
+    trees: Mapping[str, Path], project: Path, folder: Path, say: Callable[[str], None]
+) -> Demo:
+    base = _side("base", MAIN, trees, folder / "base")
+    sides = {"base": base, "head": _side("head", HARMLESS.branch, trees, folder / "head")}
 
     def launch(role: Role) -> RunRecord:
         return sides[role].run()
@@ -72,34 +86,33 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
         thresholds, _ = thresholds_for(Request((), ()), base or head)
         return compare_to_baseline(
-            head, base, thresholds, paired=len(head) == len(base), budget=budget
+            head,
+            base,
+            thresholds,
+            paired=len(head) == len(base),
+            budget=budget,
+            source=source_between(project, base[-1], head[-1]) if base and head else None,
         )
 
-    say("1. A change without effect: the embedded DPO canary, three pairs of runs.")
-    say("   Runs this short may become 50% slower per step; the limit of a real canary is 10%.")
+    say(f"1. A harmless pull request changes train.py:\n{HARMLESS.diff}")
     progress = PairProgress(say, Plan(PAIRS))
     progress.started(sides["base"], sides["head"], folder)
     healthy, runs = run_pairs(Plan(PAIRS), launch, judge, progress, time.monotonic)
-    say("")
-    say("2. A change that masks the EOS of every answer, like pad_token = eos_token.")
-    changed = Side(
-        "head",
-        "masked EOS",
-        CONFIG,
-        Path.cwd(),
-        Path(sys.executable),
-        _with_change(os.environ),
-        folder / "masked_eos",
-    )
+    say(f"\n2. A broken pull request changes train.py:\n{BROKEN.diff}")
+    changed = _side("head", BROKEN.branch, trees, folder / FAULT)
     record = changed.run()
     say(f"one run       {speed_words(record)}" if record.perf.step_time.count else record.status)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)
 
 
-def _with_change(base: os._Environ[str]) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, (str(CHANGE), base.get("PYTHONPATH"))))
-    return {**base, "PYTHONPATH": path}
+def _side(role: Role, branch: str, trees: Mapping[str, Path], output_dir: Path) -> Side:
+    """Return the side that trains a branch with this Python."""
+    tree = trees[branch]
+    command = f"command={json.dumps([sys.executable, 'train.py'])}"
+    config = tree / "canary.yaml"
+    python = Path(sys.executable)
+    return Side(role, branch, config, tree, python, os.environ, output_dir, (command,))
 
 
 def _loss_gate(faulty: Comparison) -> list[str]:
@@ -116,36 +129,38 @@ def _loss_gate(faulty: Comparison) -> list[str]:
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
-    """Return both answers as text, with commands to try next. `faulty` is the rendered comparison
-    of the fault, `program` the command that starts the canary, `width` that of the terminal."""
+    """Return both answers as text, with commands to try next. `faulty` is the answer on the broken
+    pull request, `program` the command that starts the canary, `width` that of the terminal."""
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
-        "== 1. The change without effect " + "=" * 46,
+        _heading("1. The harmless pull request"),
         "",
         wrapped(demo.healthy.first_line, width),
-        f"Full report: {demo.folder / 'head' / 'comparison.txt'}",
         "",
-        "== 2. The change that masks the EOS of every answer " + "=" * 26,
+        _heading("2. The broken pull request"),
         "",
         faulty.rstrip(),
         "",
-        *_loss_gate(demo.faulty),
-        "== What next " + "=" * 65,
+        *(wrapped(line, width) for line in _loss_gate(demo.faulty)),
+        _heading("What next"),
         "",
-        "Why is the second change worse?",
+        "Why is the second pull request worse?",
         f"  {program} explain {sides}",
-        "Your canary: write a config, put your model and data into it, and run it.",
-        f"  {program} init-config canary.yaml --type dpo",
-        f"  {program} run canary.yaml",
-        "How small a slowdown can this machine detect?",
-        f"  {program} calibrate canary.yaml -n 10",
-        "Is your branch worse than main? In a git repository that holds the config:",
+        "Record your own training, unmodified:",
+        f"  {program} exec -- python train.py",
+        "Is your branch worse than main? Set your command in the config, and compare:",
+        f"  {program} init-config canary.yaml --type exec",
         f"  {program} ab canary.yaml --base main",
         "",
-        f"Records of this demo: {demo.folder}",
+        f"Repository of this demo: {demo.project}",
+        f"All checks: {demo.folder / FAULT / 'comparison.txt'}",
     ]
     return "\n".join(lines)
+
+
+def _heading(words: str) -> str:
+    return f"== {words} ".ljust(HEADING_WIDTH, "=")
 
 
 def typed_as(started_as: str) -> str:

@@ -273,21 +273,24 @@ def demo(
     ] = Path(OUTPUT_DIR),
     verbose: AllChecks = False,
 ) -> None:
-    """Show that a healthy change passes and a silent fault fails. It takes about 45 s on two quiet
-    cores."""
-    from canary.campaign.demo import demo_text, run_demo, typed_as
+    """Show that a harmless pull request passes and one with a silent fault fails. It takes about
+    45 s on two quiet cores."""
+    from canary.campaign.demo import FAULT, demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.pages import compared_in, leave_report
-    from canary.report.render import render, written
+    from canary.report.render import answer, render, written
 
     stoppable()
     shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
-    written(shown.faulty, shown.folder / "masked_eos")
-    fault = shown.folder / "masked_eos"
+    written(shown.faulty, shown.folder / FAULT)
+    fault = shown.folder / FAULT
     told = leave_report(compared_in(fault), fault)
     width = terminal_width(sys.stdout)
-    faulty = render(shown.faulty, "text", width, every=verbose)
+    if verbose:
+        faulty = render(shown.faulty, "text", width, every=True)
+    else:
+        faulty = answer(shown.faulty, width)
     typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))
     typer.echo(f"{told[0].upper()}{told[1:]}")
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)

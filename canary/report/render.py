@@ -137,6 +137,14 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
     return wrapped(tidy(text), width)
 
 
+def answer(found: Comparison, width: int | None = None) -> str:
+    """Return the verdict, the changed code behind it and what to do as text."""
+    view = on_lines(view_of(found))
+    return wrapped(
+        tidy(environment().get_template("comparison_answer.txt.jinja").render(view=view)), width
+    )
+
+
 def short(found: Comparison, after: Sequence[str], width: int | None = None) -> str:
     """Return the verdict, its cause and the checks behind it as text, then the lines `after`.
 

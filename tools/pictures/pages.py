@@ -10,8 +10,8 @@ from rich.text import Text
 
 from tools.pictures.recorded_demo import COLUMNS, DrawError
 
-TERMINAL_ENDS = "Failed checks"
-"""The picture shows the terminal down to this line: the likely cause is the last thing on it."""
+TERMINAL_ENDS = "== What next"
+"""The picture shows the terminal down to this line: the answers are the last thing on it."""
 
 COMMENT = """<!doctype html><meta charset="utf-8"><style>
 * {{ box-sizing: border-box }}
@@ -44,8 +44,8 @@ def comment_page(comment: str) -> str:
 
 
 def terminal_page(screen: str) -> str:
-    """Return the terminal from the typed command to the likely cause, with its colours."""
-    shown, end, _ = screen.partition(f"\n{TERMINAL_ENDS}\n")
+    """Return the terminal from the typed command to the answers, with its colours."""
+    shown, end, _ = screen.partition(f"\n{TERMINAL_ENDS} ")
     if not end:
         raise DrawError(f"the demo did not print '{TERMINAL_ENDS}':\n{screen[-2000:]}")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor")

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.campaign.demo import FAULT
 from canary.github.comment import LIMIT
 from canary.github.section import section
 from canary.github.status import Source
@@ -51,7 +52,7 @@ def record_demo(folder: Path) -> RecordedDemo:
     folder = folder.resolve()
     env = _environment()
     screen = _on_terminal(["canary", "demo"], folder, env).replace(f"{folder}/", "")
-    reports = list(folder.glob("canary_output/demo-*/masked_eos/report.html"))
+    reports = list(folder.glob(f"canary_output/demo-*/{FAULT}/report.html"))
     if len(reports) != 1:
         raise DrawError(f"the demo left {len(reports)} reports, not 1:\n{screen[-2000:]}")
     comment = comment_text(reports[0].parent)

@@ -87,8 +87,11 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     (folder,) = tmp_path.iterdir()
     healthy = (folder / "head" / "comparison.txt").read_text()
     assert healthy.startswith(("Pass:", "Learns the same:", "Inconclusive:"))
-    assert "Regression: 0 EOS among 932 label tokens" in finished.out
-    assert "What differs, first to last\n  batches: label tokens 1,028 -> 932" in finished.out
+    assert "Regression: 0 EOS among 564 label tokens" in finished.out
+    place = "train.py:26 in collate, the only changed code: pad = tokenizer.eos_token_id"
+    assert f"  {place}\n" in finished.out
+    broken = (folder / "pad_with_eos" / "comparison.txt").read_text()
+    assert "What differs, first to last\n  batches: label tokens 588 -> 564" in broken
     gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the loss"))
     assert gate.endswith("and passes.")
     assert "== What next" in finished.out

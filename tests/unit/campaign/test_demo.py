@@ -23,7 +23,7 @@ def test_the_demo_and_its_report_show_the_same_loss() -> None:
     base = with_losses(*[0.9] * 18, 0.6, 0.4)
     head = altered(with_losses(*[0.7] * 18, 0.55, 0.35), "run_id", to="changed")
     answer = compare_to_baseline(head, base)
-    demo = Demo(answer, answer, Path("d"), Path("d/masked_eos/r"))
+    demo = Demo(answer, answer, Path("d"), Path("d/pad_with_eos/r"))
     report = render(answer, "text")
     assert "final loss          0.5000 -> 0.4500" in report
     text = demo_text(demo, report, "canary")

@@ -45,12 +45,12 @@ def test_common_colours_stay_exact_and_rare_hues_stay() -> None:
     assert few.getpixel((700, 250)) == (255, 0, 0)
 
 
-def test_the_terminal_shows_all_that_was_printed_up_to_the_likely_cause() -> None:
-    screen = "1. A\n\n\x1b[31mred\x1b[0m <b>\nLikely cause\n\nFailed checks\n  loss\n"
+def test_the_terminal_shows_all_that_was_printed_up_to_the_answers() -> None:
+    screen = "1. A\n\n\x1b[31mred\x1b[0m <b>\nRegression: B\n\n== What next ==\n\nC\n"
     _, _, shown = terminal_page(screen).partition("$ canary demo</span>\n")
     assert shown.startswith("1. A\n\n<span")
-    assert "red</span> &lt;b&gt;\nLikely cause" in shown
-    assert "Failed checks" not in shown
+    assert "red</span> &lt;b&gt;\nRegression: B" in shown
+    assert "What next" not in shown
 
 
 def test_nothing_is_drawn_of_an_output_without_the_answer() -> None:

@@ -1,0 +1,92 @@
+"""The demo's repository: two pull requests of one line, whatever the user's git is set to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from canary.campaign.demo_repository import (
+    BROKEN,
+    HARMLESS,
+    MAIN,
+    SOURCES,
+    branches,
+    own_git,
+)
+
+TRAINING = (SOURCES / "train.py").read_text()
+NAMES = {MAIN, HARMLESS.branch, BROKEN.branch}
+
+
+def scripts(project: Path, said: list[str]) -> dict[str, str]:
+    """The training of each branch as it is checked out."""
+    with own_git(), branches(project, said.append) as trees:
+        return {name: (tree / "train.py").read_text() for name, tree in trees.items()}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who signs with a missing key, has a hook that fails, and runs this from a hook."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("pre-commit", "post-checkout"):
+        (hooks / name).write_text("#!/bin/sh\nexit 1\n")
+        (hooks / name).chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(
+        f"[commit]\n\tgpgSign = true\n[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n"
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    return tmp_path
+
+
+def test_each_pull_request_changes_its_line_under_any_settings_of_git(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    found = scripts(hostile / "project", said)
+    assert said == []
+    assert found == {
+        MAIN: TRAINING,
+        HARMLESS.branch: HARMLESS.applied(TRAINING),
+        BROKEN.branch: BROKEN.applied(TRAINING),
+    }
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_DIR", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name)
+    log = subprocess.run(
+        ["git", "log", "--format=%s", f"{MAIN}..{BROKEN.branch}"],
+        cwd=hostile / "project",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert log.stdout == f"{BROKEN.title}\n"
+
+
+@pytest.mark.usefixtures("hostile")
+def test_the_users_variables_of_git_come_back() -> None:
+    before = dict(os.environ)
+    with own_git():
+        assert "GIT_DIR" not in os.environ
+    assert dict(os.environ) == before
+
+
+def test_without_git_the_branches_are_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+    found = scripts(tmp_path / "project", said)
+    assert found.keys() == NAMES
+    assert found[BROKEN.branch] == BROKEN.applied(TRAINING)
+    assert len(said) == 1
+    assert "git" in said[0]
+
+
+def test_the_training_is_short_enough_to_read() -> None:
+    assert len(TRAINING.splitlines()) <= 70
