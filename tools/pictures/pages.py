@@ -16,7 +16,7 @@ TERMINAL_ENDS = "== What next"
 COMMENT = """<!doctype html><meta charset="utf-8"><style>
 * {{ box-sizing: border-box }}
 body {{ margin: 0; padding: 12px; background: #fff; color: #1f2328;
-  font: 14px/1.5 "Liberation Sans", "Noto Color Emoji", Arial, sans-serif }}
+  font: 14px/1.5 "Liberation Sans", "DejaVu Sans", "Noto Color Emoji", sans-serif }}
 .box {{ border: 1px solid #d1d9e0; border-radius: 6px }}
 .head {{ padding: 7px 16px; background: #f6f8fa; border-bottom: 1px solid #d1d9e0;
   border-radius: 6px 6px 0 0; color: #59636e }}
