@@ -228,7 +228,7 @@ NOTES = (
     ('getattr(sys, "monitoring", None)', "None"),
     ("elif sys.getprofile() is None", "elif False"),
 )
-"""What begins the notes in `canary/training/attach/ran.py`, and what begins none."""
+"""What begins the notes in `canary/training/collectors/ran.py`, and what begins none."""
 
 
 def noting(rounds: int, names: Sequence[str], root: Path, python: str) -> int:

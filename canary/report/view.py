@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.compare.checks import is_metric_gate
+from canary.compare.checks import CHECKS, is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.places import MODULE, SHOWN, only, text_of
 from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
@@ -51,7 +51,6 @@ NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
 MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
-WORSE = "Undo it. If you need it, raise the limit that it exceeds in the config."
 NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
 TELLS_NOTHING = 100.0
 """A wider interval, in percent of the baseline, is useless to a reader."""
@@ -224,7 +223,11 @@ def _to_do(found: Comparison, remedy: str) -> str:
         return ""
     if found.places.known and not found.places.ran:
         return NOWHERE
-    return WORSE if found.places.ran else ""
+    if not found.places.ran or not found.failed_checks:
+        return ""
+    lead = CHECKS.get(leading_failure(found.checks).name)
+    limit = f", or raise {lead.limits[0]} in the config" if lead and lead.limits else ""
+    return f"Undo it{limit}."
 
 
 def _said_once(rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], str]:

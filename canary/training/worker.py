@@ -30,7 +30,7 @@ from canary.protocol.lifeline import die_with_parent
 from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
-from canary.training.attach.ran import RAN
+from canary.training.collectors.ran import RAN
 
 if TYPE_CHECKING:
     from canary.training.launch import TrainingLaunch

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import torch
 
 from canary.record.step_row import TOKEN_TOTALS, Row
-from canary.training.attach.ran import RAN
 from canary.training.collectors.clock import StepClock, StepTime
 from canary.training.collectors.collectives import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.ran import RAN
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.collectors.uncounted import uncounted
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import ranges
-from canary.training.attach.ran import AFTER, RAN, SETUP, RanCode, is_users_file
+from canary.training.collectors.ran import AFTER, RAN, SETUP, RanCode, is_users_file
 
 MODULE = "<module>"
 """The name of a file's code outside of functions and classes."""

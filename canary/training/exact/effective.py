@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from canary.config.setting_names import may_be_secret
-from canary.training.attach.ran import is_users_file
+from canary.training.collectors.ran import is_users_file
 from canary.training.exact.trainer_settings import arguments_of, plain
 
 LONGEST_TEXT = 80

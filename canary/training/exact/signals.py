@@ -15,8 +15,8 @@ import torch
 from canary.protocol.failure import one_line
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
-from canary.training.attach.ran import RAN
 from canary.training.collectors.batches import describe_batch
+from canary.training.collectors.ran import RAN
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.code import ran_code
 from canary.training.exact.effective import effective_settings, own_loss

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from canary.record.exact import FileCode
-from canary.training.attach import ran
-from canary.training.attach.ran import RanCode
+from canary.training.collectors import ran
+from canary.training.collectors.ran import RanCode
 from canary.training.exact.code import _described, ran_code
 
 SOURCE = '''"""A module."""

@@ -187,7 +187,7 @@ def begin() -> None:
         }
         sys.meta_path.insert(0, Finder(wanted))
         try:
-            load_alone("training/attach/ran").RAN.begin(os.environ.get("_RLHF_CANARY_MARKS"))
+            load_alone("training/collectors/ran").RAN.begin(os.environ.get("_RLHF_CANARY_MARKS"))
         except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
             mark("broken", f"{type(error).__name__}: {error}")
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
