@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -10,8 +12,6 @@ from typing import Literal, TypeVar
 from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
-from canary.compare.diagnosis.evidence import evidence_of
-from canary.compare.diagnosis.numbers import advantages_of, common_factor, rounded_to
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
@@ -36,6 +36,11 @@ from canary.record.exact import Exact, Micro, Series, TokenCount
 from canary.record.types import RunRecord
 
 T = TypeVar("T")
+
+NO_WORK = ("detach", "alias", "view", "zeros", "empty")
+"""Operators with one of these in their name compute nothing."""
+LEAST_VALUES = 6
+"""Values that must be exact numbers of a narrow dtype to tell of it."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,11 @@ class Facts:
             None,
         )
 
+    def signal(self, *names: str) -> Difference | None:
+        """Return the first rollout signal that differs, if it is one of these."""
+        found = self.rollout_signal
+        return found if found is not None and found.signal in names else None
+
     @cached_property
     def rewards_read_other_data(self) -> bool:
         """Return whether scores differ first, and the dataset in columns that rewards may read."""
@@ -226,10 +236,47 @@ class Facts:
     @cached_property
     def gradient_factor(self) -> float | None:
         """Return the factor by which the first gradient of every module group grew, or None."""
-        return common_factor(*self._gradient_groups())
+        return _common_factor(*self._gradient_groups())
 
     def _gradient_groups(self) -> tuple[dict[str, float], dict[str, float]]:
         return self.exact(lambda exact: exact.get("first_gradient", {}).get("groups", {}))
+
+    @cached_property
+    def gradient_cut(self) -> Evidence | None:
+        """Return evidence of a backward through less of the graph, or None.
+
+        A step computes fewer matrix products in as many forward passes, and nothing more often.
+        """
+        was, now = self.forwards
+        fewer = -self.more_calls("mm.")
+        more = [row.name for row in self.operators.rows if (row.growth_calls or 0) > 0]
+        others = [name for name in more if not any(part in name for part in NO_WORK)]
+        if was is None or was != now or fewer <= 0 or others:
+            return None
+        detached = self.more_calls("detach")
+        words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
+        words += f", and {detached:,.0f} more calls of detach" * (detached > 0)
+        return Evidence("operators", words, unit="calls")
+
+    @cached_property
+    def first_other_update(self) -> int | None:
+        """Return the first update of step 1, from 1, whose loss differs, or None."""
+        before, after = self.exact(lambda exact: exact.get("first_loss", {}).get("updates", []))
+        allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
+        for place, (was, now) in enumerate(zip(before, after, strict=False)):
+            if relative_difference(was, now, floor) > allowed:
+                return place + 1
+        return None
+
+    @cached_property
+    def unclipped(self) -> Evidence | None:
+        """Return evidence that clipping of policy or values began or ended in step 1, or None."""
+        for name in ("value_clip_ratio", "clip_ratio"):
+            was, now = (next(iter(side), None) for side in self.metric(name))
+            if was is not None and now is not None and (was == 0) != (now == 0):
+                words = f"{name} of step 1 {was:.3g} -> {now:.3g}"
+                return Evidence("signal", words, was, now)
+        return None
 
     @cached_property
     def clipping(self) -> Difference | None:
@@ -248,7 +295,7 @@ class Facts:
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:
         """Compare the advantages of step 1 in online RL; "exchanged": equal but reordered."""
-        was, now = map(advantages_of, self.looked_batches())
+        was, now = map(_advantages_of, self.looked_batches())
         largest = max((abs(value) for value in was if value == value), default=0.0)
 
         def equal(one: list[float], other: list[float]) -> bool:
@@ -265,7 +312,7 @@ class Facts:
     def half_precision(self) -> str:
         """Return the dtype to which only the current losses or metrics are rounded, or ""."""
         for dtype in ("bfloat16", "float16"):
-            before, after = (rounded_to(record, dtype) for record in (self.before, self.now))
+            before, after = (_rounded_to(record, dtype) for record in (self.before, self.now))
             if after and not before:
                 return dtype
         return ""
@@ -335,9 +382,67 @@ class Facts:
         """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
 
-    def first_evidence(self) -> tuple[Evidence, ...]:
-        """Return the first exact difference outside environment and config, as evidence."""
-        for difference in self.report.differences:
-            if difference.stage not in ("environment", "config"):
-                return (evidence_of(difference),)
-        return ()
+
+def _advantages_of(steps: Sequence[Sequence[Micro]]) -> list[float]:
+    """Return the advantages of step 1; nan for missing values."""
+    found = [value for micro in next(iter(steps), ()) for value in micro.get("advantages", [])]
+    return [math.nan if value is None else value for value in found]
+
+
+def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    """Return the factor that all groups' norms share; None if they share none, or it is 1."""
+    pairs = [
+        (before[name], after[name])
+        for name in before
+        if name in after and is_finite(before[name]) and is_finite(after[name])
+    ]
+    largest = max((was for was, _ in pairs), default=0.0)
+    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
+    if not factors or min(factors) <= 0:
+        return None
+    middle = sorted(factors)[len(factors) // 2]
+    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+    return middle if same and abs(middle - 1) > 2e-3 else None
+
+
+def _rounded_to(record: RunRecord, dtype: str) -> bool:
+    """Return whether the losses, or all values of a metric, are exact numbers of a narrow dtype."""
+    trajectory = record.exact.get("trajectory", {})
+    first = record.exact.get("first_loss", {}).get("micro_losses", [])
+    series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
+    rows = _rows_per_step(record)
+    return any(_is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
+
+
+def _rows_per_step(record: RunRecord) -> int:
+    """Return the sequences per step; 0 if steps have different numbers."""
+    steps = record.exact.get("batches", [])
+    counts = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _are_shares(values: Sequence[float | None], rows: int) -> bool:
+    """Return whether all values are counts over the rows of a step.
+
+    Such values look rounded in any precision: a mean of 8 counts has three binary places.
+    """
+    numbers = (v * rows for v in values if is_finite(v))
+    return bool(rows) and all(
+        math.isfinite(v) and abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers
+    )
+
+
+def _is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
+    """Return whether enough different values exist and `bfloat16` or `float16` holds them all."""
+    numbers = {v for v in values if is_finite(v) and v not in (0, 1, -1)}
+    fractions = {v for v in numbers if v != round(v)}
+    if len(fractions) < LEAST_VALUES:
+        return False
+    if dtype == "float16":
+        return all(
+            abs(v) < 65504 and struct.unpack("<e", struct.pack("<e", v))[0] == v for v in fractions
+        )
+    return all(
+        struct.pack("<f", v)[:2] == b"\0\0" and struct.unpack("<f", struct.pack("<f", v))[0] == v
+        for v in fractions
+    )

@@ -33,9 +33,9 @@ EvidenceKind = Literal[
     "signal",
     "phase",
     "operators",
+    "code",
     "environment",
     "config",
-    "code",
     "git",
 ]
 """In the order in which evidence is shown."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from canary.compare.diagnosis.chains import FOLLOWS, chained
-from canary.compare.diagnosis.evidence import Finding
+from canary.compare.diagnosis.engine import FOLLOWS, heads
+from canary.compare.diagnosis.row import Finding
 from canary.compare.diagnosis.suspects import Evidence, Suspect
 from canary.compare.heuristics import RegressionCategory as C
 from canary.compare.report import Comparison
@@ -118,11 +118,11 @@ def test_what_follows_goes_to_the_first_of_a_chain_with_its_evidence() -> None:
         finding(C.TOKENIZATION, "tokenizer_calls"),
         finding(C.HOST, "backward"),
     ]
-    (left,) = chained(chain)
+    (left,) = heads(chain)
     assert left.category is C.TOKENIZATION
     assert {item.message for item in left.evidence} == {one.sign for one in chain}
     apart = [finding(C.IO, "files_written"), finding(C.KERNEL, "operators")]
-    assert chained(apart) == apart
+    assert heads(apart) == apart
 
 
 def test_no_chain_leads_back_to_its_cause() -> None:
@@ -143,25 +143,21 @@ BUSY = {phase: 1.5 * seconds for phase, seconds in STEP_S.items()}
 """A machine that slows every phase alike."""
 
 
-@pytest.mark.parametrize("by_config", [True, False])
-def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine(
-    by_config: bool,
-) -> None:
-    config: list[Change] = [(("config", "learning_rate"), 1e-3)] if by_config else []
-    found = slower(BUSY, *DOUBLED, *config)
+def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine() -> None:
+    found = slower(BUSY, *DOUBLED, (("config", "learning_rate"), 1e-3))
     assert found.verdict == "regression"
     assert found.check("step_time_median").status == "fail"
-    assert found.check("trajectory").status == ("changed" if by_config else "fail")
+    assert found.check("trajectory").status == "changed"
     assert top_of(found).category == "optimizer", found.diagnosis.summary
     assert "unknown" in {s.category for s in found.diagnosis.suspects}, "of the step time"
 
 
-def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statistical_one() -> None:
+def test_the_cause_of_what_is_worse_stands_before_that_of_what_needs_acceptance() -> None:
     found = slower({"data": 0.12}, DOUBLED[1])
-    assert found.check("trajectory").status == found.check("step_time_median").status == "fail"
+    assert found.check("trajectory").status == "changed"
+    assert found.check("step_time_median").status == "fail"
     first, second = found.diagnosis.suspects[:2]
-    assert (first.category, second.category) == ("objective", "dataloader")
-    assert first.confidence < second.confidence
+    assert (first.category, second.category) == ("dataloader", "objective")
 
 
 @pytest.mark.parametrize(
