@@ -148,13 +148,6 @@ def _done_in(facts: Facts) -> str:
     return "tokenizer_calls" if in_steps else "dataset_maps"
 
 
-def _not_reached(facts: Facts) -> Difference | None:
-    """Return the difference of a data set of which the steps saw equal rows."""
-    if facts.differs("batches"):
-        return None
-    return facts.difference("data", "dataset_sha256") or facts.difference("data", "rows")
-
-
 def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *advice: str) -> Row:
     """Return a row on rows that both sides recorded; more tokens are also more work."""
     return Row(
@@ -168,123 +161,64 @@ def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *
     )
 
 
-def _length(facts: Facts) -> str:
-    longer = more(facts, "input_tokens") > 0
-    how = "longer" if longer else "truncated more" if facts.batches.in_place >= SOME else "shorter"
+def _other_length(facts: Facts) -> bool:
+    """Whether the steps have at least a tenth more or fewer tokens."""
     was, now = facts.exact_counts("input_tokens")[0]
+    return abs(now - was) > 0.1 * was > 0
+
+
+def _length(facts: Facts) -> str:
+    was, now = facts.exact_counts("input_tokens")[0]
+    less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
+    how = "longer" if now > was else less
     return f"sequences are {how}: {was:,} -> {now:,} tokens"
 
 
+# fmt: off
 ROWS = (
-    Row(
-        C.TOKENIZATION,
-        lambda f: _only_labels(f) and _tokenizer(f),
-        _other_tokenizer,
-        FORMAT,
-        strength=0.55,
-        group="tokenizer",
-    ),
+    Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
+        strength=0.55, group="tokenizer"),
     Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.96, group="tokenizer"),
-    Row(
-        C.TOKENIZATION,
-        _other_bos,
-        _bos_words,
+    Row(C.TOKENIZATION, _other_bos, _bos_words,
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
-        strength=0.94,
-        group="ids",
-    ),
-    Row(
-        C.TOKENIZATION,
-        _same_texts,
-        "the same text gives different tokens",
-        FORMAT,
-        strength=0.94,
-        group="ids",
-    ),
-    Row(
-        C.TOKENIZATION,
-        lambda f: [c for c in (f.rose("dataset_maps"), f.rose("tokenizer_calls")) if c],
-        lambda f: (
-            "passes over the data set are no longer found in the cache"
-            if f.rose("dataset_maps")
-            else "the tokenizer is called more often"
-        ),
-        (
-            "look at the function given to Dataset.map: state and open objects cannot be hashed",
-            "count the calls of the tokenizer in the collator",
-        ),
-        strength=0.93,
-        sign=_done_in,
-    ),
-    Row(
-        C.DATA,
-        lambda f: f.difference("batches", CHANGED_BEFORE_MODEL) and entered(f),
+        strength=0.94, group="ids"),
+    Row(C.TOKENIZATION, _same_texts, "the same text gives different tokens", FORMAT, strength=0.94,
+        group="ids"),
+    Row(C.TOKENIZATION, lambda f: [c for c in (f.rose("dataset_maps"), f.rose("tokenizer_calls"))
+        if c], lambda f: ("passes over the data set are no longer found in the cache"
+        if f.rose("dataset_maps") else "the tokenizer is called more often"),
+        ("look at the function given to Dataset.map: state and open objects cannot be hashed",
+        "count the calls of the tokenizer in the collator"), strength=0.93, sign=_done_in),
+    Row(C.DATA, lambda f: f.difference("batches", CHANGED_BEFORE_MODEL) and entered(f),
         "the loop changes the batch between the DataLoader and the model",
         ("compare the lines of the loop between the DataLoader and the model's call", PRINT),
-        strength=0.95,
-        group="batches",
-    ),
-    Row(
-        C.DATA,
-        lambda f: not f.batches.known and entered(f),
-        "the training steps get different tokens",
-        (PRINT, PREPARED),
-        strength=0.75,
-        group="batches",
-    ),
-    _data(
-        lambda f: f.batches.same_rows and _labels_gone(f),
+        strength=0.95, group="batches"),
+    Row(C.DATA, lambda f: not f.batches.known and entered(f),
+        "the training steps get different tokens", (PRINT, PREPARED), strength=0.75,
+        group="batches"),
+    _data(lambda f: f.batches.same_rows and _labels_gone(f),
         "the same rows lost labels: {label_tokens}, of these end of sequence {eos_labels}",
-        "count the rows of a batch without any label",
-    ),
-    _data(
-        lambda f: f.batches.same_rows and more(f, "eos_labels") < 0,
+        "count the rows of a batch without any label"),
+    _data(lambda f: f.batches.same_rows and more(f, "eos_labels") < 0,
         "the end-of-sequence labels are masked: {eos_labels}",
-        "compare the ids of padding and of end of sequence, and what masks the labels",
-    ),
-    _data(
-        lambda f: f.batches.same_rows and more(f, "label_tokens"),
-        "the loss covers different tokens: {label_tokens} label tokens",
-    ),
+        "compare the ids of padding and of end of sequence, and what masks the labels"),
+    _data(lambda f: f.batches.same_rows and more(f, "label_tokens"),
+        "the loss covers different tokens: {label_tokens} label tokens"),
     _data(lambda f: f.batches.same_rows, "masks or labels differ for the same sequences"),
-    _data(
-        lambda f: f.batches.same_set_in_steps,
-        "the same sequences are in different places of each batch",
-    ),
+    _data(lambda f: f.batches.same_set_in_steps,
+        "the same sequences are in different places of each batch"),
     _data(lambda f: f.batches.rows_per_step and not f.rollout, _of_other_size),
     _data(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER),
     _data(_eos_alone, _of_eos, "look where end of sequence is added, cut off or masked"),
-    _data(
-        lambda f: f.batches.in_place < SOME <= f.batches.shared,
-        "different rows of the same data are used",
-        ORDER,
-    ),
-    _data(
-        lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
-        "the sequences differ and have no end-of-sequence label: {eos_labels}",
-    ),
-    _data(
-        lambda f: (
-            (f.batches.shorter and more(f, "input_tokens") < 0)
-            or (f.batches.longer and more(f, "input_tokens") > 0)
-        ),
-        _length,
-    ),
+    _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
+        "different rows of the same data are used", ORDER),
+    _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
+        "the sequences differ and have no end-of-sequence label: {eos_labels}"),
+    _data(_other_length, _length),
     _data(lambda f: True, "the training steps get different sequences"),
-    Row(
-        C.DATA,
-        lambda f: f.rewards_read_other_data and [_not_reached(f), f.rollout_signal],
+    Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
+        f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",
-        ("compare the columns that the reward functions read: answers, labels, references",),
-        group="data set",
-    ),
-    Row(
-        C.DATA,
-        lambda f: f.entry in (None, "data") and _not_reached(f),
-        "the data set differs, but not in the rows that the look used",
-        ("compare the data set's revision and preparation",),
-        strength=0.4,
-        equal=("batches",),
-        group="data set",
-    ),
+        ("compare the columns that the reward functions read: answers, labels, references",)),
 )
+# fmt: on

@@ -76,11 +76,6 @@ def _no_gradient(facts: Facts) -> Difference | None:
     return facts.difference("first_gradient", "tensors_without_gradient")
 
 
-def _some_groups(facts: Facts) -> bool:
-    differing, groups = facts.groups_with_other_gradient
-    return facts.entry == "first_gradient" and 0 < differing <= groups / 2
-
-
 def _trained(facts: Facts) -> str:
     was, now = facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
     return f"the trainable parameters changed: {was:,} -> {now:,}"
@@ -92,60 +87,27 @@ def _more_trained(facts: Facts) -> str:
 
 
 _adapter = partial(Row, C.ADAPTER)
+# fmt: off
 ADAPTER = (
-    _adapter(
-        lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3],
-        _trained,
-        PARTS,
-        strength=0.96,
-        sign=_more_trained,
-    ),
-    _adapter(
-        lambda f: f.failed("frozen_unchanged"),
-        "the reference model or a frozen parameter changes during training",
-        REFERENCE,
-        strength=0.95,
-    ),
-    _adapter(
-        lambda f: f.signal("reference_logprobs"),
+    _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3], _trained,
+        PARTS, strength=0.96, sign=_more_trained),
+    _adapter(lambda f: f.failed("frozen_unchanged"),
+        "the reference model or a frozen parameter changes during training", REFERENCE,
+        strength=0.95),
+    _adapter(lambda f: f.signal("reference_logprobs"),
         "the reference's log-probabilities of the same completions differ, the policy's do not",
-        REFERENCE,
-    ),
-    _adapter(
-        lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
-        "the reference model has different weights",
-        REFERENCE,
-    ),
-    _adapter(
-        lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
-        "trainable parameters do not change",
-        PARTS,
-        strength=0.6,
-    ),
-    _adapter(
-        _start,
-        "training starts from different parameters",
-        (
-            "compare the checkpoint, its revision and the seed of new weights",
-            "look for an adapter that is merged or loaded twice",
-        ),
-        strength=0.72,
-    ),
-    _adapter(
-        _no_gradient,
-        "trainable parameters receive no gradient",
-        ("look for detach(), no_grad() and modules that the forward pass no longer reaches",),
-        group="gradients",
-    ),
-    _adapter(
-        _some_groups,
-        "the gradient differs in {f.groups_with_other_gradient[0]} of "
-        "{f.groups_with_other_gradient[1]} module groups, and only there",
-        ("look for code that scales, hooks or freezes these modules", PARTS[1]),
-        strength=0.7,
-        group="gradients",
-    ),
+        REFERENCE),
+    _adapter(lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
+        "the reference model has different weights", REFERENCE),
+    _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
+        "trainable parameters do not change", PARTS, strength=0.6),
+    _adapter(_start, "training starts from different parameters",
+        ("compare the checkpoint, its revision and the seed of new weights",
+        "look for an adapter that is merged or loaded twice"), strength=0.72),
+    _adapter(_no_gradient, "trainable parameters receive no gradient",
+        ("look for detach(), no_grad() and modules that the forward pass no longer reaches",)),
 )
+# fmt: on
 
 
 def _moved(facts: Facts) -> float:
@@ -183,42 +145,25 @@ def _half(facts: Facts) -> object:
 
 
 _numerics = partial(Row, C.NUMERICS)
+# fmt: off
 NUMERICS = (
-    _numerics(
-        lambda f: f.failed("nan_steps", "inf_steps", "raw_loss_finite"),
-        _not_finite,
-        (
-            "look at the batch of that step, and at divisions and logarithms in the loss",
-            "run that step under torch.autograd.set_detect_anomaly(True)",
-            "check whether the log hides it: logging_nan_inf_filter",
-        ),
-        strength=0.95,
-    ),
-    _numerics(
-        _dtypes,
-        lambda f: (
-            "parameters have a different precision"
-            + ", and small updates are rounded away" * bool(f.failed("trainable_changed"))
-        ),
-        (*PRECISION, "count the weights that one update changes"),
-        strength=0.95,
-        sign="dtypes",
-    ),
-    _numerics(
-        _casts,
+    _numerics(lambda f: f.failed("nan_steps", "inf_steps", "raw_loss_finite"), _not_finite,
+        ("look at the batch of that step, and at divisions and logarithms in the loss",
+        "run that step under torch.autograd.set_detect_anomaly(True)",
+        "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),
+    _numerics(_dtypes, lambda f: ("parameters have a different precision"
+        + ", and small updates are rounded away" * bool(f.failed("trainable_changed"))),
+        (*PRECISION, "count the weights that one update changes"), strength=0.95, sign="dtypes"),
+    _numerics(_casts,
         "the step computes in a different precision, and the loss moved by less than rounding may",
-        PRECISION,
-    ),
-    _numerics(
-        lambda f: f.reference_rounded,
+        PRECISION),
+    _numerics(lambda f: f.reference_rounded,
         "the reference's weights are rounded to {f.reference_rounded}, not the policy's",
-        PRECISION,
-        strength=0.93,
-    ),
-    _numerics(
-        _half, "losses or scores are rounded to {f.half_precision}", PRECISION, strength=0.95
-    ),
+        PRECISION, strength=0.93),
+    _numerics(_half, "losses or scores are rounded to {f.half_precision}", PRECISION,
+        strength=0.95),
 )
+# fmt: on
 
 
 def _mode(facts: Facts) -> str:
@@ -233,12 +178,13 @@ def _mode(facts: Facts) -> str:
     )
 
 
-MADE_OF: dict[str, str] = {
+MADE_OF = {
+    "values": "tokens",
     "rewards": "scores, logprobs and reference logprobs",
     "advantages": "rewards and values",
     "returns": "rewards and values",
 }
-"""Signal of a rollout: the signals that it is computed from."""
+"""Signal of a rollout: what it is computed from."""
 
 
 def _made(facts: Facts) -> object:
@@ -253,21 +199,24 @@ def _made_words(facts: Facts) -> str:
     return f"{MADE_OF[name]} agree but give different {name}"
 
 
-def _advantages(facts: Facts) -> object:
-    """Whether equal rewards of step 1 give other advantages."""
-    if facts.entry != "first_loss" or not facts.rollout or facts.metric_moved("reward"):
+def _loss(facts: Facts) -> object:
+    """Return what tells more of a first loss or gradient that differs."""
+    if facts.entry == "first_gradient" and facts.clipping_unknown:
         return None
-    broken = facts.failed("advantages_scaled", "advantages_sum_to_zero")
-    words = "rewards are equal, but advantages differ"
-    return facts.advantages == "others" and [Evidence("signal", words), broken]
+    return [facts.gradient_cut, facts.failed("advantages_scaled", "advantages_sum_to_zero")]
 
 
-def _factor(facts: Facts) -> str:
+def _loss_words(facts: Facts) -> str:
     factor = facts.gradient_factor
-    times = f": the gradient is {factor:.3g} times as large" if factor is not None else ""
-    if facts.entry == "first_loss":
-        return f"the loss differs for the same batch and parameters{times}"
-    return f"the first loss is equal, but its gradient differs{times}"
+    equal = facts.entry == "first_gradient"
+    words = (
+        "the first loss is equal, but its gradient differs"
+        if equal
+        else ("the loss differs for the same batch and parameters")
+    )
+    if factor is not None:
+        return f"{words}: the gradient is {factor:.3g} times as large"
+    return words + CUT_WORDS * bool(equal and facts.gradient_cut)
 
 
 def _later(facts: Facts) -> bool:
@@ -312,123 +261,37 @@ def _impossible(facts: Facts) -> object:
     return facts.entry in stages and facts.failed("loss_not_negative", *FIRST_LOSSES)
 
 
-BATCH = ("batches", "model")
+CUT_WORDS = ": a step computes less, so part of the graph is cut"
 LATER_GRADIENT = "the loss of a later step is equal, but its gradient differs"
 LATER_UPDATE = (
     "the first update is equal, but the loss differs from update {f.first_other_update} on"
 )
 _objective = partial(Row, C.OBJECTIVE)
+# fmt: off
 OBJECTIVE = (
-    _objective(
-        _mode,
-        _mode,
+    _objective(_mode, _mode,
         ("look for the calls of model.train() and model.eval(), also after an evaluation",),
-        strength=0.95,
-        equal=("batches",),
-    ),
+        strength=0.95, equal=("batches",)),
     _objective(_made, _made_words, FORMULA, strength=0.93),
-    _objective(
-        lambda f: not f.failed("frozen_unchanged") and f.signal("values"),
-        "the same tokens give different values, with equal losses before",
-        (
-            "compare the value loss: its weight, clip range, mask and the reach of its gradient",
-            "compare the value head: its input, initial weights and learning rate",
-        ),
-        strength=0.6,
-    ),
-    _objective(
-        _advantages,
-        "the loss differs for the same batch, parameters and rewards: the advantages differ",
-        FORMULA,
-        equal=BATCH,
-        group="loss",
-    ),
-    _objective(
-        lambda f: f.entry == "first_loss" and f.gradient_factor is not None,
-        _factor,
-        LOSS,
-        strength=0.88,
-        equal=BATCH,
-        group="loss",
-    ),
-    _objective(
-        lambda f: f.entry == "first_loss", _factor, LOSS, strength=0.75, equal=BATCH, group="loss"
-    ),
-    _objective(
-        lambda f: f.entry == "first_gradient" and f.gradient_factor is not None,
-        _factor,
-        LOSS,
-        equal=("batches", "first_loss"),
-        group="gradient",
-    ),
-    _objective(
-        lambda f: f.entry == "first_gradient" and f.gradient_cut,
-        "the first loss is equal, but its gradient differs: a step computes less, so part of the "
-        "graph is cut",
-        CUTS,
-        strength=0.85,
-        equal=("batches", "first_loss"),
-        group="gradient",
-    ),
-    _objective(
-        lambda f: f.entry == "first_gradient" and not f.clipping_unknown,
-        _factor,
-        CUTS,
-        strength=0.72,
-        equal=("batches", "first_loss"),
-        group="gradient",
-    ),
-    _objective(
-        lambda f: _loss_of_step_2(f),
-        "the first update is equal, but the loss of step 2 differs",
-        AT_START,
-        strength=0.75,
-        equal=("batches", "first_update"),
-    ),
-    _objective(
-        lambda f: _other_gradient(f) and f.gradient_cut,
-        f"{LATER_GRADIENT}: a step computes less, so part of the graph is cut",
-        CUTS,
-        strength=0.85,
-        equal=("batches",),
-        group="later gradient",
-    ),
-    _objective(
-        lambda f: _other_gradient(f) and _norm_change(f) <= LEFTOVER,
-        f"{LATER_GRADIENT} a little",
-        CUTS,
-        strength=0.6,
-        equal=("batches",),
-        group="later gradient",
-    ),
-    Row(
-        C.OPTIMIZER,
-        _other_gradient,
-        f"{LATER_GRADIENT}: it may include gradients of an earlier step",
-        STATE,
-        strength=0.72,
-        equal=("batches",),
-        group="later gradient",
-    ),
-    _objective(
-        lambda f: _later_update(f) == 2 or (_later_update(f) and f.unclipped),
-        LATER_UPDATE,
-        AT_START,
-        strength=0.85,
-        equal=("first_update",),
-        group="later update",
-    ),
-    Row(
-        C.OPTIMIZER,
-        _later_update,
-        f"{LATER_UPDATE}. The optimizer's state may differ",
-        STATE,
-        strength=0.8,
-        equal=("first_update",),
-        group="later update",
-    ),
+    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words, LOSS, strength=0.78,
+        equal=("batches", "model")),
+    _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
+        strength=0.78, equal=("batches", "first_loss")),
+    _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
+        AT_START, strength=0.75, equal=("batches", "first_update")),
+    _objective(lambda f: _other_gradient(f) and (f.gradient_cut or _norm_change(f) <= LEFTOVER),
+        lambda f: f"{LATER_GRADIENT}{CUT_WORDS if f.gradient_cut else ' a little'}", CUTS,
+        strength=0.75, equal=("batches",), group="later gradient"),
+    Row(C.OPTIMIZER, _other_gradient,
+        f"{LATER_GRADIENT}: it may include gradients of an earlier step", STATE, strength=0.72,
+        equal=("batches",), group="later gradient"),
+    _objective(lambda f: _later_update(f) == 2 or (_later_update(f) and f.unclipped), LATER_UPDATE,
+        AT_START, strength=0.85, equal=("first_update",), group="later update"),
+    Row(C.OPTIMIZER, _later_update, f"{LATER_UPDATE}. The optimizer's state may differ", STATE,
+        strength=0.8, equal=("first_update",), group="later update"),
     _objective(_impossible, lambda f: getattr(_impossible(f), "message", ""), LOSS, strength=0.6),
 )
+# fmt: on
 
 
 def _clipping(facts: Facts) -> str:
@@ -491,41 +354,23 @@ def _steps_later(facts: Facts) -> bool:
 
 
 _optimizer = partial(Row, C.OPTIMIZER)
+# fmt: off
 OPTIMIZER = (
     _optimizer(_rates, _rate_words, RATES, strength=0.97),
     _optimizer(_rate_is_zero, "the learning rate is 0 at a step that should train", RATES),
-    _optimizer(
-        lambda f: f.clipping,
-        _clipping,
-        (
-            "compare the code between backward and optimizer.step: clipping, its limit and its "
-            "arguments, and where gradients are set to zero",
-        ),
-        strength=0.95,
-        equal=("batches", "first_gradient"),
-    ),
-    _optimizer(
-        _update,
-        "the first update differs for the same gradient",
-        UPDATE,
-        equal=("first_gradient",),
-    ),
-    _optimizer(
-        _other_bits,
-        "the first update differs, but too little for its size to show it",
-        (UPDATE[0], *STATE),
-        strength=0.85,
-        group="steps",
-    ),
-    _optimizer(
-        _steps_later,
+    _optimizer(lambda f: f.clipping, _clipping,
+        ("compare the code between backward and optimizer.step: clipping, its limit and its "
+        "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",
+        "first_gradient")),
+    _optimizer(_update, "the first update differs for the same gradient", UPDATE,
+        equal=("first_gradient",)),
+    _optimizer(_other_bits, "the first update differs, but too little for its size to show it",
+        (UPDATE[0], *STATE), strength=0.85, group="steps"),
+    _optimizer(_steps_later,
         "the first updates are equal, but the loss of a later step differs. The optimizer's state "
-        "may differ",
-        (UPDATE[0], *STATE),
-        strength=0.85,
-        equal=("batches", "first_update"),
-        group="steps",
-    ),
+        "may differ", (UPDATE[0], *STATE), strength=0.85, equal=("batches", "first_update"),
+        group="steps"),
 )
+# fmt: on
 
 ROWS = (*ADAPTER, *NUMERICS, *OBJECTIVE, *OPTIMIZER)

@@ -126,60 +126,31 @@ def _row(
     return Row(C.ROLLOUT, lambda f: f.rollout and when(f), says, advice, strength, sign)
 
 
+# fmt: off
 ROWS = (
-    _row(
-        _more_fed,
+    _row(_more_fed,
         "generation feeds more tokens for the same completions: it recomputes earlier ones",
-        ("count the tokens that enter each forward pass of generation", *GENERATION),
-        0.95,
-        "tokens_fed",
-    ),
-    _row(
-        lambda f: _slow_phase(f) and f.grown_phase("generation", "reward"),
-        lambda f: f"{_slow_phase(f)} takes longer",
-        ("profile the reward function and generation", GENERATION[0]),
-        0.85,
-        _slow_phase,
-    ),
-    _row(
-        _unmasked,
-        _unmasked_words,
-        ("print the mask of one completion: does it end at the first EOS, or later?",),
-        0.95,
-    ),
-    _row(
-        lambda f: not f.batches.unmasked and f.failed("sampled_ids_trained"),
+        ("count the tokens that enter each forward pass of generation", *GENERATION), 0.95,
+        "tokens_fed"),
+    _row(lambda f: _slow_phase(f) and f.grown_phase("generation", "reward"), lambda f:
+        f"{_slow_phase(f)} takes longer", ("profile the reward function and generation",
+        GENERATION[0]), 0.85, _slow_phase),
+    _row(_unmasked, _unmasked_words,
+        ("print the mask of one completion: does it end at the first EOS, or later?",), 0.95),
+    _row(lambda f: not f.batches.unmasked and f.failed("sampled_ids_trained"),
         "the steps train on completions that were never sampled",
-        ("compare the sampled ids with the trained ones: are they decoded and tokenized again?",),
-    ),
+        ("compare the sampled ids with the trained ones: are they decoded and tokenized again?",)),
     _row(_other_samples, "the same prompts and parameters give different completions", GENERATION),
     _row(_sampled_at_step_2, "equal parameters give different completions at step 2", GENERATION),
     _row(_exchanged, "completions get the scores of other completions", REWARD[::-1], 0.96),
-    _row(
-        _other_rewards,
-        lambda f: (
-            "all completions get the same reward"
-            if f.failed("reward_varies")
-            else "rewards differ for equal completions"
-        ),
-        REWARD,
-        0.95,
-    ),
-    _row(
-        lambda f: f.failed("starts_at_ratio_one"),
-        "the trained policy is not the one that sampled",
-        LOGITS,
-        0.8,
-    ),
-    _row(
-        _other_entropy,
+    _row(_other_rewards, lambda f: ("all completions get the same reward"
+        if f.failed("reward_varies") else "rewards differ for equal completions"), REWARD, 0.95),
+    _row(lambda f: f.failed("starts_at_ratio_one"),
+        "the trained policy is not the one that sampled", LOGITS, 0.8),
+    _row(_other_entropy,
         "log-probabilities differ for the same completions: they are not those of the sampling "
-        "distribution",
-        LOGITS,
-    ),
-    _row(
-        _other_logprobs,
-        "log-probabilities differ for the same completions of the same model",
-        LOGITS,
-    ),
+        "distribution", LOGITS),
+    _row(_other_logprobs, "log-probabilities differ for the same completions of the same model",
+        LOGITS),
 )
+# fmt: on

@@ -20,6 +20,12 @@ COMPUTING = ("forward", "backward", "optimizer", "generation", "logprob")
 PYTHON = ("other", "logging", "optimizer", "forward", "backward", "logprob")
 """Phases of the training process itself."""
 PROFILE = "canary profile CURRENT --against BASELINE shows the operators by time"
+WORK = (
+    "compare gradient checkpointing, attention implementation, compile and fused settings",
+    "look for a forward pass whose result already exists, of the reference or for a metric",
+    "look for .item(), .tolist(), print and if on a tensor in each step",
+    PROFILE,
+)
 HOLDS = ("compare batch size, lengths, precision, optimizer and gradient checkpointing",)
 KEPT = (
     "look at what keeps tensors from step to step: lists, caches, callbacks, losses with a graph",
@@ -55,15 +61,7 @@ def _kernel(facts: Facts) -> list[object]:
     names = ", ".join(f"{row.name} {row.growth_calls:+,.0f}" for row in grown[:3])
     found.append(facts.grown_phase(*COMPUTING))
     found += [Evidence("operators", f"calls per step: {names}", unit="calls")] * bool(grown)
-    was, now = (record.memory.peak_allocated_bytes for record in (facts.before, facts.now))
-    if was and now and now < 0.95 * was:  # with more work it means recomputation
-        words = f"peak device memory {was / 2**20:.0f} -> {now / 2**20:.0f} MB"
-        found.append(Evidence("signal", words, was / 2**20, now / 2**20, "MB"))
     return found
-
-
-def _reads_alone(facts: Facts) -> bool:
-    return bool(facts.failed("host_reads")) and not facts.failed("operators", "flops")
 
 
 def _more_work(facts: Facts) -> str:
@@ -75,25 +73,11 @@ def _more_work(facts: Facts) -> str:
     if facts.more_forwards:
         was, now = facts.forwards
         return f"each step has more forward passes: {was} -> {now}"
-    if _reads_alone(facts):
+    if facts.failed("host_reads") and not facts.failed("operators", "flops"):
         return "Python reads more values from the device in each step, and waits for them"
     more = facts.rose("flops") and facts.failed("operators", "flops")
     same = " for the same result" if facts.entry is None else ""
     return f"each step {'computes more' if more else 'calls more operators'}{same}"
-
-
-def _work_advice(facts: Facts) -> tuple[str, ...]:
-    if facts.entry is None and facts.difference("batches", "micro_batches"):
-        return ("compare the size of micro-batches with the memory that is free",)
-    if facts.more_forwards:
-        look = "look for a forward pass whose result already exists, of the reference or a metric"
-        return look, PROFILE
-    if _reads_alone(facts):
-        return ("look for .item(), .tolist(), print and if on a tensor in each step",)
-    return (
-        "compare gradient checkpointing, attention implementation, compile and fused settings",
-        PROFILE,
-    )
 
 
 def _work_sign(facts: Facts) -> str:
@@ -228,127 +212,56 @@ def _slow_phase(facts: Facts) -> object:
     return found and [found, _cpu(facts)]
 
 
-_memory, _io, _host = partial(Row, C.MEMORY), partial(Row, C.IO), partial(Row, C.HOST)
+_memory = partial(Row, C.MEMORY)
+_host = partial(Row, C.HOST)
+# fmt: off
 ROWS = (
-    Row(C.KERNEL, _kernel, _more_work, _work_advice, 0.93, _work_sign),
-    Row(
-        C.KERNEL,
-        _self_times,
-        lambda f: f"{_longest(f)} takes longer",
-        ("compare what selects the kernels: dtype, shapes, attention backend", PROFILE),
-        0.7,
-        _named("forward", "backward", "optimizer", "logprob"),
-    ),
-    _memory(
-        lambda f: any(record.status == "oom" for record in f.current),
-        "training ran out of memory",
-        HOLDS,
-    ),
-    _memory(
-        _leak,
-        "memory grows with every step: something keeps tensors alive",
-        KEPT,
-        0.96,
-        "live_tensors",
-    ),
-    _memory(
-        lambda f: f.failed("live_memory"),
-        "more tensors stay alive between steps",
-        KEPT,
-        0.93,
-        "live_memory",
-    ),
-    _memory(
-        _peak,
-        _peak_words,
-        (*HOLDS, "look for lengths that vary from step to step"),
-        0.85,
-        "max_memory",
-    ),
-    Row(
-        C.COMMUNICATION,
-        lambda f: (more := f.rose("collectives")) and [more, *_waiting(f)],
+    Row(C.KERNEL, _kernel, _more_work, WORK, 0.93, _work_sign),
+    Row(C.KERNEL, _self_times, lambda f: f"{_longest(f)} takes longer",
+        ("compare what selects the kernels: dtype, shapes, attention backend", PROFILE), 0.7,
+        _named("forward", "backward", "optimizer", "logprob")),
+    _memory(lambda f: any(record.status == "oom" for record in f.current),
+        "training ran out of memory", HOLDS),
+    _memory(_leak, "memory grows with every step: something keeps tensors alive", KEPT, 0.96,
+        "live_tensors"),
+    _memory(lambda f: f.failed("live_memory"), "more tensors stay alive between steps", KEPT, 0.93,
+        "live_memory"),
+    _memory(_peak, _peak_words, (*HOLDS, "look for lengths that vary from step to step"), 0.85,
+        "max_memory"),
+    Row(C.COMMUNICATION, lambda f: (more := f.rose("collectives")) and [more, *_waiting(f)],
         "the ranks communicate more often per step",
-        (
-            "count the synchronisations of gradients per update: one, or one per micro-batch?",
-            "look for metrics that are gathered in every step",
-        ),
-        0.96,
-        "collectives",
-    ),
-    Row(
-        C.COMMUNICATION,
-        lambda f: not f.entry and not f.rose("collectives") and _waiting(f),
+        ("count the synchronisations of gradients per update: one, or one per micro-batch?",
+        "look for metrics that are gathered in every step"), 0.96, "collectives"),
+    Row(C.COMMUNICATION, lambda f: not f.entry and not f.rose("collectives") and _waiting(f),
         "the ranks wait longer for each other in the same number of collectives",
-        ("compare the step times of the ranks: one slow rank makes all others wait",),
-        0.85,
-        "ranks_wait",
-    ),
-    _io(
-        phase_of("evaluation"),
-        "evaluation during training takes longer",
-        ("compare eval_strategy, eval_steps, the evaluation data set and its batch size",),
-        0.85,
-        "evaluation",
-    ),
-    _io(_written, "training writes more to disk", DISK, 0.94, "files_written", group="files"),
-    _io(
-        phase_of("checkpoint", "logging"),
-        lambda f: f"{_named('checkpoint', 'logging')(f)} takes longer",
-        DISK,
-        0.75,
-        _named("checkpoint", "logging"),
-        group="files",
-    ),
-    Row(
-        C.DATALOADER,
-        _waits_for_data,
-        "training waits longer for its batches",
+        ("compare the step times of the ranks: one slow rank makes all others wait",), 0.85,
+        "ranks_wait"),
+    Row(C.IO, phase_of("evaluation"), "evaluation during training takes longer",
+        ("compare eval_strategy, eval_steps, the evaluation data set and its batch size",), 0.85,
+        "evaluation"),
+    Row(C.IO, _written, "training writes more to disk", DISK, 0.94, "files_written", group="files"),
+    Row(C.IO, phase_of("checkpoint", "logging"), lambda f:
+        f"{_named('checkpoint', 'logging')(f)} takes longer", DISK, 0.75, _named("checkpoint",
+        "logging"), group="files"),
+    Row(C.DATALOADER, _waits_for_data, "training waits longer for its batches",
         ("profile the collator and the data set's __getitem__", "compare dataloader_num_workers"),
-        0.92,
-        "data",
-    ),
+        0.92, "data"),
     # The first share that grew speaks; the next ones follow from it (a held lock makes waits).
-    _host(
-        _of_share("gil_contention", "time that training may have waited for the GIL", 0.10),
-        "another Python thread holds the GIL that training needs",
-        HOST,
-        0.92,
-        "gil_contention",
-        group="host",
-    ),
-    _host(
-        _of_share("other_threads", "CPU time of other threads, to the computing phases", 0.20),
-        "other threads of the process compute during training",
-        HOST,
-        0.8,
-        "other_threads",
-        group="host",
-    ),
-    _host(
-        lambda f: not _crowded(f) and _of_share("waiting", "time off the core", 0.10)(f),
-        "training waits in phases that should compute: for a sleep, a lock or a file",
-        HOST,
-        0.75,
-        "waiting",
-        group="host",
-    ),
-    _host(
-        _slow_phase,
-        lambda f: f"the {_named(*PYTHON)(f)} phase takes longer for the same operators",
-        HOST,
-        0.7,
-        _named(*PYTHON),
-    ),
-    _host(
-        lambda f: _alike(f) and (_crowded(f) or _cpu(f)),
-        lambda f: (
-            "other work on the machine takes the cores"
-            if _crowded(f)
-            else "the process uses more CPU time for the same work, in every phase"
-        ),
-        HOST,
-        0.45,
-        group="host",
-    ),
+    _host(_of_share("gil_contention", "time that training may have waited for the GIL", 0.10),
+        "another Python thread holds the GIL that training needs", HOST, 0.92, "gil_contention",
+        group="host"),
+    _host(_of_share("other_threads", "CPU time of other threads, to the computing phases", 0.20),
+        "other threads of the process compute during training", HOST, 0.8, "other_threads",
+        group="host"),
+    _host(lambda f: not _crowded(f) and _of_share("waiting", "time off the core", 0.10)(f),
+        "training waits in phases that should compute: for a sleep, a lock or a file", HOST, 0.75,
+        "waiting", group="host"),
+    _host(_slow_phase, lambda f:
+        f"the {_named(*PYTHON)(f)} phase takes longer for the same operators", HOST, 0.7,
+        _named(*PYTHON)),
+    _host(lambda f: _alike(f) and (_crowded(f) or _cpu(f)), lambda f:
+        ("other work on the machine takes the cores" if _crowded(f)
+        else "the process uses more CPU time for the same work, in every phase"), HOST, 0.45,
+        group="host"),
 )
+# fmt: on

@@ -38,9 +38,6 @@ class BatchChange:
     """Online RL: the prompts are equal."""
     same_prompt_texts: bool = False
     """Online RL: the prompts have the same texts but different ids."""
-    shorter: bool = False
-    """The current side's longest sequence is shorter."""
-    longer: bool = False
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
     rows_per_step: tuple[int, int] | None = None
@@ -60,7 +57,6 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         return BatchChange(known=False)  # batches in which no tensor is named as ids
     texts = [_steps(side, "texts") for side in (before, after)]
     differing = [step for step, (was, now) in enumerate(zip(*rows, strict=True)) if was != now]
-    lengths = [_longest(side) for side in (before, after)]
     return BatchChange(
         known=True,
         same_rows=not differing,
@@ -76,8 +72,6 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         same_prompt_texts=_prompts(rows[0]) != _prompts(rows[1])
         and bool(_prompts(texts[0]))
         and _prompts(texts[0]) == _prompts(texts[1]),
-        shorter=lengths[1] < lengths[0],
-        longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,
         rows_per_step=_rows_per_step(*rows),
         unmasked=_unmasked(before, after) if differing[:1] == [0] else 0,
@@ -161,16 +155,3 @@ def _unmasked(baseline: Steps, current: Steps) -> int:
         for key in ("pad_ids", "completion_tokens")
     )
     return max(0, tokens[1] - tokens[0]) if pads[0] == pads[1] else 0
-
-
-def _longest(side: Steps) -> int:
-    return max(
-        (
-            int(shape[-1])
-            for step in side
-            for micro in step
-            for name, shape in micro.get("shapes", {}).items()
-            if shape and name.endswith("ids")
-        ),
-        default=0,
-    )

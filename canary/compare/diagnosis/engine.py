@@ -12,6 +12,7 @@ from canary.compare.diagnosis.row import Finding, Row, evidence_of
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, Suspect
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.stages import STAGE_OF
+from canary.compare.places import OF_STAGE as PHASES_OF_STAGE
 from canary.compare.places import SHOWN, sentence, where
 from canary.compare.report import Check, CheckStatus, Group
 from canary.record.phases import PHASES
@@ -82,8 +83,32 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
 all if not listed."""
 MAIN = 0.2
 """A phase with a smaller share of the unexpected time did not slow the step."""
-WORK_ALONE = (C.KERNEL, C.MEMORY, C.COMMUNICATION, C.IO, C.DATALOADER, C.HOST)
-"""Kinds whose counts and times explain nothing that is learned."""
+OF_STAGE: Mapping[str, C] = {
+    "data": C.DATA,
+    "batches": C.DATA,
+    "model": C.ADAPTER,
+    "rollout": C.ROLLOUT,
+    "first_loss": C.OBJECTIVE,
+    "first_gradient": C.OBJECTIVE,
+    "first_update": C.OPTIMIZER,
+    "trajectory": C.OPTIMIZER,
+}
+OF_PHASE: Mapping[str, C] = {
+    "data": C.DATA,
+    "generation": C.ROLLOUT,
+    "reward": C.ROLLOUT,
+    "advantage": C.OBJECTIVE,
+    "forward": C.OBJECTIVE,
+    "loss": C.OBJECTIVE,
+    "optimizer": C.OPTIMIZER,
+}
+"""Kinds of the phase in which changed code ran; it says more than the stage."""
+HALF = "undo half of the change and compare again: exact signals need one run"
+OF_LEARNING = (HALF, "compute what differs first by hand on both sides")
+OF_SPEED = (
+    "canary profile CURRENT --against BASELINE compares the operators",
+    "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
+)
 
 
 def ranked(rows: Iterable[Row], facts: Facts) -> tuple[Suspect, ...]:
@@ -91,43 +116,34 @@ def ranked(rows: Iterable[Row], facts: Facts) -> tuple[Suspect, ...]:
 
     An effect that nothing explains is `unknown`, or the kind of the place where it begins.
     """
-    findings = heads([_as_seen(finding, facts) for finding in held(rows, facts)])
-    worst = effects(facts)
-    if not worst:
+    findings = heads([_as_seen(finding, facts) for finding in _held(rows, facts)])
+    if not (worst := effects(facts)):
         return tuple(_of_one_effect(findings, facts, None))
     listed = {effect: _of_one_effect(findings, facts, effect) for effect in worst}
-    order = sorted(
-        listed,
-        key=lambda effect: (
-            listed[effect][0].category is C.UNKNOWN,
-            worst[effect],
-            not is_exact(effect, facts),
-        ),
-    )
+
+    def order(effect: Effect) -> tuple[bool, int, bool]:
+        unexplained = listed[effect][0].category is C.UNKNOWN
+        return unexplained, worst[effect], not is_exact(effect, facts)
+
     named: dict[C, Suspect] = {}
-    for place, effect in enumerate(order):
+    for effect in sorted(listed, key=order):
         for suspect in listed[effect]:
-            said = suspect.category is not C.UNKNOWN or place == 0 or worst[effect] == 0
-            if said:
+            if suspect.category is not C.UNKNOWN or not named or worst[effect] == 0:
                 named.setdefault(suspect.category, suspect)
     return tuple(named.values())
 
 
-def held(rows: Iterable[Row], facts: Facts) -> Iterator[Finding]:
-    """Yield the rows that hold; of a group only the first."""
+def _held(rows: Iterable[Row], facts: Facts) -> Iterator[Finding]:
+    """Yield the rows that hold, of a group only the first. Where other work on the machine explains
+    the times, a slower phase says nothing."""
     spoken: set[str] = set()
-    for row in rows:
-        if row.group in spoken or (finding := row.found(facts)) is None:
-            continue
-        spoken |= {row.group} - {""}
-        if not (is_timed(finding) and _crowded(facts)):
-            yield finding
-
-
-def _crowded(facts: Facts) -> bool:
-    """Whether other work on the machine explains the times, so that a slower phase says nothing."""
     crowded = any(check.unjudged == "crowded" for check in facts.report.checks)
-    return crowded and not speed_failed(facts)
+    for row in rows:
+        finding = None if row.group in spoken else row.found(facts)
+        if finding is not None:
+            spoken |= {row.group} - {""}
+            if not (crowded and is_timed(finding)) or speed_failed(facts):
+                yield finding
 
 
 def _as_seen(finding: Finding, facts: Facts) -> Finding:
@@ -148,10 +164,11 @@ def heads(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings that follow from no other, with the evidence of those that do."""
     evidence: dict[int, tuple[Evidence, ...]] = {}
     for place, finding in enumerate(findings):
-        while (cause := _cause_of(findings, place)) is not None:
-            place = cause
-        evidence[place] = (*evidence.get(place, ()), *finding.evidence)
-    return [replace(findings[place], evidence=told) for place, told in sorted(evidence.items())]
+        head = place
+        while (cause := _cause_of(findings, head)) is not None:
+            head = cause
+        evidence[head] = (*evidence.get(head, ()), *finding.evidence)
+    return [replace(findings[head], evidence=told) for head, told in sorted(evidence.items())]
 
 
 def _cause_of(findings: Sequence[Finding], effect: int) -> int | None:
@@ -167,12 +184,9 @@ def _cause_of(findings: Sequence[Finding], effect: int) -> int | None:
 
 def effects(facts: Facts) -> dict[Effect, int]:
     """Return what is to be explained, with its severity: 0 is the worst."""
-    worst: dict[Effect, int] = {}
-    for check in facts.report.checks:
-        if check.status in LOUD:
-            effect, rank = OF_GROUP[check.group], LOUD.index(check.status)
-            worst[effect] = min(rank, worst.get(effect, rank))
-    return worst
+    loud = [check for check in facts.report.checks if check.status in LOUD]
+    loud.sort(key=lambda check: -LOUD.index(check.status))
+    return {OF_GROUP[check.group]: LOUD.index(check.status) for check in loud}
 
 
 def is_exact(effect: Effect, facts: Facts) -> bool:
@@ -182,7 +196,8 @@ def is_exact(effect: Effect, facts: Facts) -> bool:
 
 def speed_failed(facts: Facts) -> bool:
     """Return whether a check with noise found the step slower."""
-    return any(check.status == "fail" and check.lane != "exact" for check in _failed("cost", facts))
+    failed = _failed("cost", facts)
+    return any(check.status == "fail" and check.lane != "exact" for check in failed)
 
 
 def _failed(effect: Effect, facts: Facts) -> list[Check]:
@@ -194,14 +209,14 @@ def is_timed(finding: Finding) -> bool:
     return finding.category is C.HOST or finding.sign in PHASES
 
 
-def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
-    """Return whether the finding can cause the effect."""
+def can_cause(finding: Finding, effect: Effect | None, facts: Facts) -> bool:
+    """Return whether the finding can cause the effect; None if nothing is known to be worse."""
     if effect == "cost":
         return bool(finding.sign) or can_slow(finding.category, facts)
     if effect == "memory":
         return not is_timed(finding)
     work = finding.sign in (*BROUGHT_ALONG, "live_tensors", "ranks_wait") or is_timed(finding)
-    return not work and finding.category not in (C.IO, C.MEMORY)
+    return effect is None or not (work or finding.category in (C.IO, C.MEMORY))
 
 
 def can_slow(category: C, facts: Facts) -> bool:
@@ -222,39 +237,27 @@ def can_slow(category: C, facts: Facts) -> bool:
 def _of_one_effect(
     findings: Iterable[Finding], facts: Facts, effect: Effect | None
 ) -> list[Suspect]:
-    """Return the suspects of one effect; None stands for all, if nothing is known to be worse.
-
-    Where a count failed and no time did, findings that rest on times alone come last.
-    """
-    by_category: dict[C, list[Finding]] = {}
+    """Return the suspects of one effect, the strongest first. Where a count failed and no time did,
+    those that rest on times alone come last."""
+    able: dict[C, list[Finding]] = {}
     for finding in findings:
-        if effect is None or can_cause(finding, effect, facts):
-            by_category.setdefault(finding.category, []).append(finding)
+        if can_cause(finding, effect, facts):
+            able.setdefault(finding.category, []).append(finding)
     counted = effect is not None and is_exact(effect, facts) and not speed_failed(facts)
-    order = sorted(
-        by_category,
-        key=lambda one: (counted and all(map(is_timed, by_category[one])), -_sum(by_category[one])),
-    )
-    best = _sum(by_category[order[0]]) if order else 0.0
+    sure = {category: _together(found) for category, found in able.items()}
+    order = sorted(able, key=lambda one: (counted and all(map(is_timed, able[one])), -sure[one]))
+    best = sure[order[0]] if order else 0.0
     # Of two causes of one effect, the second is right at most as often as the first is wrong.
-    suspects = [
-        _suspect(
-            one,
-            min(_sum(by_category[one]), best if one is order[0] else 1 - best),
-            by_category[one],
-            facts,
-        )
-        for one in order
-    ]
+    suspects = [_suspect(one, min(sure[one], 1 - best), able[one], facts) for one in order]
     if best >= NAMED:
-        return suspects
-    if effect in ("learned", None) and facts.entry is not None and facts.report.places.code:
-        placed = _of_place(facts, by_category)
+        return [replace(suspects[0], confidence=round(best, 3)), *suspects[1:]]
+    if effect != "cost" and facts.entry in OF_STAGE and facts.report.places.code:
+        placed = _of_place(facts, able)
         return [placed, *(one for one in suspects if one.category is not placed.category)]
     return [_unknown(facts, 1 - best, bool(suspects)), *suspects]
 
 
-def _sum(findings: Sequence[Finding]) -> float:
+def _together(findings: Sequence[Finding]) -> float:
     """Combine the findings of one category: reasons for it add up."""
     doubt = 1.0
     for finding in findings:
@@ -263,18 +266,21 @@ def _sum(findings: Sequence[Finding]) -> float:
 
 
 def _suspect(category: C, confidence: float, findings: Sequence[Finding], facts: Facts) -> Suspect:
+    """Return a suspect with the evidence of its findings, and with whatever else differs."""
     ordered = sorted(findings, key=lambda finding: -finding.strength)
     evidence = [item for finding in ordered for item in finding.evidence]
-    evidence += _first_difference(facts) if category not in WORK_ALONE else []
+    if facts.entry is not None and not any(finding.sign for finding in findings):
+        inner = (d for d in facts.report.differences if d.stage not in ("environment", "config"))
+        evidence += evidence_of(next(inner, None))
     evidence += _other_changes(facts)
     unique = list({item.message: item for item in evidence}.values())
-    actions = [action for finding in ordered for action in finding.actions]
+    actions = dict.fromkeys(action for finding in ordered for action in finding.actions)
     return Suspect(
         category,
         round(confidence, 3),
         _sentence(ordered[0].description),
         tuple(sorted(unique, key=lambda item: ORDER.index(item.kind))),
-        tuple(dict.fromkeys(actions))[:4],
+        tuple(actions)[:4],
     )
 
 
@@ -282,26 +288,19 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-def _first_difference(facts: Facts) -> list[Evidence]:
-    """Return the first exact difference outside environment and config."""
-    inner = (d for d in facts.report.differences if d.stage not in ("environment", "config"))
-    return list(evidence_of(next(inner, None)))
-
-
-def _other_changes(facts: Facts) -> list[Evidence]:
-    """Return what else differs; it is listed with every suspect and makes none likelier."""
-    changes = [c for c in facts.report.environment_changes if not c.cosmetic][:4]
-    found = [*changed_code(facts), *evidence_of(changes), *known_faults(facts)]
-    found += [change.evidence() for change in facts.settings if change.in_config][:4]
-    found += list(_alerts(facts))[:3]
-    files = [file.path for file in facts.source.files]
-    if files:
+def _other_changes(facts: Facts) -> Iterator[Evidence]:
+    """Yield what else differs; it is listed with every suspect and makes none likelier."""
+    yield from _changed_code(facts)
+    yield from evidence_of([c for c in facts.report.environment_changes if not c.cosmetic][:4])
+    yield from known_faults(facts)
+    yield from [change.evidence() for change in facts.settings if change.in_config][:4]
+    yield from list(_alerts(facts))[:3]
+    if files := [file.path for file in facts.source.files]:
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
-        found.append(Evidence("git", f"the change touches {', '.join(files[:5])}{more}"))
-    return found
+        yield Evidence("git", f"the change touches {', '.join(files[:5])}{more}")
 
 
-def changed_code(facts: Facts) -> list[Evidence]:
+def _changed_code(facts: Facts) -> list[Evidence]:
     """Return the changed code that ran, best first."""
     return [
         Evidence("code", sentence(place), path=place.name, line=place.line)
@@ -312,79 +311,33 @@ def changed_code(facts: Facts) -> list[Evidence]:
 def _alerts(facts: Facts) -> Iterator[Evidence]:
     """Yield the alerts of types that the baseline did not raise, one per type."""
     known = {alert.get("type") for record in facts.baseline for alert in record.alerts}
-    for record in facts.current:
-        for alert in record.alerts:
-            if alert.get("type") not in known:
-                known.add(alert.get("type"))
-                words = f"{alert.get('type')} at step {alert.get('step')}: {alert.get('message')}"
-                yield Evidence("signal", words)
-
-
-OF_STAGE: Mapping[str, C] = {
-    "data": C.DATA,
-    "batches": C.DATA,
-    "model": C.ADAPTER,
-    "first_loss": C.OBJECTIVE,
-    "first_gradient": C.OBJECTIVE,
-    "first_update": C.OPTIMIZER,
-    "trajectory": C.OPTIMIZER,
-    "rollout": C.ROLLOUT,
-}
-OF_PHASE: Mapping[str, C] = {
-    "data": C.DATA,
-    "generation": C.ROLLOUT,
-    "reward": C.ROLLOUT,
-    "advantage": C.OBJECTIVE,
-    "forward": C.OBJECTIVE,
-    "loss": C.OBJECTIVE,
-    "optimizer": C.OPTIMIZER,
-}
-BY_PHASE: Mapping[str, tuple[str, ...]] = {
-    "batches": ("generation", "reward"),
-    "first_loss": ("data", "generation", "reward"),
-    "first_gradient": ("optimizer",),
-    "trajectory": ("data", "generation", "reward", "advantage", "forward", "loss"),
-}
-"""Stage: phases that say more than it, if the changed code ran there."""
-COMPUTED: Mapping[C, str] = {
-    C.DATA: "print ids, labels and attention mask of one row of the first batch on both sides",
-    C.ADAPTER: "print names, shapes and norms of the trainable parameters on both sides",
-    C.OBJECTIVE: "compute the loss of the first batch by hand on both sides",
-    C.OPTIMIZER: "print gradient norm, learning rate and size of the first updates on both sides",
-    C.ROLLOUT: "compute the reward of one completion by hand on both sides",
-}
+    for alert in (alert for record in facts.current for alert in record.alerts):
+        if alert.get("type") not in known:
+            known.add(alert.get("type"))
+            words = f"{alert.get('type')} at step {alert.get('step')}: {alert.get('message')}"
+            yield Evidence("signal", words)
 
 
 def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:
     """Return the suspect of the stage or the phase where the first difference is: some code
     changed there, and no row names a mechanism."""
     place, stage = facts.report.places.code[0], facts.entry or ""
-    by_phase = place.phase in BY_PHASE.get(stage, ())
-    category = OF_PHASE[place.phase] if by_phase else OF_STAGE.get(stage, C.UNKNOWN)
+    category = OF_STAGE[stage]
+    if stage in ("batches", "first_loss", "first_gradient", "trajectory"):
+        fits = place.phase in PHASES_OF_STAGE[stage]
+        category = OF_PHASE.get(place.phase, category) if fits else category
     entry = STAGE_OF[stage]
-    described = [f.description for f in weak.get(category, ())]
-    words = f"{entry.words} {entry.verb} first, and changed code ran before: {where(place)}"
-    actions = (f"undo {where(place)}, or accept the change", COMPUTED.get(category, HALF))
-    finding = Finding(category, NAMED, (*described, words)[0], (), actions)
+    words = f"{entry.words} {entry.verb} first, and code that ran before changed: {where(place)}"
+    actions = (f"undo {where(place)}, or accept the change", OF_LEARNING[1])
+    finding = Finding(category, NAMED, words, (), actions)
     return _suspect(category, NAMED, [finding, *weak.get(category, ())], facts)
 
 
 def _unknown(facts: Facts, confidence: float, weak: bool) -> Suspect:
     """Return the suspect of no mechanism, with known faults of changed packages."""
-    return Suspect(
-        C.UNKNOWN,
-        round(confidence, 3),
-        _sentence(
-            "the evidence is too weak to name a cause" if weak else "no recorded signal explains it"
-        ),
-        (*known_faults(facts), *changed_code(facts)),
-        OF_LEARNING if facts.entry else OF_SPEED,
+    words = (
+        "The evidence is too weak to name a cause." if weak else "No recorded signal explains it."
     )
-
-
-HALF = "undo half of the change and compare again: exact signals need one run"
-OF_LEARNING = (HALF, "compute what differs first by hand on both sides")
-OF_SPEED = (
-    "canary profile CURRENT --against BASELINE compares the operators",
-    "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
-)
+    evidence = (*known_faults(facts), *_changed_code(facts))
+    actions = OF_LEARNING if facts.entry else OF_SPEED
+    return Suspect(C.UNKNOWN, round(confidence, 3), words, evidence, actions)

@@ -328,19 +328,6 @@ class Facts:
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
         return dtype if dtype and alone else ""
 
-    @cached_property
-    def groups_with_other_gradient(self) -> tuple[int, int]:
-        """Return (module groups whose first gradient differs, all groups)."""
-        before, after = self._gradient_groups()
-        names = dict.fromkeys((*before, *after))
-        allowed = tolerance_for(self.now).gradient
-        differing = [
-            name
-            for name in names
-            if relative_difference(before.get(name), after.get(name)) > allowed
-        ]
-        return len(differing), len(names)
-
     # Work, time, settings and code.
 
     @cached_property

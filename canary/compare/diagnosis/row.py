@@ -61,9 +61,8 @@ class Row:
             return None
         says = self.says if isinstance(self.says, str) else self.says(facts)
         words = says.format_map(_Values(f=facts)) if says is self.says else says
-        advice, sign = (
-            value(facts) if callable(value) else value for value in (self.advice, self.sign)
-        )
+        advice = self.advice(facts) if callable(self.advice) else self.advice
+        sign = self.sign(facts) if callable(self.sign) else self.sign
         evidence = tuple(evidence_of(seen))
         return Finding(self.category, self.strength, words, evidence, advice, sign, self.equal)
 
