@@ -127,13 +127,6 @@ def _other_bos(facts: Facts) -> object:
     return found and [*found, Evidence("signal", words, was, now)]
 
 
-def _bos_words(facts: Facts) -> str:
-    now, how = facts.exact_counts("bos_tokens")[0][1], more(facts, "bos_tokens")
-    if now == 0:
-        return "the sequences have no BOS token any more"
-    return f"each sequence has {'more' if how > 0 else 'fewer'} BOS tokens"
-
-
 def _same_texts(facts: Facts) -> object:
     same = facts.batches.same_texts or (facts.rollout and facts.batches.same_prompt_texts)
     words = "the decoded text is equal without special tokens and spaces"
@@ -179,7 +172,7 @@ ROWS = (
     Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
         strength=0.55, group="tokenizer"),
     Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.96, group="tokenizer"),
-    Row(C.TOKENIZATION, _other_bos, _bos_words,
+    Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
         strength=0.94, group="ids"),
     Row(C.TOKENIZATION, _same_texts, "the same text gives different tokens", FORMAT, strength=0.94,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import lt
 
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
@@ -10,7 +11,6 @@ from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
-from canary.compare.invariants.parts import FIRST_LOSSES
 from canary.compare.report import Difference
 from canary.record.exact import EVALUATION_MODE
 
@@ -76,21 +76,16 @@ def _no_gradient(facts: Facts) -> Difference | None:
     return facts.difference("first_gradient", "tensors_without_gradient")
 
 
-def _trained(facts: Facts) -> str:
-    was, now = facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
-    return f"the trainable parameters changed: {was:,} -> {now:,}"
-
-
-def _more_trained(facts: Facts) -> str:
-    was, now = facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
-    return "trained_parameters" if now > was else ""
+def _trained(facts: Facts) -> tuple[int, int]:
+    return facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
 
 
 _adapter = partial(Row, C.ADAPTER)
 # fmt: off
 ADAPTER = (
-    _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3], _trained,
-        PARTS, strength=0.96, sign=_more_trained),
+    _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3],
+        lambda f: "the trainable parameters changed: {:,} -> {:,}".format(*_trained(f)), PARTS,
+        strength=0.96, sign=lambda f: "trained_parameters" if lt(*_trained(f)) else ""),
     _adapter(lambda f: f.failed("frozen_unchanged"),
         "the reference model or a frozen parameter changes during training", REFERENCE,
         strength=0.95),
@@ -207,16 +202,11 @@ def _loss(facts: Facts) -> object:
 
 
 def _loss_words(facts: Facts) -> str:
-    factor = facts.gradient_factor
-    equal = facts.entry == "first_gradient"
-    words = (
-        "the first loss is equal, but its gradient differs"
-        if equal
-        else ("the loss differs for the same batch and parameters")
-    )
-    if factor is not None:
-        return f"{words}: the gradient is {factor:.3g} times as large"
-    return words + CUT_WORDS * bool(equal and facts.gradient_cut)
+    factor, cut = facts.gradient_factor, facts.gradient_cut
+    words = "the loss differs for the same batch and parameters"
+    if facts.entry == "first_gradient":
+        words = f"the first loss is equal, but its gradient differs{CUT_WORDS if cut else ''}"
+    return words if factor is None else f"{words}: the gradient is {factor:.3g} times as large"
 
 
 def _later(facts: Facts) -> bool:
@@ -256,11 +246,6 @@ def _later_update(facts: Facts) -> int:
     return update if _later(facts) and update > 1 and same else 0
 
 
-def _impossible(facts: Facts) -> object:
-    stages = (None, "first_loss", "first_gradient", "trajectory")
-    return facts.entry in stages and facts.failed("loss_not_negative", *FIRST_LOSSES)
-
-
 CUT_WORDS = ": a step computes less, so part of the graph is cut"
 LATER_GRADIENT = "the loss of a later step is equal, but its gradient differs"
 LATER_UPDATE = (
@@ -289,7 +274,6 @@ OBJECTIVE = (
         AT_START, strength=0.85, equal=("first_update",), group="later update"),
     Row(C.OPTIMIZER, _later_update, f"{LATER_UPDATE}. The optimizer's state may differ", STATE,
         strength=0.8, equal=("first_update",), group="later update"),
-    _objective(_impossible, lambda f: getattr(_impossible(f), "message", ""), LOSS, strength=0.6),
 )
 # fmt: on
 

@@ -47,25 +47,17 @@ def _slow_phase(facts: Facts) -> str:
     return found.phase if found and facts.entry is None and not facts.rose("tokens_fed") else ""
 
 
-def _unmasked(facts: Facts) -> object:
-    more = facts.batches.unmasked
-    was, now = facts.exact_counts("pad_tokens")[0]
-    words = f"step 1 sampled the same completions, but trains on {more} more of their tokens"
-    words += f"; {was - now} fewer padded positions are masked over all steps" * (was > now)
-    signs = Evidence("signal", words), facts.failed("sampled_ids_trained")
-    return more and [*facts.differences("batches")[:1], *signs]
-
-
-def _unmasked_words(facts: Facts) -> str:
-    what = "the completions are equal, but their mask includes more tokens"
-    ended = any(facts.exact_counts("eos_labels")[0])
-    return what + ": tokens after a completion's first EOS are trained" * ended
+def _other_mask(facts: Facts) -> object:
+    """Whether step 1 has completions of the same text, but not the same tokens to train on."""
+    unsampled = facts.failed("sampled_ids_trained")
+    same = facts.entry in ("data", "batches") and facts.batches.same_first_texts
+    return (same or unsampled) and [*facts.differences("batches")[:1], unsampled]
 
 
 def _other_samples(facts: Facts) -> list[Difference]:
     batches = facts.batches
-    others = batches.known and not batches.same_rows and batches.same_prompts
-    first = facts.entry in ("data", "batches") and others and not batches.unmasked
+    others = batches.known and not (batches.same_rows or batches.same_first_texts)
+    first = facts.entry in ("data", "batches") and others and batches.same_prompts
     return facts.differences("batches")[:1] if first else []
 
 
@@ -135,11 +127,9 @@ ROWS = (
     _row(lambda f: _slow_phase(f) and f.grown_phase("generation", "reward"), lambda f:
         f"{_slow_phase(f)} takes longer", ("profile the reward function and generation",
         GENERATION[0]), 0.85, _slow_phase),
-    _row(_unmasked, _unmasked_words,
-        ("print the mask of one completion: does it end at the first EOS, or later?",), 0.95),
-    _row(lambda f: not f.batches.unmasked and f.failed("sampled_ids_trained"),
-        "the steps train on completions that were never sampled",
-        ("compare the sampled ids with the trained ones: are they decoded and tokenized again?",)),
+    _row(_other_mask, "the completions have the same text as the sampled ones, but other ids or "
+        "another mask: {completion_tokens} tokens are trained", ("print ids and mask of one "
+        "completion as sampled and as trained: where does it end?",), 0.95),
     _row(_other_samples, "the same prompts and parameters give different completions", GENERATION),
     _row(_sampled_at_step_2, "equal parameters give different completions at step 2", GENERATION),
     _row(_exchanged, "completions get the scores of other completions", REWARD[::-1], 0.96),

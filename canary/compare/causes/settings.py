@@ -27,13 +27,8 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.OBJECTIVE: ("rollout", "first_loss", "first_gradient", "trajectory"),
     C.ROLLOUT: ("batches", "rollout", "first_loss", "first_gradient", "trajectory", None),
     C.OPTIMIZER: ("first_update", "trajectory"),
-    C.KERNEL: (None,),
-    C.ENVIRONMENT: (None,),
-    C.HOST: (None,),
-    C.MEMORY: (None,),
-    C.IO: (None,),
     C.DATALOADER: (None, "batches"),
-    C.COMMUNICATION: (None,),
+    **dict.fromkeys((C.KERNEL, C.ENVIRONMENT, C.HOST, C.MEMORY, C.IO, C.COMMUNICATION), (None,)),
 }
 """Stages that a setting of this kind can change first; None: it may leave learning unchanged."""
 

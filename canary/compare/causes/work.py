@@ -120,12 +120,6 @@ def _peak(facts: Facts) -> object:
     return any(found) and not facts.failed("live_memory") and [*found, *_retries(facts)]
 
 
-def _peak_words(facts: Facts) -> str:
-    if facts.failed("max_memory") is None or _retries(facts):
-        return "the allocator reserves more memory for the same peak: fragmentation or retries"
-    return "peak memory is larger for the same work"
-
-
 GREW = 1.25
 SHARE_OF_STEP = 0.05
 """Smallest growth of waiting that matters, as a share of the step."""
@@ -190,12 +184,6 @@ def _of_share(name: str, words: str, least: float) -> Callable[[Facts], object]:
     )
 
 
-def _alike(facts: Facts) -> bool:
-    """Whether the step is slower, by as much in every phase."""
-    stands_out = facts.phases is not None and facts.phases.grown
-    return _same_work(facts) and facts.slower is not None and not stands_out
-
-
 def _cpu(facts: Facts) -> Evidence | None:
     growth = facts.phases
     if growth is None or not growth.baseline_cpu_s or growth.current_cpu_s is None:
@@ -226,8 +214,8 @@ ROWS = (
         "live_tensors"),
     _memory(lambda f: f.failed("live_memory"), "more tensors stay alive between steps", KEPT, 0.93,
         "live_memory"),
-    _memory(_peak, _peak_words, (*HOLDS, "look for lengths that vary from step to step"), 0.85,
-        "max_memory"),
+    _memory(_peak, "peak or reserved memory is larger for the same work", (*HOLDS,
+        "look for lengths that vary from step to step"), 0.85, "max_memory"),
     Row(C.COMMUNICATION, lambda f: (more := f.rose("collectives")) and [more, *_waiting(f)],
         "the ranks communicate more often per step",
         ("count the synchronisations of gradients per update: one, or one per micro-batch?",
@@ -259,9 +247,5 @@ ROWS = (
     _host(_slow_phase, lambda f:
         f"the {_named(*PYTHON)(f)} phase takes longer for the same operators", HOST, 0.7,
         _named(*PYTHON)),
-    _host(lambda f: _alike(f) and (_crowded(f) or _cpu(f)), lambda f:
-        ("other work on the machine takes the cores" if _crowded(f)
-        else "the process uses more CPU time for the same work, in every phase"), HOST, 0.45,
-        group="host"),
 )
 # fmt: on

@@ -17,12 +17,8 @@ from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
 
 IGNORED = (
-    "transformers_version",
-    "max_steps",
-    "_from_model_config",
-    "logging_steps",
-    "logging_first_step",
-    "run_name",
+    *("transformers_version", "max_steps", "_from_model_config", "run_name"),
+    *("logging_steps", "logging_first_step"),
 )
 """Settings that follow from others or do not affect what is trained."""
 
@@ -80,8 +76,8 @@ def setting_changes(
     names = {change.name for change in found}
     listed = {(change.category, repr(as_number(change.current))) for change in found}
     values = {_key(change.baseline, change.current) for change in found}
-    was, active = (_active_settings(record) for record in (before, now))
-    was, active = _shared_sections(was, active), _shared_sections(active, was)
+    sides = (record.exact.get("evidence", {}).get("settings", {}) for record in (before, now))
+    was, active = _of_shared_sections(*sides)
     if was and active:
         for key in dict.fromkeys((*active, *was)):
             change = SettingChange(
@@ -109,19 +105,13 @@ def _key(was: Any, now: Any) -> str:
     return repr((as_number(was), as_number(now)))
 
 
-def _active_settings(record: RunRecord) -> Mapping[str, object]:
-    return record.exact.get("evidence", {}).get("settings", {})
-
-
-def _shared_sections(
-    settings: Mapping[str, object], other: Mapping[str, object]
-) -> dict[str, object]:
+def _of_shared_sections(*sides: Mapping[str, object]) -> list[Mapping[str, object]]:
     """Return the settings of sections that both sides have.
 
     Another kind of collator has other attributes; its code already shows that it changed.
     """
-    sections = {key.partition(".")[0] for key in other}
-    return {key: value for key, value in settings.items() if key.partition(".")[0] in sections}
+    both = set.intersection(*({key.partition(".")[0] for key in side} for side in sides))
+    return [{k: v for k, v in side.items() if k.partition(".")[0] in both} for side in sides]
 
 
 BY_NAME: dict[C, str] = {
@@ -184,18 +174,21 @@ BY_NAME: dict[C, str] = {
 }
 """Names are matched whole, without the section before the last dot."""
 
-BY_SECTION: tuple[tuple[str, C], ...] = (
-    ("optimizer", C.OPTIMIZER),
-    ("scheduler", C.OPTIMIZER),
-    ("peft", C.ADAPTER),
-    ("generation", C.ROLLOUT),
-    ("collator", C.DATA),
-    ("python", C.HOST),
-    ("sampling", C.ROLLOUT),
-    ("speed", C.KERNEL),
-    ("switches", C.KERNEL),
-)
-"""By the section, if the name alone does not decide."""
+BY_SECTION = {
+    "optimizer": C.OPTIMIZER,
+    "scheduler": C.OPTIMIZER,
+    "peft": C.ADAPTER,
+    "generation": C.ROLLOUT,
+    "python": C.HOST,
+}
+"""Sections whose settings are all of one kind."""
+ELSE_BY_SECTION = {
+    "collator": C.DATA,
+    "sampling": C.ROLLOUT,
+    "speed": C.KERNEL,
+    "switches": C.KERNEL,
+}
+"""Sections that decide if the name does not."""
 
 _PATTERNS = [(re.compile(names), category) for category, names in BY_NAME.items()]
 
@@ -204,10 +197,7 @@ def category_of(key: str) -> C | None:
     """Return the mechanism of a setting; None if its name does not show it."""
     section, _, name = key.rpartition(".")
     root = re.sub(r"\d+$", "", section.partition(".")[0])
-    known = dict(BY_SECTION)
-    if root in ("peft", "optimizer", "scheduler", "generation", "python"):
-        return known[root]
-    for pattern, category in _PATTERNS:
-        if pattern.fullmatch(name):
-            return category
-    return known.get(root)
+    if root in BY_SECTION:
+        return BY_SECTION[root]
+    named = (category for pattern, category in _PATTERNS if pattern.fullmatch(name))
+    return next(named, ELSE_BY_SECTION.get(root))

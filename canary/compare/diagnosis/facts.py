@@ -115,16 +115,9 @@ class Facts:
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
-        return next(
-            (
-                check
-                for name in SPEED
-                if (check := self.check(name)) is not None
-                and check.status in ("fail", "warn")
-                and (check.delta or 0) > 0
-            ),
-            None,
-        )
+        found = (check for check in map(self.check, SPEED) if check is not None)
+        loud = (check for check in found if check.status in ("fail", "warn"))
+        return next((check for check in loud if (check.delta or 0) > 0), None)
 
     # Learning.
 
@@ -226,12 +219,8 @@ class Facts:
     @cached_property
     def rewards_read_other_data(self) -> bool:
         """Return whether scores differ first, and the dataset in columns that rewards may read."""
-        signal = self.rollout_signal
-        return (
-            signal is not None
-            and signal.signal == "scores"
-            and self.difference("data", "dataset_sha256") is not None
-        )
+        other = self.difference("data", "dataset_sha256")
+        return self.signal("scores") is not None and other is not None
 
     @cached_property
     def gradient_factor(self) -> float | None:
@@ -393,29 +382,23 @@ def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> f
 
 
 def _rounded_to(record: RunRecord, dtype: str) -> bool:
-    """Return whether the losses, or all values of a metric, are exact numbers of a narrow dtype."""
-    trajectory = record.exact.get("trajectory", {})
+    """Return whether the losses, or all values of a metric, are exact numbers of a narrow dtype.
+
+    Counts over the rows of a step look so in any precision: a mean of 8 has three binary places.
+    """
+    trajectory, steps = record.exact.get("trajectory", {}), record.exact.get("batches", [])
     first = record.exact.get("first_loss", {}).get("micro_losses", [])
     series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
-    rows = _rows_per_step(record)
-    return any(_is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
+    rows = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
+    count = rows.pop() if len(rows) == 1 else 0
 
+    def is_count(value: float | None) -> bool:
+        times = count * value if is_finite(value) else 0.0
+        return abs(times - round(times)) < 1e-6 * max(1.0, abs(times))
 
-def _rows_per_step(record: RunRecord) -> int:
-    """Return the sequences per step; 0 if steps have different numbers."""
-    steps = record.exact.get("batches", [])
-    counts = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
-    return counts.pop() if len(counts) == 1 else 0
-
-
-def _are_shares(values: Sequence[float | None], rows: int) -> bool:
-    """Return whether all values are counts over the rows of a step.
-
-    Such values look rounded in any precision: a mean of 8 counts has three binary places.
-    """
-    numbers = (v * rows for v in values if is_finite(v))
-    return bool(rows) and all(
-        math.isfinite(v) and abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers
+    return any(
+        _is_of_dtype(values, dtype) and not (count and all(map(is_count, values)))
+        for values in series
     )
 
 
@@ -423,13 +406,13 @@ def _is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
     """Return whether enough different values exist and `bfloat16` or `float16` holds them all."""
     numbers = {v for v in values if is_finite(v) and v not in (0, 1, -1)}
     fractions = {v for v in numbers if v != round(v)}
-    if len(fractions) < LEAST_VALUES:
+    kind, rest = ("<e", b"") if dtype == "float16" else ("<f", b"\0\0")
+    try:
+        packed = [struct.pack(kind, value) for value in fractions]
+    except OverflowError:
         return False
-    if dtype == "float16":
-        return all(
-            abs(v) < 65504 and struct.unpack("<e", struct.pack("<e", v))[0] == v for v in fractions
-        )
-    return all(
-        struct.pack("<f", v)[:2] == b"\0\0" and struct.unpack("<f", struct.pack("<f", v))[0] == v
-        for v in fractions
+    exact = all(
+        struct.unpack(kind, bits)[0] == value and bits.startswith(rest)
+        for bits, value in zip(packed, fractions, strict=True)
     )
+    return exact and len(fractions) >= LEAST_VALUES
