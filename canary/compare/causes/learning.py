@@ -105,15 +105,12 @@ ADAPTER = (
 # fmt: on
 
 
-def _moved(facts: Facts) -> float:
-    found = (*facts.differences("rollout"), *facts.differences("first_loss"))
-    return (found[0].relative or 0.0) if found else 0.0
-
-
 def _casts(facts: Facts) -> Evidence | None:
     """Return the casts if their number changed and the loss moved at most by rounding."""
     stages = ("rollout", "first_loss", "first_gradient")
-    if facts.entry not in stages or facts.differs("model") or _moved(facts) > ROUNDING:
+    moved = (*facts.differences("rollout"), *facts.differences("first_loss"))[:1]
+    rounded = all((one.relative or 0.0) <= ROUNDING for one in moved)
+    if facts.entry not in stages or facts.differs("model") or not rounded:
         return None
     casts = facts.more_calls(*CASTS)
     words = f"casts between dtypes {casts:+.0f} per step"

@@ -29,7 +29,7 @@ STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory
 def _exchanged(facts: Facts) -> object:
     """Whether step 1 has the rewards, or a step the scores, of other completions."""
     if facts.entry == "first_loss":
-        return facts.advantages == "exchanged"
+        return facts.advantages_exchanged
     found = facts.signal("scores")
     step = (found.step if found else None) or 1
     moved = any(facts.metric_moved(name, step) for name in ("reward", "reward_std"))

@@ -8,7 +8,7 @@ from functools import partial
 from canary.compare.diagnosis.changed_settings import SettingChange
 from canary.compare.diagnosis.engine import can_slow
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.row import Row, evidence_of
+from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.signals import SIGNALS
@@ -113,9 +113,7 @@ def _environment(facts: Facts) -> list[KeyChange]:
 
 
 def _environment_words(facts: Facts) -> str:
-    (first, *_), count = _environment(facts), len(facts.report.environment_changes)
-    (told,) = evidence_of(first)
-    return told.message + f", and {count - 1} more in the environment" * (count > 1)
+    return f"{', '.join(change.key for change in _environment(facts))} changed"
 
 
 RERUN = ("run the baseline in the new environment: a remaining difference comes from the code",)

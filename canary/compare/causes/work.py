@@ -88,15 +88,11 @@ def _work_sign(facts: Facts) -> str:
     return "operators_of_data" if of_data else "operators"
 
 
-def _longest(facts: Facts) -> str:
-    return next((row.name for row in facts.operators.rows if row.change == "grown"), "")
-
-
 def _self_times(facts: Facts) -> object:
-    """Whether a profiled operator takes longer for equal calls, in a phase that grew."""
-    phase = phase_of("forward", "backward", "optimizer", "logprob")(facts)
-    profiled = facts.operators.source == "profiler" and not _kernel(facts)
-    return profiled and _longest(facts) and phase
+    """Whether profiled operators take longer for equal calls, in a phase that grew."""
+    longer = any(row.change == "grown" for row in facts.operators.rows)
+    profiled = facts.operators.source == "profiler" and longer and not _kernel(facts)
+    return profiled and phase_of("forward", "backward", "optimizer", "logprob")(facts)
 
 
 def _leak(facts: Facts) -> object:
@@ -150,9 +146,6 @@ def _waits_for_data(facts: Facts) -> PhaseGrowth | None:
     return None if facts.entry in ("data", "batches") else facts.grown_phase("data")
 
 
-CPU_GREW = 1.15
-
-
 def _share(facts: Facts, name: str, words: str, least: float) -> Evidence | None:
     """Return the growth of a share of time in `record.host`, if it is large enough."""
     sides = []
@@ -184,20 +177,10 @@ def _of_share(name: str, words: str, least: float) -> Callable[[Facts], object]:
     )
 
 
-def _cpu(facts: Facts) -> Evidence | None:
-    growth = facts.phases
-    if growth is None or not growth.baseline_cpu_s or growth.current_cpu_s is None:
-        return None
-    was, now = 1e3 * growth.baseline_cpu_s, 1e3 * growth.current_cpu_s
-    words = f"CPU time per step {was:.3g} -> {now:.3g} ms"
-    return Evidence("signal", words, was, now, "ms") if now > CPU_GREW * was else None
-
-
 def _slow_phase(facts: Facts) -> object:
     """Whether a phase of the process grew for the same work on the same machine."""
     elsewhere = any(not change.cosmetic for change in facts.report.environment_changes)
-    found = facts.grown_phase(*PYTHON) if _same_work(facts) and not elsewhere else None
-    return found and [found, _cpu(facts)]
+    return facts.grown_phase(*PYTHON) if _same_work(facts) and not elsewhere else None
 
 
 _memory = partial(Row, C.MEMORY)
@@ -205,7 +188,7 @@ _host = partial(Row, C.HOST)
 # fmt: off
 ROWS = (
     Row(C.KERNEL, _kernel, _more_work, WORK, 0.93, _work_sign),
-    Row(C.KERNEL, _self_times, lambda f: f"{_longest(f)} takes longer",
+    Row(C.KERNEL, _self_times, "operators take longer for equal calls",
         ("compare what selects the kernels: dtype, shapes, attention backend", PROFILE), 0.7,
         _named("forward", "backward", "optimizer", "logprob")),
     _memory(lambda f: any(record.status == "oom" for record in f.current),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Literal, get_args
 
 from canary.compare.diagnosis.facts import Facts
@@ -19,12 +20,22 @@ from canary.record.phases import PHASES
 
 Effect = Literal["learned", "cost", "memory"]
 
+# fmt: off
 OF_GROUP: Mapping[Group, Effect] = {
-    "correctness": "learned",
-    "stability": "learned",
-    "performance": "cost",
-    "memory": "memory",
+    "correctness": "learned", "stability": "learned", "performance": "cost", "memory": "memory",
 }
+OF_STAGE: Mapping[str, C] = {
+    "data": C.DATA, "batches": C.DATA, "model": C.ADAPTER, "rollout": C.ROLLOUT,
+    "first_loss": C.OBJECTIVE, "first_gradient": C.OBJECTIVE, "first_update": C.OPTIMIZER,
+    "trajectory": C.OPTIMIZER,
+}
+"""Kinds of the stage where the first difference is."""
+OF_PHASE: Mapping[str, C] = {
+    "data": C.DATA, "generation": C.ROLLOUT, "reward": C.ROLLOUT, "advantage": C.OBJECTIVE,
+    "forward": C.OBJECTIVE, "loss": C.OBJECTIVE, "optimizer": C.OPTIMIZER,
+}
+"""Kinds of the phase in which changed code ran; it says more than the stage."""
+# fmt: on
 LOUD: tuple[CheckStatus, ...] = ("fail", "changed", "warn")
 """Statuses that need an explanation, the worst first."""
 ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
@@ -83,26 +94,6 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
 all if not listed."""
 MAIN = 0.2
 """A phase with a smaller share of the unexpected time did not slow the step."""
-OF_STAGE: Mapping[str, C] = {
-    "data": C.DATA,
-    "batches": C.DATA,
-    "model": C.ADAPTER,
-    "rollout": C.ROLLOUT,
-    "first_loss": C.OBJECTIVE,
-    "first_gradient": C.OBJECTIVE,
-    "first_update": C.OPTIMIZER,
-    "trajectory": C.OPTIMIZER,
-}
-OF_PHASE: Mapping[str, C] = {
-    "data": C.DATA,
-    "generation": C.ROLLOUT,
-    "reward": C.ROLLOUT,
-    "advantage": C.OBJECTIVE,
-    "forward": C.OBJECTIVE,
-    "loss": C.OBJECTIVE,
-    "optimizer": C.OPTIMIZER,
-}
-"""Kinds of the phase in which changed code ran; it says more than the stage."""
 HALF = "undo half of the change and compare again: exact signals need one run"
 OF_LEARNING = (HALF, "compute what differs first by hand on both sides")
 OF_SPEED = (
@@ -274,7 +265,9 @@ def _suspect(category: C, confidence: float, findings: Sequence[Finding], facts:
         evidence += evidence_of(next(inner, None))
     evidence += _other_changes(facts)
     unique = list({item.message: item for item in evidence}.values())
-    actions = dict.fromkeys(action for finding in ordered for action in finding.actions)
+    # The first advice of each row comes before the second of any.
+    advice = zip_longest(*(finding.actions for finding in ordered))
+    actions = dict.fromkeys(action for several in advice for action in several if action)
     return Suspect(
         category,
         round(confidence, 3),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -225,10 +224,7 @@ class Facts:
     @cached_property
     def gradient_factor(self) -> float | None:
         """Return the factor by which the first gradient of every module group grew, or None."""
-        return _common_factor(*self._gradient_groups())
-
-    def _gradient_groups(self) -> tuple[dict[str, float], dict[str, float]]:
-        return self.exact(lambda exact: exact.get("first_gradient", {}).get("groups", {}))
+        return _common_factor(*self.exact(lambda e: e.get("first_gradient", {}).get("groups", {})))
 
     @cached_property
     def gradient_cut(self) -> Evidence | None:
@@ -282,27 +278,29 @@ class Facts:
         return has_clipping(self.before) != has_clipping(self.now)
 
     @cached_property
-    def advantages(self) -> Literal["same", "exchanged", "others"]:
-        """Compare the advantages of step 1 in online RL; "exchanged": equal but reordered."""
-        was, now = map(_advantages_of, self.looked_batches())
-        largest = max((abs(value) for value in was if value == value), default=0.0)
-
-        def equal(one: list[float], other: list[float]) -> bool:
-            near = 1e-3 * max(largest, 1e-9)
-            return len(one) == len(other) and all(
-                abs(a - b) <= near for a, b in zip(one, other, strict=True)
-            )
-
-        if equal(was, now):
-            return "same"
-        return "exchanged" if equal(sorted(was), sorted(now)) else "others"
+    def advantages_exchanged(self) -> bool:
+        """Return whether step 1 of online RL has equal advantages in another order."""
+        was, now = (
+            [value for micro in next(iter(side), ()) for value in micro.get("advantages", [])]
+            for side in self.looked_batches()
+        )
+        before, after = ([value for value in side if is_finite(value)] for side in (was, now))
+        if not len(was) == len(now) == len(before) == len(after) or not was:
+            return False
+        near = 1e-3 * max(map(abs, before))
+        placed, ordered = (
+            any(abs(a - b) > near for a, b in zip(*sides, strict=True))
+            for sides in ((before, after), (sorted(before), sorted(after)))
+        )
+        return placed and not ordered
 
     @cached_property
     def half_precision(self) -> str:
-        """Return the dtype to which only the current losses or metrics are rounded, or ""."""
+        """Return the dtype to which only the current losses or a metric are rounded, or ""."""
+        tables = self.exact(_told_series)
         for dtype in ("bfloat16", "float16"):
-            before, after = (_rounded_to(record, dtype) for record in (self.before, self.now))
-            if after and not before:
+            was, now = ({k: _is_of_dtype(v, dtype) for k, v in one.items()} for one in tables)
+            if any(now[name] and was.get(name) is False for name in now):
                 return dtype
         return ""
 
@@ -359,12 +357,6 @@ class Facts:
         return setting_changes(self.report, self.before, self.now)
 
 
-def _advantages_of(steps: Sequence[Sequence[Micro]]) -> list[float]:
-    """Return the advantages of step 1; nan for missing values."""
-    found = [value for micro in next(iter(steps), ()) for value in micro.get("advantages", [])]
-    return [math.nan if value is None else value for value in found]
-
-
 def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
     """Return the factor that all groups' norms share; None if they share none, or it is 1."""
     pairs = [
@@ -381,38 +373,23 @@ def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> f
     return middle if same and abs(middle - 1) > 2e-3 else None
 
 
-def _rounded_to(record: RunRecord, dtype: str) -> bool:
-    """Return whether the losses, or all values of a metric, are exact numbers of a narrow dtype.
-
-    Counts over the rows of a step look so in any precision: a mean of 8 has three binary places.
-    """
-    trajectory, steps = record.exact.get("trajectory", {}), record.exact.get("batches", [])
-    first = record.exact.get("first_loss", {}).get("micro_losses", [])
-    series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
-    rows = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
-    count = rows.pop() if len(rows) == 1 else 0
-
-    def is_count(value: float | None) -> bool:
-        times = count * value if is_finite(value) else 0.0
-        return abs(times - round(times)) < 1e-6 * max(1.0, abs(times))
-
-    return any(
-        _is_of_dtype(values, dtype) and not (count and all(map(is_count, values)))
-        for values in series
-    )
+def _told_series(exact: Exact) -> dict[str, Series]:
+    """Return the losses and each metric of the trainer."""
+    trajectory, first = exact.get("trajectory", {}), exact.get("first_loss", {})
+    losses = [*trajectory.get("losses", []), *first.get("micro_losses", [])]
+    return {**trajectory.get("rl", {}), "losses": losses}
 
 
-def _is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
-    """Return whether enough different values exist and `bfloat16` or `float16` holds them all."""
-    numbers = {v for v in values if is_finite(v) and v not in (0, 1, -1)}
-    fractions = {v for v in numbers if v != round(v)}
+def _is_of_dtype(values: Sequence[float | None], dtype: str) -> bool | None:
+    """Return whether `bfloat16` or `float16` holds all values; None if too few differ to tell."""
+    fractions = {v for v in values if is_finite(v) and v != round(v)}
+    if len(fractions) < LEAST_VALUES:
+        return None
     kind, rest = ("<e", b"") if dtype == "float16" else ("<f", b"\0\0")
     try:
-        packed = [struct.pack(kind, value) for value in fractions]
+        packed = [(struct.pack(kind, value), value) for value in fractions]
     except OverflowError:
         return False
-    exact = all(
-        struct.unpack(kind, bits)[0] == value and bits.startswith(rest)
-        for bits, value in zip(packed, fractions, strict=True)
+    return all(
+        struct.unpack(kind, bits)[0] == value and bits.startswith(rest) for bits, value in packed
     )
-    return exact and len(fractions) >= LEAST_VALUES
