@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.baseline.comparability import is_imported
-from canary.compare.causes import CAUSES, Cause
-from canary.compare.diagnosis.effects import is_timed, speed_failed
+from canary.compare.causes import CAUSES
+from canary.compare.diagnosis.engine import ranked
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.ranking import ranked
+from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison
@@ -24,7 +24,7 @@ def analyze_regression(
     current: RunRecord | Sequence[RunRecord],
     baseline: RunRecord | Sequence[RunRecord],
     source: SourceChanges | None = None,
-    causes: Sequence[Cause] = CAUSES,
+    causes: Sequence[Row] = CAUSES,
 ) -> Diagnosis:
     """Find the likely causes of what `report` found.
 
@@ -33,7 +33,7 @@ def analyze_regression(
         current: the current record, or several.
         baseline: the baseline's record, or several.
         source: what the commits changed, if known.
-        causes: the causes to check; pass `(*CAUSES, mine)` to add one.
+        causes: the rows to check; pass `(*CAUSES, mine)` to add one.
 
     Returns:
         Suspects, the likeliest first; `unknown` if something got worse for no recorded reason. If
@@ -45,11 +45,7 @@ def analyze_regression(
     if not now or not before or report.verdict == "no-baseline":
         return Diagnosis()
     facts = Facts(report, now, before, source or SourceChanges())
-    found = [finding for cause in causes for finding in cause(facts)]
-    if any(check.unjudged == "crowded" for check in report.checks):
-        # Other work on the machine explains the times, so a slower phase is no evidence.
-        found = [one for one in found if speed_failed(facts) or not is_timed(one)]
-    suspects = ranked(found, facts)
+    suspects = ranked(causes, facts)
     if not _is_worse(report):
         suspects = tuple(s for s in suspects if s.confidence >= LIKELY and _known(s))
     if report.verdict == "error" and now[-1].status == "completed":

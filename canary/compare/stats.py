@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,18 +18,21 @@ from canary.baseline.comparability import (
     why_not_timed,
 )
 from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
-from canary.compare.causes.settings import effect_first
+from canary.compare.causes.settings import FIRST_EFFECT
+from canary.compare.commands import setting_name
+from canary.compare.diagnosis.changed_settings import category_of
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.diagnosis.suspects import Diagnosis
+from canary.compare.diagnosis.suspects import Diagnosis, RegressionCategory
 from canary.compare.exact.changes import change_difference, config_changes
 from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.heuristics import analyze_regression
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places
-from canary.compare.report import Check, CheckStatus, Comparison, Places
+from canary.compare.report import Check, CheckStatus, Comparison, KeyChange, Places
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
@@ -43,6 +47,11 @@ from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
+COSTLY = re.compile(
+    r"(max|min)_.*(length|tokens)|.*batch_size|gradient_accumulation.*|num_generations|packing.*"
+    r"|padding.*|pad_to_multiple_of|optim|use_peft|lora_r|r|target_modules|model_name.*"
+)
+"""Names of settings that learn otherwise and also change the time and memory of a step."""
 CRASHED = ("failed", "oom", "timeout")
 ONLY_SHARED = (
     "one side was imported and the canary recorded the other: only what both have is compared"
@@ -117,6 +126,22 @@ def compare_to_baseline(
     if seen is not found and _both_looked(now, looked):
         found = _with_look_differences(found, seen)
     return replace(found, diagnosis=diagnosis)
+
+
+def _effect_first(changes: Sequence[KeyChange], checks: Sequence[Check]) -> tuple[KeyChange, ...]:
+    """Return changed keys, those first that can cause what the checks found: a step that costs
+    more, else the first stage of learning that differs."""
+    loud = [check for check in checks if check.status == "fail"]
+    loud = loud or [check for check in checks if check.failed]
+    costs = any(check.group in ("memory", "performance") for check in loud)
+    stage = None if costs else next((c.name for c in loud if c.name in LEARNED_STAGES), None)
+
+    def acts(change: KeyChange) -> bool:
+        name = setting_name(change.key)
+        stages = FIRST_EFFECT.get(category_of(name) or RegressionCategory.CONFIG, ())
+        return stage in stages or (costs and COSTLY.fullmatch(name) is not None)
+
+    return tuple(sorted(changes, key=lambda change: not acts(change)))
 
 
 def _places(
@@ -318,7 +343,7 @@ def _compare(
             for check in found
         ]
     checks = with_acceptance(found, exact.environment_changes)
-    config = effect_first(exact.config_changes, checks)
+    config = _effect_first(exact.config_changes, checks)
     link = {one.stage: one for one in change_difference("config", config)}
     differences = tuple(link.get(one.stage, one) for one in exact.differences)
     first = differences[0] if differences else None

@@ -1,226 +1,146 @@
-"""Rollout: sampling, rewards, and the log-probabilities of the samples."""
+"""What is learned: sampling, rewards, and the log-probabilities of the samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from canary.compare.diagnosis.evidence import (
-    Finding,
-    evidence_of,
-    evidence_of_check,
-    evidence_of_phase,
-)
 from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.report import Difference
 
 GENERATION = (
     "compare the generation settings: temperature, top_p, top_k, lengths, stop tokens, use_cache",
+    "compare the seed, and other code that draws random numbers",
 )
-SAMPLED_LOGITS = (
-    "divide the logits by the sampling temperature, and mask tokens that were not sampled"
+LOGITS = (
+    "compute the log-probability of one sampled token by hand: temperature, mask, precision and "
+    "dropout as in sampling",
 )
+REWARD = (
+    "compute the reward of one completion by hand on both sides",
+    "print prompt, completion and reward of one row: each must keep its place",
+)
+STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory", None)
+"""First differences before which samples are equal."""
 
 
-def findings(facts: Facts) -> Iterator[Finding]:
-    """Changes in the order of a rollout: work, samples, rewards, log-probabilities."""
-    if not facts.rollout:
-        return
-    yield from _work(facts)
-    yield from _samples(facts)
-    yield from _rewards(facts)
-    yield from _logprobs(facts)
-    yield from _signals(facts)
+def _exchanged(facts: Facts) -> object:
+    """Whether step 1 has the rewards, or a step the scores, of other completions."""
+    if facts.entry == "first_loss":
+        return facts.advantages_exchanged
+    found = facts.signal("scores")
+    step = (found.step if found else None) or 1
+    moved = any(facts.metric_moved(name, step) for name in ("reward", "reward_std"))
+    return found and not moved and found
 
 
-def _signals(facts: Facts) -> Iterator[Finding]:
-    """Scores or log-probabilities of equal completions, if the loop recorded them."""
-    signal = facts.rollout_signal
-    if signal is None:
-        return
-    exchanged = not any(facts.metric_moved(n, signal.step or 1) for n in ("reward", "reward_std"))
-    if signal.signal == "scores" and exchanged:
-        yield Finding(
-            C.ROLLOUT,
-            0.93,
-            "completions get the scores of other completions",
-            (evidence_of(signal),),
-            ("check the order of prompts, completions and scores: each must keep its place",),
-        )
-    elif signal.signal in ("logprobs", "entropy") and signal.step == 1:
-        yield Finding(
-            C.ROLLOUT,
-            0.9,
-            "log-probabilities differ for the same completions of the same model",
-            (evidence_of(signal),),
-            (SAMPLED_LOGITS,),
-        )
+def _more_fed(facts: Facts) -> object:
+    """Whether equally many forward passes get more tokens."""
+    fed = None if facts.more_forwards else facts.rose("tokens_fed")
+    return fed and [fed, facts.grown_phase("generation", "reward")]
 
 
-def _work(facts: Facts) -> Iterator[Finding]:
-    fed, generation = facts.rose("tokens_fed"), facts.grown_phase("generation", "reward")
-    learned = facts.entry is not None
-    if fed is not None:
-        # Without a cache, the same number of forward passes gets more tokens.
-        more = facts.more_forwards
-        yield Finding(
-            C.ROLLOUT,
-            0.35 if learned or more else 0.95,
-            "generation feeds more tokens for the same completions: it recomputes earlier ones",
-            (evidence_of_check(fed), *([evidence_of_phase(generation)] if generation else [])),
-            ("enable the KV cache for generation (use_cache)", *GENERATION),
-            sign="tokens_fed",
-        )
-    elif generation is not None and not learned:
-        what = "rewards take" if generation.phase == "reward" else "generation takes"
-        yield Finding(
-            C.ROLLOUT,
-            0.85,
-            f"{what} longer",
-            (evidence_of_phase(generation),),
-            ("profile the reward function" if generation.phase == "reward" else GENERATION[0],),
-            sign=generation.phase,
-        )
+def _slow_phase(facts: Facts) -> str:
+    found = facts.grown_phase("generation", "reward")
+    return found.phase if found and facts.entry is None and not facts.rose("tokens_fed") else ""
 
 
-def _samples(facts: Facts) -> Iterator[Finding]:
-    """The completions differ for the same prompts and parameters, or were never sampled."""
+def _other_mask(facts: Facts) -> object:
+    """Whether step 1 has completions of the same text, but not the same tokens to train on."""
     unsampled = facts.failed("sampled_ids_trained")
-    if facts.batches.unmasked:
-        yield from _past_the_end(facts)
-        return
-    if unsampled is not None:
-        yield Finding(
-            C.ROLLOUT,
-            0.9,
-            "the steps train on completions that were never sampled",
-            (evidence_of_check(unsampled),),
-            ("train on the sampled ids; do not decode and tokenize them again",),
-        )
-    others = facts.batches.known and not facts.batches.same_rows
-    if facts.entry in ("data", "batches") and others and facts.batches.same_prompts:
-        yield Finding(
-            C.ROLLOUT,
-            0.92,
-            "the same prompts and parameters give different completions",
-            tuple(evidence_of(d) for d in facts.differences("batches")[:1]),
-            (*GENERATION, "compare the seed, and other code that draws random numbers"),
-        )
-    first = facts.batches.steps_differ_from
-    sampled = facts.difference("trajectory", "sampled completions")
+    same = facts.entry in ("data", "batches") and facts.batches.same_first_texts
+    return (same or unsampled) and [*facts.differences("batches")[:1], unsampled]
+
+
+def _other_samples(facts: Facts) -> list[Difference]:
+    batches = facts.batches
+    others = batches.known and not (batches.same_rows or batches.same_first_texts)
+    first = facts.entry in ("data", "batches") and others and batches.same_prompts
+    return facts.differences("batches")[:1] if first else []
+
+
+def _sampled_at_step_2(facts: Facts) -> Difference | None:
+    """Return the difference of step 2's completions, if the parameters are equal until then."""
     loss = facts.first_step("losses")
-    if facts.entry == "trajectory" and sampled is not None and first is not None:
-        alone = loss is None or first <= loss
-        same = facts.same_parameters_after_first_update
-        if alone and (first == 2 and same is not False):
-            yield Finding(
-                C.ROLLOUT,
-                0.85,
-                "equal parameters give different completions at step 2",
-                (evidence_of(sampled),),
-                GENERATION,
-            )
+    first = facts.batches.steps_differ_from == 2 and (loss is None or loss >= 2)
+    same = facts.same_parameters_after_first_update is not False
+    found = facts.difference("trajectory", "sampled completions")
+    return found if facts.entry == "trajectory" and first and same else None
 
 
-def _past_the_end(facts: Facts) -> Iterator[Finding]:
-    """The completions are equal, but their mask differs."""
-    unsampled, more = facts.failed("sampled_ids_trained"), facts.batches.unmasked
-    (was, now), (ended, _) = facts.exact_counts("pad_tokens", "eos_labels")
-    same = f"step 1 sampled the same completions, but trains on {more} more of their tokens"
-    pads = f"{was - now} fewer padded positions are masked over all steps"
-    yield Finding(
-        C.ROLLOUT,
-        0.95,
-        "tokens after a completion's first EOS are trained: the completions are equal, but their "
-        "mask differs"
-        if ended
-        else "the completions are equal, but their mask includes more tokens",
-        (
-            *(evidence_of(d) for d in facts.differences("batches")[:1]),
-            Evidence("signal", f"{same}; {pads}" if was > now else same),
-            *([evidence_of_check(unsampled)] if unsampled else []),
-        ),
-        ("check the mask of completions: it must end with the first EOS and exclude padding",),
-    )
-
-
-def _rewards(facts: Facts) -> Iterator[Finding]:
-    if facts.advantages == "exchanged" and facts.entry == "first_loss":
-        yield Finding(
-            C.ROLLOUT,
-            0.93,
-            "completions get the rewards of other completions",
-            (
-                *facts.first_evidence(),
-                Evidence("signal", "the step's advantages are equal, but of other completions"),
-            ),
-            ("check the order of prompts, completions and rewards: each must keep its place",),
-        )
-        return
-    flat = facts.failed("reward_varies")
-    moved = facts.metric_moved("reward")
+def _other_rewards(facts: Facts) -> object:
+    """Whether rewards differ, or are all equal now, for equal samples."""
+    flat, moved = facts.failed("reward_varies"), facts.metric_moved("reward")
     if facts.entry == "trajectory" and facts.rollout_signal is not None:
         moved = facts.rollout_signal.signal == "scores"
-    same_samples = facts.entry not in ("data", "batches", "model")
-    if not same_samples or not (flat or moved):
-        return
-    what = "all completions get the same reward" if flat else "rewards differ for equal completions"
-    evidence = [*([evidence_of_check(flat)] if flat else []), *_mean_reward(facts)]
-    yield Finding(
-        C.ROLLOUT,
-        0.4 if facts.rewards_read_other_data else 0.95,
-        what,
-        tuple(evidence),
-        ("call the reward function by hand on one completion of each kind",),
-    )
+    differ = facts.entry in STAGES and not facts.rewards_read_other_data and (flat or moved)
+    return differ and [flat, *_mean_reward(facts)]
 
 
 def _mean_reward(facts: Facts) -> Iterator[Evidence]:
     """Yield the mean reward of the first step whose scores differ, or of step 1."""
-    signal = facts.rollout_signal
-    step = (signal.step or 1) if signal is not None else 1
-    was, now = facts.metric("reward")
-    if min(len(was), len(now)) >= step:
-        before, after = was[step - 1], now[step - 1]
-        words = f"mean reward of step {step} {_show(before)} -> {_show(after)}"
-        yield Evidence("signal", words, before, after)
+    found = facts.rollout_signal
+    step = (found.step or 1) if found is not None else 1
+    was, now = (side[step - 1 : step] for side in facts.metric("reward"))
+    if was and now:
+        words = f"mean reward of step {step} {_show(was[0])} -> {_show(now[0])}"
+        yield Evidence("signal", words, was[0], now[0])
 
 
-def _logprobs(facts: Facts) -> Iterator[Finding]:
-    """The model's distribution over the same completions differs."""
-    broken = facts.failed("starts_at_ratio_one")
-    if broken is not None:
-        yield Finding(
-            C.ROLLOUT,
-            0.8,
-            "the trained policy is not the one that sampled",
-            (evidence_of_check(broken),),
-            ("use one temperature, mask, precision and dropout for old and new log-probabilities",),
-        )
-    if facts.entry not in ("first_loss", "first_gradient", "first_update", "trajectory"):
-        return
-    if not facts.metric_moved("entropy") or facts.metric_moved("reward"):
-        return
-    was, now = facts.metric("entropy")
-    yield Finding(
-        C.ROLLOUT,
-        0.85,
-        "log-probabilities differ for the same completions: they are not those of the sampling "
-        "distribution",
-        (
-            *facts.first_evidence(),
-            Evidence(
-                "signal",
-                f"entropy of step 1 {_show(was[0])} -> {_show(now[0])}, with equal samples and "
-                "parameters",
-                was[0],
-                now[0],
-                "nats",
-            ),
-        ),
-        (SAMPLED_LOGITS,),
-    )
+def _other_entropy(facts: Facts) -> Evidence | None:
+    moved = facts.metric_moved("entropy") and not facts.metric_moved("reward")
+    if facts.entry not in STAGES[1:-1] or not moved:
+        return None
+    was, now = (side[0] for side in facts.metric("entropy"))
+    words = f"entropy of step 1 {_show(was)} -> {_show(now)}, with equal samples and parameters"
+    return Evidence("signal", words, was, now, "nats")
+
+
+def _other_logprobs(facts: Facts) -> Difference | None:
+    found = facts.signal("logprobs", "entropy")
+    return found if found is not None and found.step == 1 else None
 
 
 def _show(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else str(value)
+
+
+def _row(
+    when: Callable[[Facts], object],
+    says: str | Callable[[Facts], str],
+    advice: tuple[str, ...],
+    strength: float = 0.9,
+    sign: str | Callable[[Facts], str] = "",
+) -> Row:
+    """Return a row for trainers that generate what they train on."""
+    return Row(C.ROLLOUT, lambda f: f.rollout and when(f), says, advice, strength, sign)
+
+
+# fmt: off
+ROWS = (
+    _row(_more_fed,
+        "generation feeds more tokens for the same completions: it recomputes earlier ones",
+        ("count the tokens that enter each forward pass of generation", *GENERATION), 0.95,
+        "tokens_fed"),
+    _row(lambda f: _slow_phase(f) and f.grown_phase("generation", "reward"), lambda f:
+        f"{_slow_phase(f)} takes longer", ("profile the reward function and generation",
+        GENERATION[0]), 0.85, _slow_phase),
+    _row(_other_mask, "the completions have the same text as the sampled ones, but other ids or "
+        "another mask: {completion_tokens} tokens are trained", ("print ids and mask of one "
+        "completion as sampled and as trained: where does it end?",), 0.95),
+    _row(_other_samples, "the same prompts and parameters give different completions", GENERATION),
+    _row(_sampled_at_step_2, "equal parameters give different completions at step 2", GENERATION),
+    _row(_exchanged, "completions get the scores of other completions", REWARD[::-1], 0.96),
+    _row(_other_rewards, lambda f: ("all completions get the same reward"
+        if f.failed("reward_varies") else "rewards differ for equal completions"), REWARD, 0.95),
+    _row(lambda f: f.failed("starts_at_ratio_one"),
+        "the trained policy is not the one that sampled", LOGITS, 0.8),
+    _row(_other_entropy,
+        "log-probabilities differ for the same completions: they are not those of the sampling "
+        "distribution", LOGITS),
+    _row(_other_logprobs, "log-probabilities differ for the same completions of the same model",
+        LOGITS),
+)
+# fmt: on

@@ -1,22 +1,21 @@
-"""Settings: a config key or an active value that explains a later difference."""
+"""Settings, packages and the machine, and signals whose row in their table names a cause."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from functools import partial
 
-from canary.compare.commands import setting_name
-from canary.compare.diagnosis.changed_settings import SettingChange, category_of
-from canary.compare.diagnosis.effects import can_slow
-from canary.compare.diagnosis.evidence import Finding
+from canary.compare.diagnosis.changed_settings import SettingChange
+from canary.compare.diagnosis.engine import can_slow
 from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
-from canary.compare.report import Check, KeyChange
+from canary.compare.exact.signals import SIGNALS
+from canary.compare.report import Difference, KeyChange
 
-UNEXAMINED = 0.6
-"""Largest strength without exact signals: the code may have changed too, and nobody looked."""
+SHOWN = 3
+"""Settings of one kind that are evidence."""
 LENGTH = ("max_steps", "num_train_epochs")
 """Settings of how long is trained."""
 FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
@@ -28,95 +27,126 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.OBJECTIVE: ("rollout", "first_loss", "first_gradient", "trajectory"),
     C.ROLLOUT: ("batches", "rollout", "first_loss", "first_gradient", "trajectory", None),
     C.OPTIMIZER: ("first_update", "trajectory"),
-    C.KERNEL: (None,),
-    C.ENVIRONMENT: (None,),
-    C.HOST: (None,),
-    C.MEMORY: (None,),
-    C.IO: (None,),
     C.DATALOADER: (None, "batches"),
-    C.COMMUNICATION: (None,),
+    **dict.fromkeys((C.KERNEL, C.ENVIRONMENT, C.HOST, C.MEMORY, C.IO, C.COMMUNICATION), (None,)),
 }
 """Stages that a setting of this kind can change first; None: it may leave learning unchanged."""
 
 
-COSTLY = re.compile(
-    r"(max|min)_.*(length|tokens)|.*batch_size|gradient_accumulation.*|num_generations|packing.*"
-    r"|padding.*|pad_to_multiple_of|optim|use_peft|lora_r|r|target_modules|model_name.*"
-)
-"""Names of settings that learn otherwise and also change the time and memory of a step."""
+def _changed(category: C, facts: Facts) -> list[SettingChange]:
+    """Return the changed settings of a kind, if something is to be explained; `config` has the keys
+    of no kind."""
+    ended = _ended(facts) or facts.entry or facts.report.failed_checks or facts.slower
+    kind = None if category is C.CONFIG else category
+    found = [change for change in facts.settings if change.category is kind]
+    return [change for change in found if kind or change.in_config] if ended else []
 
 
-def effect_first(changes: Sequence[KeyChange], checks: Sequence[Check]) -> tuple[KeyChange, ...]:
-    """Return changed keys, those first that can cause what the checks found: a step that costs
-    more, else the first stage of learning that differs."""
-    loud = [check for check in checks if check.status == "fail"]
-    loud = loud or [check for check in checks if check.failed]
-    costs = any(check.group in ("memory", "performance") for check in loud)
-    stage = None if costs else next((c.name for c in loud if c.name in LEARNED_STAGES), None)
-
-    def acts(change: KeyChange) -> bool:
-        name = setting_name(change.key)
-        stages = FIRST_EFFECT.get(category_of(name) or C.CONFIG, ())
-        return stage in stages or (costs and COSTLY.fullmatch(name) is not None)
-
-    return tuple(sorted(changes, key=lambda change: not acts(change)))
+def _ended(facts: Facts) -> bool:
+    """Whether a current run ended early."""
+    return any(record.status not in ("completed", "running") for record in facts.current)
 
 
-def findings(facts: Facts) -> Iterator[Finding]:
-    """One finding per mechanism with changed settings, and one for keys of unknown effect."""
-    ended = any(record.status not in ("completed", "running") for record in facts.current)
-    if not (facts.entry or facts.report.failed_checks or facts.slower or ended):
-        return
-    by_category: dict[C | None, list[SettingChange]] = {}
-    for change in facts.settings:
-        by_category.setdefault(change.category, []).append(change)
-    for category, changes in by_category.items():
-        if category is None:
-            continue
-        fits = _explains(category, changes, facts) or (ended and facts.entry is None)
-        rivals = sum(_explains(c, by_category[c], facts) for c in by_category if c is not None)
-        strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
-        if facts.learning_unexamined:
-            strength = min(strength, UNEXAMINED)
-        yield Finding(
-            category,
-            strength,
-            f"setting changed: {changes[0].sentence()}"
-            + (f" and {len(changes) - 1} more" * (len(changes) > 1)),
-            tuple(evidence for c in changes[:3] for evidence in _evidence(facts, c)),
-            (f"set {changes[0].name} back, or accept the change",),
-        )
-    named = [c for c in by_category.get(None, []) if c.in_config]
-    if named:
-        yield Finding(
-            C.CONFIG,
-            0.5,
-            f"setting changed: {named[0].sentence()}",
-            tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
-            (f"set {named[0].key} back, or accept the change",),
-        )
+def _explains(category: C, facts: Facts) -> bool:
+    """Return whether changed settings of a kind can cause the first difference or a slower step.
 
-
-def _explains(category: C, changes: Sequence[SettingChange], facts: Facts) -> bool:
-    """Return whether changed settings of a kind can cause what was found. Another length of the
-    training explains its end, even if all steps of the look are equal."""
-    other_length = any(change.name in LENGTH for change in changes)
-    ends_otherwise = facts.entry is None and facts.learned_worse
-    return _fits(category, facts) or (other_length and ends_otherwise)
-
-
-def _fits(category: C, facts: Facts) -> bool:
-    """Return whether a setting of this kind can cause the first difference or a slower step."""
-    first = FIRST_EFFECT.get(category, ())
-    if facts.learning_unexamined and facts.learned_worse and set(first) - {None}:
+    Another length of the training explains its end, even if all steps of the look are equal.
+    """
+    first, changes = FIRST_EFFECT.get(category, ()), _changed(category, facts)
+    unseen = facts.learning_unexamined and facts.learned_worse and set(first) - {None}
+    if not changes or unseen or (_ended(facts) and facts.entry is None):
+        return bool(changes)
+    if facts.entry is None and facts.learned_worse and {c.name for c in changes} & {*LENGTH}:
         return True
     slows = facts.slower is not None and None in first and can_slow(category, facts)
     return slows or (facts.entry in first and (facts.entry is not None or facts.slower is None))
 
 
-def _evidence(facts: Facts, change: SettingChange) -> Iterator[Evidence]:
-    yield change.evidence()
-    line = facts.source.line_naming(change.name)
-    if line is not None:
-        path, number, text = line
-        yield Evidence("git", f"{path}:{number}: {text[:100]}", path=path, line=number)
+def _sure(category: C, facts: Facts) -> bool:
+    """Whether only settings of this kind explain it, and the look saw that no code does."""
+    others = any(_explains(other, facts) for other in FIRST_EFFECT if other is not category)
+    return _explains(category, facts) and not others and not facts.learning_unexamined
+
+
+def _evidence(category: C, facts: Facts) -> list[Evidence]:
+    found = []
+    for change in _changed(category, facts)[:SHOWN]:
+        found.append(change.evidence())
+        if (line := facts.source.line_naming(change.name)) is not None:
+            path, number, text = line
+            words = f"{path}:{number}: {text[:100]}"
+            found.append(Evidence("git", words, path=path, line=number))
+    return found
+
+
+def _words(category: C, facts: Facts) -> str:
+    changes = _changed(category, facts)
+    more = f" and {len(changes) - 1} more" * (len(changes) > 1)
+    return f"setting changed: {changes[0].sentence()}{more}"
+
+
+def _advice(category: C, facts: Facts) -> tuple[str, ...]:
+    """Return the advice to set a key back if the config has it, else to look for what set it."""
+    change = _changed(category, facts)[0]
+    if change.in_config:
+        return (f"set {change.key} back, or accept the change",)
+    return (f"look for what sets {change.name}: the config does not",)
+
+
+def _row(
+    category: C, strength: float, test: Callable[[C, Facts], object] = lambda category, facts: True
+) -> Row:
+    return Row(
+        category,
+        lambda f: test(category, f) and _evidence(category, f),
+        partial(_words, category),
+        partial(_advice, category),
+        strength,
+        group=f"settings of {category}",
+    )
+
+
+def _environment(facts: Facts) -> list[KeyChange]:
+    changes = [c for c in facts.report.environment_changes if not c.cosmetic]
+    worse = facts.entry is not None or facts.slower is not None or facts.report.failed_checks
+    return changes[:4] if worse else []
+
+
+def _environment_words(facts: Facts) -> str:
+    return f"{', '.join(change.key for change in _environment(facts))} changed"
+
+
+RERUN = ("run the baseline in the new environment: a remaining difference comes from the code",)
+
+
+def _pointed(category: C) -> Row:
+    """Return the row of the signals that point to a category in the table of signals."""
+
+    def found(facts: Facts) -> list[Difference]:
+        rows = [s for s in SIGNALS if s.points_to is category and s.stage == facts.entry]
+        differences = (facts.difference(row.stage, row.name) for row in rows)
+        return [difference for difference in differences if difference is not None]
+
+    def words(facts: Facts) -> str:
+        means = {(row.stage, row.name): row.means for row in SIGNALS}
+        return f"{means[found(facts)[0].stage, found(facts)[0].signal]} differs"
+
+    return Row(category, found, words, ("print this signal on both sides",), 0.6)
+
+
+ROWS = (
+    Row(
+        C.ENVIRONMENT,
+        lambda f: f.entry is None and f.slower and _environment(f),
+        _environment_words,
+        RERUN,
+        0.7,
+        group="environment",
+    ),
+    Row(C.ENVIRONMENT, _environment, _environment_words, RERUN, 0.45, group="environment"),
+    *(_row(category, 0.9, _sure) for category in FIRST_EFFECT),
+    *(_row(category, 0.6, _explains) for category in FIRST_EFFECT),
+    *(_row(category, 0.15) for category in FIRST_EFFECT),
+    _row(C.CONFIG, 0.5),
+    *map(_pointed, FIRST_EFFECT),
+)

@@ -38,15 +38,12 @@ class BatchChange:
     """Online RL: the prompts are equal."""
     same_prompt_texts: bool = False
     """Online RL: the prompts have the same texts but different ids."""
-    shorter: bool = False
-    """The current side's longest sequence is shorter."""
-    longer: bool = False
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
     rows_per_step: tuple[int, int] | None = None
     """(baseline, current), if each side has one number of rows in all steps and they differ."""
-    unmasked: int = 0
-    """Online RL: extra tokens that step 1 trains on, if only the mask of the samples changed."""
+    same_first_texts: bool = False
+    """Step 1 has the same decoded texts, but other ids or another mask."""
 
 
 def batch_change(baseline: Steps, current: Steps) -> BatchChange:
@@ -60,7 +57,6 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         return BatchChange(known=False)  # batches in which no tensor is named as ids
     texts = [_steps(side, "texts") for side in (before, after)]
     differing = [step for step, (was, now) in enumerate(zip(*rows, strict=True)) if was != now]
-    lengths = [_longest(side) for side in (before, after)]
     return BatchChange(
         known=True,
         same_rows=not differing,
@@ -71,16 +67,16 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
         texts_known=all(side and side[0] for side in texts),
         in_place=_in_place(*rows),
-        shared=_shared(*map(_pool, rows)),
+        shared=(_pool(rows[0]) & _pool(rows[1])).total() / _pool(rows[0]).total(),
         same_prompts=_prompts(rows[0]) == _prompts(rows[1]),
         same_prompt_texts=_prompts(rows[0]) != _prompts(rows[1])
         and bool(_prompts(texts[0]))
         and _prompts(texts[0]) == _prompts(texts[1]),
-        shorter=lengths[1] < lengths[0],
-        longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,
         rows_per_step=_rows_per_step(*rows),
-        unmasked=_unmasked(before, after) if differing[:1] == [0] else 0,
+        same_first_texts=differing[:1] == [0]
+        and bool(_pool(texts[0][:1]))
+        and _pool(texts[0][:1]) == _pool(texts[1][:1]),
     )
 
 
@@ -113,20 +109,18 @@ def _in_place(before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Pla
 def _rows_per_step(
     before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]
 ) -> tuple[int, int] | None:
-    """Return the rows of a step on both sides. The last step may have fewer: an epoch ends."""
-    counts = [[_rows_in(step) for step in side[:-1] or side] for side in (before, after)]
+    """Return the rows of a step on both sides. The last step may have fewer: an epoch ends. The
+    tensor with most rows decides."""
+    counts = [
+        [
+            max(Counter(name for _, name, _ in step).values(), default=0)
+            for step in side[:-1] or side
+        ]
+        for side in (before, after)
+    ]
     if any(len(set(side)) != 1 for side in counts) or counts[0][0] == counts[1][0]:
         return None
     return counts[0][0], counts[1][0]
-
-
-def _rows_in(step: Mapping[Place, str]) -> int:
-    """Count a step's rows. Its tensor with most rows decides."""
-    return max(Counter(name for _, name, _ in step).values(), default=0)
-
-
-def _shared(before: Counter[str], after: Counter[str]) -> float:
-    return (before & after).total() / before.total() if before else 0.0
 
 
 def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:
@@ -139,38 +133,3 @@ def _prompts(steps: Sequence[Mapping[Place, str]]) -> set[str]:
     The shuffle depends on the state of the random numbers after sampling.
     """
     return {value for step in steps for place, value in step.items() if place[1] != COMPLETIONS}
-
-
-def _unmasked(baseline: Steps, current: Steps) -> int:
-    """Return how many more completion tokens step 1 trains on because the mask changed.
-
-    0 if prompts, texts, shapes or the number of padded ids differ or were not recorded. With those
-    equal, only the mask can differ: it now includes ids after an EOS.
-    """
-    before, after = baseline[0], current[0]
-    if not all("completion_tokens" in micro and "pad_ids" in micro for micro in (*before, *after)):
-        return 0
-    # By step and not by place: trainers shuffle generated rows.
-    texts = [_pool(_steps([side], "texts")) for side in (before, after)]
-    shapes = [[micro.get("shapes") for micro in side] for side in (before, after)]
-    prompts = [_prompts(_steps([side], "rows")) for side in (before, after)]
-    if not texts[0] or any(a != b for a, b in (texts, shapes, prompts)):
-        return 0
-    pads, tokens = (
-        [sum(int(micro[key]) for micro in side) for side in (before, after)]
-        for key in ("pad_ids", "completion_tokens")
-    )
-    return max(0, tokens[1] - tokens[0]) if pads[0] == pads[1] else 0
-
-
-def _longest(side: Steps) -> int:
-    return max(
-        (
-            int(shape[-1])
-            for step in side
-            for micro in step
-            for name, shape in micro.get("shapes", {}).items()
-            if shape and name.endswith("ids")
-        ),
-        default=0,
-    )

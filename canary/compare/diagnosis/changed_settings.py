@@ -17,12 +17,8 @@ from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
 
 IGNORED = (
-    "transformers_version",
-    "max_steps",
-    "_from_model_config",
-    "logging_steps",
-    "logging_first_step",
-    "run_name",
+    *("transformers_version", "max_steps", "_from_model_config", "run_name"),
+    *("logging_steps", "logging_first_step"),
 )
 """Settings that follow from others or do not affect what is trained."""
 
@@ -80,8 +76,8 @@ def setting_changes(
     names = {change.name for change in found}
     listed = {(change.category, repr(as_number(change.current))) for change in found}
     values = {_key(change.baseline, change.current) for change in found}
-    was, active = (_active_settings(record) for record in (before, now))
-    was, active = _shared_sections(was, active), _shared_sections(active, was)
+    sides = (record.exact.get("evidence", {}).get("settings", {}) for record in (before, now))
+    was, active = _of_shared_sections(*sides)
     if was and active:
         for key in dict.fromkeys((*active, *was)):
             change = SettingChange(
@@ -109,222 +105,99 @@ def _key(was: Any, now: Any) -> str:
     return repr((as_number(was), as_number(now)))
 
 
-def _active_settings(record: RunRecord) -> Mapping[str, object]:
-    return record.exact.get("evidence", {}).get("settings", {})
-
-
-def _shared_sections(
-    settings: Mapping[str, object], other: Mapping[str, object]
-) -> dict[str, object]:
+def _of_shared_sections(*sides: Mapping[str, object]) -> list[Mapping[str, object]]:
     """Return the settings of sections that both sides have.
 
     Another kind of collator has other attributes; its code already shows that it changed.
     """
-    sections = {key.partition(".")[0] for key in other}
-    return {key: value for key, value in settings.items() if key.partition(".")[0] in sections}
+    both = set.intersection(*({key.partition(".")[0] for key in side} for side in sides))
+    return [{k: v for k, v in side.items() if k.partition(".")[0] in both} for side in sides]
 
 
-BY_NAME: dict[C, tuple[str, ...]] = {
+BY_NAME: dict[C, str] = {
     C.OPTIMIZER: (
-        "learning_rate",
-        "lr_.*",
-        "warmup.*",
-        "weight_decay",
-        "adam_.*",
-        "optim",
-        "optim_args",
-        "max_grad_norm",
-        "betas",
-        "eps",
-        "amsgrad",
-        "decoupled_weight_decay",
-        "initial_lr",
-        "momentum",
-        r"(learning_rate|weight_decay|optim|momentum|eps|betas|amsgrad)_\d",  # further optimizers
-        "num_train_epochs|max_steps",  # they change only the learning-rate schedule
+        r"learning_rate|lr_.*|warmup.*|weight_decay|adam_.*|optim|optim_args|max_grad_norm|betas"
+        r"|eps|amsgrad|decoupled_weight_decay|initial_lr|momentum"
+        r"|(learning_rate|weight_decay|optim|momentum|eps|betas|amsgrad)_\d|num_train_epochs"
+        r"|max_steps"
     ),
     C.OBJECTIVE: (
-        "beta",
-        "loss_type",
-        "loss_weights",
-        "label_smoothing.*",
-        "epsilon.*",
-        "delta",
-        "scale_rewards",
-        "importance_sampling_level",
-        "desirable_weight",
-        "undesirable_weight",
-        "cpo_alpha",
-        "simpo_gamma",
-        "alpha",
-        "rpo_alpha",
-        "entropy_coef",
-        "top_entropy_quantile",
-        "use_weighting",
-        "reference_free",
-        "f_divergence_type",
-        "center_rewards_coefficient",
-        "model_accepts_loss_kwargs",
-        "average_tokens_across_devices",
-        "neftune_noise_alpha",
-        "normalize_advantages",
-        "reward_weights",
-        "reward_clip_range",
-        "mask_truncated_completions",
-        "kl_coef|init_kl_coef|target_kl|cliprange.*|vf_coef|gamma|lam|whiten_rewards",
-        "(?!lora_).*dropout.*|.*_pdrop",
-        "ent_coef|ppo_epochs|num_ppo_epochs|kl_estimator|adap_kl_ctrl|target|horizon",
+        r"beta|loss_type|loss_weights|label_smoothing.*|epsilon.*|delta|scale_rewards"
+        r"|importance_sampling_level|desirable_weight|undesirable_weight|cpo_alpha|simpo_gamma"
+        r"|alpha|rpo_alpha|entropy_coef|top_entropy_quantile|use_weighting|reference_free"
+        r"|f_divergence_type|center_rewards_coefficient|model_accepts_loss_kwargs"
+        r"|average_tokens_across_devices|neftune_noise_alpha|normalize_advantages|reward_weights"
+        r"|reward_clip_range|mask_truncated_completions|kl_coef|init_kl_coef|target_kl"
+        r"|cliprange.*|vf_coef|gamma|lam|whiten_rewards|(?!lora_).*dropout.*|.*_pdrop|ent_coef"
+        r"|ppo_epochs|num_ppo_epochs|kl_estimator|adap_kl_ctrl|target|horizon"
     ),
     C.DATA: (
-        "dataset.*",
-        "max_length",
-        "max_seq_length",
-        "max_prompt_length",
-        "truncation.*",
-        "packing.*",
-        "completion_only_loss",
-        "assistant_only_loss",
-        "seed",
-        "data_seed",
-        "shuffle.*",
-        "train_sampling_strategy",
-        "group_by_length",
-        "batch_size",
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "num_mini_batches",
-        "padding_free",
-        "pad_to_multiple_of",
-        "padding_side",
-        "ignore_index",
-        "data_collator",
-        "formatting_func",
-        "dataloader_drop_last",
+        r"dataset.*|max_length|max_seq_length|max_prompt_length|truncation.*|packing.*"
+        r"|completion_only_loss|assistant_only_loss|seed|data_seed|shuffle.*"
+        r"|train_sampling_strategy|group_by_length|batch_size|per_device_train_batch_size"
+        r"|gradient_accumulation_steps|num_mini_batches|padding_free|pad_to_multiple_of"
+        r"|padding_side|ignore_index|data_collator|formatting_func|dataloader_drop_last"
     ),
     C.TOKENIZATION: (
-        "chat_template.*",
-        "tokenizer.*",
-        "eos_token.*",
-        "bos_token.*",
-        "pad_token.*",
-        "add_special_tokens",
-        "vocab.*",
+        r"chat_template.*|tokenizer.*|eos_token.*|bos_token.*|pad_token.*|add_special_tokens"
+        r"|vocab.*"
     ),
     C.ADAPTER: (
-        "use_peft",
-        "lora_.*",
-        "peft.*",
-        "r",
-        "target_modules",
-        "modules_to_save",
-        "use_rslora",
-        "use_dora",
-        "init_lora_weights",
-        "bias",
-        "fan_in_fan_out",
-        "ref_model.*",
-        "sync_ref_model",
-        "freeze.*",
-        "requires_grad.*",
-        "model_name",
-        "model_revision",
-        "model_name_or_path",
-        "tie_word_embeddings",
+        r"use_peft|lora_.*|peft.*|r|target_modules|modules_to_save|use_rslora|use_dora"
+        r"|init_lora_weights|bias|fan_in_fan_out|ref_model.*|sync_ref_model|freeze.*"
+        r"|requires_grad.*|model_name|model_revision|model_name_or_path|tie_word_embeddings"
     ),
     C.NUMERICS: (
-        "bf16.*",
-        "fp16.*",
-        "tf32",
-        "dtype",
-        "torch_dtype",
-        "load_in_.*",
-        "quantization.*",
-        "bnb_.*",
-        "half_precision_backend",
-        "cast_lm_head_to_fp32",
-        "default_dtype",
-        "matmul_precision",
+        r"bf16.*|fp16.*|tf32|dtype|torch_dtype|load_in_.*|quantization.*|bnb_.*"
+        r"|half_precision_backend|cast_lm_head_to_fp32|default_dtype|matmul_precision"
     ),
     C.ROLLOUT: (
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "repetition_penalty",
-        "do_sample",
-        "max_new_tokens",
-        "max_completion_length",
-        "num_generations",
-        "steps_per_generation",
-        "generation.*",
-        "use_cache|kv_cache|decode|rollout_batch",
-        "fixed_length",
-        "cache_implementation",
-        "use_vllm|vllm_.*",
-        "num_iterations",
-        "reward_funcs",
-        "reward_func_names",
-        "reward_model.*",
-        "missing_eos_penalty",
-        "stop_.*",
-        "no_repeat_ngram_size",
-        "length_penalty",
-        "use_transformers_.*|use_liger_kernel_rollout",
+        r"temperature|top_p|top_k|min_p|repetition_penalty|do_sample|max_new_tokens"
+        r"|max_completion_length|num_generations|steps_per_generation|generation.*|use_cache"
+        r"|kv_cache|decode|rollout_batch|fixed_length|cache_implementation|use_vllm|vllm_.*"
+        r"|num_iterations|reward_funcs|reward_func_names|reward_model.*|missing_eos_penalty"
+        r"|stop_.*|no_repeat_ngram_size|length_penalty|use_transformers_.*"
+        r"|use_liger_kernel_rollout"
     ),
     C.KERNEL: (
-        "gradient_checkpointing.*",
-        "activation_.*",
-        "attn_implementation",
-        "torch_compile.*",
-        "use_liger.*",
-        "flash_sdp",
-        "mem_efficient_sdp",
-        "cudnn_benchmark",
-        "foreach|fused|capturable",
-        "anomaly_mode",
-        "detect_anomaly",
+        r"gradient_checkpointing.*|activation_.*|attn_implementation|torch_compile.*|use_liger.*"
+        r"|flash_sdp|mem_efficient_sdp|cudnn_benchmark|foreach|fused|capturable|anomaly_mode"
+        r"|detect_anomaly"
     ),
     C.DATALOADER: (
-        "dataloader_(?!drop_last).*",
-        "num_workers",
-        "pin_memory",
-        "prefetch.*",
-        "persistent_workers",
+        r"dataloader_(?!drop_last).*|num_workers|pin_memory|prefetch.*|persistent_workers"
     ),
-    C.IO: ("save_.*", "logging_.*", "log_completions", "report_to", "eval_.*", "push_to_hub"),
-    C.COMMUNICATION: ("ddp_.*", "nproc", "world_size", "fsdp.*", "deepspeed.*", "backend"),
-    C.ENVIRONMENT: ("threads", "device", "cpu_affinity"),
-    C.MEMORY: ("torch_empty_cache_steps", "auto_find_batch_size", "offload.*", "max_memory"),
+    C.IO: r"save_.*|logging_.*|log_completions|report_to|eval_.*|push_to_hub",
+    C.COMMUNICATION: r"ddp_.*|nproc|world_size|fsdp.*|deepspeed.*|backend",
+    C.ENVIRONMENT: r"threads|device|cpu_affinity",
+    C.MEMORY: r"torch_empty_cache_steps|auto_find_batch_size|offload.*|max_memory",
 }
 """Names are matched whole, without the section before the last dot."""
 
-BY_SECTION: tuple[tuple[str, C], ...] = (
-    ("optimizer", C.OPTIMIZER),
-    ("scheduler", C.OPTIMIZER),
-    ("peft", C.ADAPTER),
-    ("generation", C.ROLLOUT),
-    ("collator", C.DATA),
-    ("python", C.HOST),
-    ("sampling", C.ROLLOUT),
-    ("speed", C.KERNEL),
-    ("switches", C.KERNEL),
-)
-"""By the section, if the name alone does not decide."""
+BY_SECTION = {
+    "optimizer": C.OPTIMIZER,
+    "scheduler": C.OPTIMIZER,
+    "peft": C.ADAPTER,
+    "generation": C.ROLLOUT,
+    "python": C.HOST,
+}
+"""Sections whose settings are all of one kind."""
+ELSE_BY_SECTION = {
+    "collator": C.DATA,
+    "sampling": C.ROLLOUT,
+    "speed": C.KERNEL,
+    "switches": C.KERNEL,
+}
+"""Sections that decide if the name does not."""
 
-_PATTERNS = [
-    (re.compile("|".join(f"(?:{name})" for name in names)), category)
-    for category, names in BY_NAME.items()
-]
+_PATTERNS = [(re.compile(names), category) for category, names in BY_NAME.items()]
 
 
 def category_of(key: str) -> C | None:
     """Return the mechanism of a setting; None if its name does not show it."""
     section, _, name = key.rpartition(".")
     root = re.sub(r"\d+$", "", section.partition(".")[0])
-    known = dict(BY_SECTION)
-    if root in ("peft", "optimizer", "scheduler", "generation", "python"):
-        return known[root]
-    for pattern, category in _PATTERNS:
-        if pattern.fullmatch(name):
-            return category
-    return known.get(root)
+    if root in BY_SECTION:
+        return BY_SECTION[root]
+    named = (category for pattern, category in _PATTERNS if pattern.fullmatch(name))
+    return next(named, ELSE_BY_SECTION.get(root))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -10,12 +11,10 @@ from typing import Literal, TypeVar
 from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
-from canary.compare.diagnosis.evidence import evidence_of
-from canary.compare.diagnosis.numbers import advantages_of, common_factor, rounded_to
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
-from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.exact.inputs_stages import is_rollout, not_seen
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
     GRADIENT_NORM_FACTOR,
@@ -36,6 +35,11 @@ from canary.record.exact import Exact, Micro, Series, TokenCount
 from canary.record.types import RunRecord
 
 T = TypeVar("T")
+
+NO_WORK = ("detach", "alias", "view", "zeros", "empty")
+"""Operators with one of these in their name compute nothing."""
+LEAST_VALUES = 6
+"""Values that must be exact numbers of a narrow dtype to tell of it."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,9 @@ class Facts:
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
-        return next(
-            (
-                check
-                for name in SPEED
-                if (check := self.check(name)) is not None
-                and check.status in ("fail", "warn")
-                and (check.delta or 0) > 0
-            ),
-            None,
-        )
+        found = (check for check in map(self.check, SPEED) if check is not None)
+        loud = (check for check in found if check.status in ("fail", "warn"))
+        return next((check for check in loud if (check.delta or 0) > 0), None)
 
     # Learning.
 
@@ -127,6 +124,11 @@ class Facts:
     def rollout(self) -> bool:
         """Return whether the trainer generates the text that it trains on."""
         return is_rollout(self.now)
+
+    @cached_property
+    def unseen(self) -> str:
+        """Return in words what of the batches a side did not see; empty if all was seen."""
+        return not_seen(self.before, self.now)
 
     @cached_property
     def entry(self) -> str | None:
@@ -214,23 +216,58 @@ class Facts:
             None,
         )
 
+    def signal(self, *names: str) -> Difference | None:
+        """Return the first rollout signal that differs, if it is one of these."""
+        found = self.rollout_signal
+        return found if found is not None and found.signal in names else None
+
     @cached_property
     def rewards_read_other_data(self) -> bool:
         """Return whether scores differ first, and the dataset in columns that rewards may read."""
-        signal = self.rollout_signal
-        return (
-            signal is not None
-            and signal.signal == "scores"
-            and self.difference("data", "dataset_sha256") is not None
-        )
+        other = self.difference("data", "dataset_sha256")
+        return self.signal("scores") is not None and other is not None
 
     @cached_property
     def gradient_factor(self) -> float | None:
         """Return the factor by which the first gradient of every module group grew, or None."""
-        return common_factor(*self._gradient_groups())
+        return _common_factor(*self.exact(lambda e: e.get("first_gradient", {}).get("groups", {})))
 
-    def _gradient_groups(self) -> tuple[dict[str, float], dict[str, float]]:
-        return self.exact(lambda exact: exact.get("first_gradient", {}).get("groups", {}))
+    @cached_property
+    def gradient_cut(self) -> Evidence | None:
+        """Return evidence of a backward through less of the graph, or None.
+
+        A step computes fewer matrix products in as many forward passes, and nothing more often.
+        """
+        was, now = self.forwards
+        fewer = -self.more_calls("mm.")
+        more = [row.name for row in self.operators.rows if (row.growth_calls or 0) > 0]
+        others = [name for name in more if not any(part in name for part in NO_WORK)]
+        if was is None or was != now or fewer <= 0 or others:
+            return None
+        detached = self.more_calls("detach")
+        words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
+        words += f", and {detached:,.0f} more calls of detach" * (detached > 0)
+        return Evidence("operators", words, unit="calls")
+
+    @cached_property
+    def first_other_update(self) -> int | None:
+        """Return the first update of step 1, from 1, whose loss differs, or None."""
+        before, after = self.exact(lambda exact: exact.get("first_loss", {}).get("updates", []))
+        allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
+        for place, (was, now) in enumerate(zip(before, after, strict=False)):
+            if relative_difference(was, now, floor) > allowed:
+                return place + 1
+        return None
+
+    @cached_property
+    def unclipped(self) -> Evidence | None:
+        """Return evidence that clipping of policy or values began or ended in step 1, or None."""
+        for name in ("value_clip_ratio", "clip_ratio"):
+            was, now = (next(iter(side), None) for side in self.metric(name))
+            if was is not None and now is not None and (was == 0) != (now == 0):
+                words = f"{name} of step 1 {was:.3g} -> {now:.3g}"
+                return Evidence("signal", words, was, now)
+        return None
 
     @cached_property
     def clipping(self) -> Difference | None:
@@ -247,27 +284,29 @@ class Facts:
         return has_clipping(self.before) != has_clipping(self.now)
 
     @cached_property
-    def advantages(self) -> Literal["same", "exchanged", "others"]:
-        """Compare the advantages of step 1 in online RL; "exchanged": equal but reordered."""
-        was, now = map(advantages_of, self.looked_batches())
-        largest = max((abs(value) for value in was if value == value), default=0.0)
-
-        def equal(one: list[float], other: list[float]) -> bool:
-            near = 1e-3 * max(largest, 1e-9)
-            return len(one) == len(other) and all(
-                abs(a - b) <= near for a, b in zip(one, other, strict=True)
-            )
-
-        if equal(was, now):
-            return "same"
-        return "exchanged" if equal(sorted(was), sorted(now)) else "others"
+    def advantages_exchanged(self) -> bool:
+        """Return whether step 1 of online RL has equal advantages in another order."""
+        was, now = (
+            [value for micro in next(iter(side), ()) for value in micro.get("advantages", [])]
+            for side in self.looked_batches()
+        )
+        before, after = ([value for value in side if is_finite(value)] for side in (was, now))
+        if not len(was) == len(now) == len(before) == len(after) or not was:
+            return False
+        near = 1e-3 * max(map(abs, before))
+        placed, ordered = (
+            any(abs(a - b) > near for a, b in zip(*sides, strict=True))
+            for sides in ((before, after), (sorted(before), sorted(after)))
+        )
+        return placed and not ordered
 
     @cached_property
     def half_precision(self) -> str:
-        """Return the dtype to which only the current losses or metrics are rounded, or ""."""
+        """Return the dtype to which only the current losses or a metric are rounded, or ""."""
+        tables = self.exact(_told_series)
         for dtype in ("bfloat16", "float16"):
-            before, after = (rounded_to(record, dtype) for record in (self.before, self.now))
-            if after and not before:
+            was, now = ({k: _is_of_dtype(v, dtype) for k, v in one.items()} for one in tables)
+            if any(now[name] and was.get(name) is False for name in now):
                 return dtype
         return ""
 
@@ -281,19 +320,6 @@ class Facts:
         dtype = after.get("reference")
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
         return dtype if dtype and alone else ""
-
-    @cached_property
-    def groups_with_other_gradient(self) -> tuple[int, int]:
-        """Return (module groups whose first gradient differs, all groups)."""
-        before, after = self._gradient_groups()
-        names = dict.fromkeys((*before, *after))
-        allowed = tolerance_for(self.now).gradient
-        differing = [
-            name
-            for name in names
-            if relative_difference(before.get(name), after.get(name)) > allowed
-        ]
-        return len(differing), len(names)
 
     # Work, time, settings and code.
 
@@ -336,9 +362,40 @@ class Facts:
         """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
 
-    def first_evidence(self) -> tuple[Evidence, ...]:
-        """Return the first exact difference outside environment and config, as evidence."""
-        for difference in self.report.differences:
-            if difference.stage not in ("environment", "config"):
-                return (evidence_of(difference),)
-        return ()
+
+def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    """Return the factor that all groups' norms share; None if they share none, or it is 1."""
+    pairs = [
+        (before[name], after[name])
+        for name in before
+        if name in after and is_finite(before[name]) and is_finite(after[name])
+    ]
+    largest = max((was for was, _ in pairs), default=0.0)
+    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
+    if not factors or min(factors) <= 0:
+        return None
+    middle = sorted(factors)[len(factors) // 2]
+    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+    return middle if same and abs(middle - 1) > 2e-3 else None
+
+
+def _told_series(exact: Exact) -> dict[str, Series]:
+    """Return the losses and each metric of the trainer."""
+    trajectory, first = exact.get("trajectory", {}), exact.get("first_loss", {})
+    losses = [*trajectory.get("losses", []), *first.get("micro_losses", [])]
+    return {**trajectory.get("rl", {}), "losses": losses}
+
+
+def _is_of_dtype(values: Sequence[float | None], dtype: str) -> bool | None:
+    """Return whether `bfloat16` or `float16` holds all values; None if too few differ to tell."""
+    fractions = {v for v in values if is_finite(v) and v != round(v)}
+    if len(fractions) < LEAST_VALUES:
+        return None
+    kind, rest = ("<e", b"") if dtype == "float16" else ("<f", b"\0\0")
+    try:
+        packed = [(struct.pack(kind, value), value) for value in fractions]
+    except OverflowError:
+        return False
+    return all(
+        struct.unpack(kind, bits)[0] == value and bits.startswith(rest) for bits, value in packed
+    )

@@ -75,9 +75,6 @@ class OperatorDifference:
     were not measured."""
     growth_calls: float | None
     """Calls per step, current less baseline; None if a side is None."""
-    baseline_share: float | None
-    """Share of the step's self time in operators, 0 to 1."""
-    current_share: float | None
 
 
 @dataclass(frozen=True)
@@ -198,19 +195,11 @@ def _difference(name: str, current: OperatorTable, baseline: OperatorTable) -> O
         current=now,
         growth_ms=growth_ms,
         growth_calls=growth_calls,
-        baseline_share=_share(was, baseline),
-        current_share=_share(now, current),
     )
 
 
 def _ms(use: OperatorUse | None, at_most: float) -> float:
     return at_most if use is None else use.self_ms or 0.0
-
-
-def _share(use: OperatorUse | None, table: OperatorTable) -> float | None:
-    if use is None or use.self_ms is None or not table.total_ms:
-        return None
-    return use.self_ms / table.total_ms
 
 
 def _change(

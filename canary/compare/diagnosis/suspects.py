@@ -29,14 +29,7 @@ class RegressionCategory(StrEnum):
 
 
 EvidenceKind = Literal[
-    "first difference",
-    "signal",
-    "phase",
-    "operators",
-    "environment",
-    "config",
-    "code",
-    "git",
+    "first difference", "signal", "phase", "operators", "code", "environment", "config", "git"
 ]
 """In the order in which evidence is shown."""
 

@@ -53,7 +53,7 @@ class Signal:
     means: str
     """The X of the sentence "X differs"."""
     points_to: RegressionCategory | None = None
-    """The cause that a difference is evidence for; None if a module of `canary.compare.causes`
+    """The cause that a difference is evidence for; None if a row of `canary.compare.causes`
     decides."""
 
     @property

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from canary.compare.diagnosis.patterns import patterns
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import MetricGate
 from canary.record.curves import Source
 from canary.record.types import RunRecord, Stability
 from canary.report.render import render
+from canary.report.story import patterns
 from tests.unit.comparing import altered, crashed, history, record
 from tests.unit.gating import gate, imported, scattered, with_curve
 

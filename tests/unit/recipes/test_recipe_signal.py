@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.causes import named_signals
+from canary.compare.causes import settings
 from canary.compare.checks import CHECKS
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact import lane, work
@@ -40,7 +40,7 @@ ROW = Signal(
 @pytest.fixture(autouse=True)
 def _one_row_more(monkeypatch: pytest.MonkeyPatch) -> None:
     table = (*SIGNALS, ROW)
-    for reader in (lane, named_signals):
+    for reader in (lane, settings):
         monkeypatch.setattr(reader, "SIGNALS", table)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -193,10 +192,32 @@ def test_analysis_can_be_asked_for_by_itself() -> None:
     assert again.summary.startswith("memory (")
 
 
-def test_every_cause_is_registered() -> None:
-    folder = Path(__file__).parents[4] / "canary" / "compare" / "causes"
-    named = {path.stem for path in folder.glob("*.py") if "def findings(" in path.read_text()}
-    assert named == {cause.__module__.rpartition(".")[2] for cause in CAUSES}
+ASKS = (
+    *("compare", "print", "compute", "look", "count", "check", "find", "run", "profile"),
+    *("canary", "py-spy", "undo"),
+)
+"""How an advice may begin. Others would ask to change what nobody saw changed."""
+
+
+@pytest.mark.parametrize("place", range(len(CAUSES)))
+def test_advice_asks_to_look_and_never_to_change_a_setting(place: int) -> None:
+    advice = CAUSES[place].advice
+    told = advice if isinstance(advice, tuple) else ()
+    assert all(text.split()[0] in ASKS for text in told), told
+
+
+def test_only_a_key_of_the_config_that_changed_is_to_be_set_back() -> None:
+    told = set()
+    for _, (kind, _, changes) in CASES.items():
+        for keys in ([], [(("config", "learning_rate"), 0.123)]):
+            found, diagnosis = diagnosed(kind, *changes, *keys)
+            changed_keys = {change.key for change in found.config_changes}
+            for action in (a for one in diagnosis.suspects for a in one.suggested_actions):
+                first, *words = action.split()
+                assert first in (*ASKS, "set"), action
+                assert first != "set" or words[0] in changed_keys, action
+                told.add(first)
+    assert "set" in told
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from canary.compare.diagnosis.chains import FOLLOWS, chained
-from canary.compare.diagnosis.evidence import Finding
+from canary.compare.diagnosis.engine import FOLLOWS, heads
+from canary.compare.diagnosis.row import Finding
 from canary.compare.diagnosis.suspects import Evidence, Suspect
 from canary.compare.heuristics import RegressionCategory as C
 from canary.compare.report import Comparison
@@ -118,11 +118,11 @@ def test_what_follows_goes_to_the_first_of_a_chain_with_its_evidence() -> None:
         finding(C.TOKENIZATION, "tokenizer_calls"),
         finding(C.HOST, "backward"),
     ]
-    (left,) = chained(chain)
+    (left,) = heads(chain)
     assert left.category is C.TOKENIZATION
     assert {item.message for item in left.evidence} == {one.sign for one in chain}
     apart = [finding(C.IO, "files_written"), finding(C.KERNEL, "operators")]
-    assert chained(apart) == apart
+    assert heads(apart) == apart
 
 
 def test_no_chain_leads_back_to_its_cause() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from canary.anomaly import Alert
-from canary.compare.diagnosis.evidence import Finding
+from canary.compare.diagnosis.row import Row
 from canary.compare.heuristics import (
     RegressionCategory,
 )
@@ -72,7 +72,7 @@ def test_a_run_that_failed_is_explained_by_what_its_look_and_config_tell() -> No
 
 def test_a_finding_is_no_stronger_than_certain() -> None:
     with pytest.raises(ValueError, match="0 to 1"):
-        Finding(RegressionCategory.KERNEL, 7.0, "far too sure")
+        Row(RegressionCategory.KERNEL, lambda facts: True, "far too sure", (), 7.0)
 
 
 def test_explains_json_has_numbers_with_units() -> None:

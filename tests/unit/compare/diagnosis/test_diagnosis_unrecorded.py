@@ -6,6 +6,7 @@ import pytest
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.exact import FileCode
 from tests.unit.diagnosing import (
     GRADIENT,
     LOSSES,
@@ -56,3 +57,26 @@ def test_what_neither_side_recorded_is_not_called_equal(
     assert suspects[0].category == "unknown", told
     assert "undo half of the change" in suspects[0].suggested_actions[0], "none is about speed"
     assert "Likely cause" not in found.first_line
+
+
+@pytest.mark.parametrize(
+    ("both", "current", "phase", "category"),
+    [
+        ([NO_BATCHES], OTHER_LOSS, "loss", "objective"),
+        ([NO_BATCHES], OTHER_LOSS, "data", "data"),
+        (NO_LOSSES, OTHER_GRADIENT, "optimizer", "optimizer"),
+    ],
+)
+def test_where_no_row_is_likely_the_changed_code_that_ran_tells_the_kind(
+    both: list[Change], current: list[Change], phase: str, category: str
+) -> None:
+    before, after = sides()
+    for side, digest in ((before, "a"), (after, "b")):
+        file: FileCode = {"ran": {phase: "7-9"}, "functions": {"step": (7, 9, digest)}}
+        side.exact["code"] = {"noted": "lines", "files": {"train.py": file}}
+    changes = (changed(after, *both, *current), changed(before, *both))
+    top = compare_to_baseline(*changes, gates=()).diagnosis.suspects[0]
+    assert (top.category, top.confidence) == (category, 0.5)
+    assert "train.py:7 in step" in top.description
+    assert any("train.py:7 in step" in item.message for item in top.evidence)
+    assert top.suggested_actions[0] == "undo train.py:7 in step, or accept the change"

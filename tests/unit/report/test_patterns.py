@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.diagnosis.patterns import patterns
 from canary.compare.report import Check, CheckStatus, Comparison
-from canary.report.story import story_of
+from canary.report.story import patterns, story_of
 
 LEARNED = Check("first_loss", "correctness", "exact", "changed", "other")
 

@@ -1,0 +1,217 @@
+"""What is learned: the data set, its tokens, and the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.row import Row
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL
+from canary.compare.report import Difference
+from canary.record.exact import TokenCount
+
+PRINT = "print ids, labels and attention mask of one row of the first batch on both sides"
+PREPARED = "compare data set revision, collator, truncation, packing, shuffling and seed"
+ORDER = "compare seed, sampler, shuffling and the random numbers of data workers"
+FORMAT = (
+    "print one formatted example of both sides as text and as tokens",
+    "compare the tokenizer's files, the chat template and special tokens of both sides",
+)
+SOME = 0.2
+"""Smallest share of equal sequences that counts as the same data."""
+A_BOS = 0.25
+"""Smallest change of BOS tokens per sequence that counts."""
+SIZES = (
+    *("gradient_accumulation_steps", "per_device_train_batch_size", "batch_size"),
+    *("world_size", "nproc"),
+)
+"""Settings that set the rows of a step."""
+
+
+def entered(facts: Facts) -> list[Difference]:
+    """Return the differences of data and batches, if they come first and the loop did not generate
+    them."""
+    generated = facts.rollout and facts.batches.known and facts.batches.same_prompts
+    if facts.entry not in ("data", "batches") or generated:
+        return []
+    return [*facts.differences("data"), *facts.differences("batches")][:4]
+
+
+def more(facts: Facts, name: TokenCount) -> int:
+    """Return how many more such tokens the steps have."""
+    was, now = facts.exact_counts(name)[0]
+    return now - was
+
+
+def _labels_gone(facts: Facts) -> bool:
+    """Whether no label is left, or others than EOS went as well."""
+    left = facts.exact_counts("label_tokens")[0][1]
+    gone, ends = -more(facts, "label_tokens"), -more(facts, "eos_labels")
+    return gone > 0 and (left == 0 or gone > ends > 0)
+
+
+def _eos_alone(facts: Facts) -> bool:
+    """Whether only EOS tokens were added or removed: the texts are equal, and the tokens changed by
+    as many as EOS. Without texts, the counts must agree in each micro-batch."""
+    batches, eos = facts.batches, more(facts, "eos_labels")
+    if not eos or eos != more(facts, "input_tokens"):
+        return False
+    if batches.texts_known:
+        return batches.same_texts
+    names: tuple[TokenCount, ...] = ("eos_labels", "input_tokens", "label_tokens", "sequences")
+    sides = (
+        [[micro.get(name, 0) for name in names] for step in side for micro in step]
+        for side in facts.looked_batches()
+    )
+    changes = (
+        [b - a for a, b in zip(was, now, strict=True)] for was, now in zip(*sides, strict=False)
+    )
+    return all(eos == tokens == labels and not rows for eos, tokens, labels, rows in changes)
+
+
+def _of_eos(facts: Facts) -> str:
+    was, now = facts.exact_counts("eos_labels")[0]
+    how = "no longer appended" if now == 0 else ("dropped" if now < was else "added")
+    return f"the end-of-sequence token is {how}: {was:,} -> {now:,}"
+
+
+def _of_other_size(facts: Facts) -> str:
+    """Describe steps with another number of rows, with the setting that says so."""
+    was, now = facts.batches.rows_per_step or (0, 0)
+    much = "fewer" if now < was else f"{now / was:.3g} times as many"
+    settings = [change for change in facts.settings if change.name in SIZES]
+    settings.sort(key=lambda change: change.baseline is None)  # an option may not be set
+    of = f" ({settings[0].sentence()})" if settings else ""
+    other = "" if facts.batches.shared >= SOME else ". The sequences differ too"
+    return f"each step has {much} rows: {was:,} -> {now:,}{of}{other}"
+
+
+def _tokenizer(facts: Facts) -> list[Difference]:
+    return [d for d in facts.differences("data") if d.signal.startswith("tokenizer")][:3]
+
+
+def _other_tokenizer(facts: Facts) -> str:
+    part = _tokenizer(facts)[0].signal.removeprefix("tokenizer.")
+    what = {
+        "chat_template_sha256": "the chat template changed",
+        "vocab_sha256": "the tokenizer's vocabulary changed",
+        "pipeline_sha256": "the tokenizer's processing around its vocabulary changed",
+    }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
+    was, now = facts.exact_counts("label_tokens")[0]
+    labels = f" ({was:,} -> {now:,} label tokens)" * (was != now)
+    return what + f", and the model gets different tokens{labels}" * entered(facts)
+
+
+def _only_labels(facts: Facts) -> bool:
+    """Whether equal ids reached the model, or the model generated what differs."""
+    same = entered(facts) and facts.batches.same_rows
+    return same or (facts.rollout and facts.batches.same_prompts)
+
+
+def _other_ids(facts: Facts) -> list[Difference]:
+    """Return the difference if sequences differ by more than order and EOS, and no tokenizer."""
+    batches = facts.batches
+    same = batches.same_multiset or (facts.rollout and batches.same_prompts)
+    if not entered(facts) or not batches.known or same or _tokenizer(facts) or _eos_alone(facts):
+        return []
+    return facts.differences("batches")[:1]
+
+
+def _other_bos(facts: Facts) -> object:
+    bos, rows = facts.exact_counts("bos_tokens", "sequences")
+    was, now = (count / (of or 1) for count, of in zip(bos, rows, strict=True))
+    words = f"BOS tokens per sequence {was:.2f} -> {now:.2f}"
+    found = _other_ids(facts) if abs(now - was) >= A_BOS else []
+    return found and [*found, Evidence("signal", words, was, now)]
+
+
+def _same_texts(facts: Facts) -> object:
+    same = facts.batches.same_texts or (facts.rollout and facts.batches.same_prompt_texts)
+    words = "the decoded text is equal without special tokens and spaces"
+    return same and (found := _other_ids(facts)) and [*found, Evidence("signal", words)]
+
+
+def _done_in(facts: Facts) -> str:
+    """Return the count: calls in each step, or passes over the data set."""
+    calls = facts.rose("tokenizer_calls")
+    steps = max((launch.steps for launch in facts.now.launches), default=1)
+    in_steps = calls is not None and not facts.rose("dataset_maps") and (calls.delta or 0) >= steps
+    return "tokenizer_calls" if in_steps else "dataset_maps"
+
+
+def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *advice: str) -> Row:
+    """Return a row on rows that both sides recorded; more tokens are also more work."""
+    return Row(
+        C.DATA,
+        lambda f: f.batches.known and test(f) and entered(f),
+        says,
+        (*advice, PRINT, PREPARED),
+        strength=0.92,
+        sign=lambda f: "input_tokens" if more(f, "input_tokens") > 0 else "",
+        group="batches",
+    )
+
+
+def _other_length(facts: Facts) -> bool:
+    """Whether the steps have at least a tenth more or fewer tokens."""
+    was, now = facts.exact_counts("input_tokens")[0]
+    return abs(now - was) > 0.1 * was > 0
+
+
+def _length(facts: Facts) -> str:
+    was, now = facts.exact_counts("input_tokens")[0]
+    less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
+    how = "longer" if now > was else less
+    return f"sequences are {how}: {was:,} -> {now:,} tokens"
+
+
+# fmt: off
+ROWS = (
+    Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
+        strength=0.55, group="tokenizer"),
+    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.96, group="tokenizer"),
+    Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
+        ("print the first ids of one row on both sides, and find the code that puts BOS there",),
+        strength=0.94, group="ids"),
+    Row(C.TOKENIZATION, _same_texts, "the same text gives different tokens", FORMAT, strength=0.94,
+        group="ids"),
+    Row(C.TOKENIZATION, lambda f: [c for c in (f.rose("dataset_maps"), f.rose("tokenizer_calls"))
+        if c], lambda f: ("passes over the data set are no longer found in the cache"
+        if f.rose("dataset_maps") else "the tokenizer is called more often"),
+        ("look at the function given to Dataset.map: state and open objects cannot be hashed",
+        "count the calls of the tokenizer in the collator"), strength=0.93, sign=_done_in),
+    Row(C.DATA, lambda f: f.difference("batches", CHANGED_BEFORE_MODEL) and entered(f),
+        "the loop changes the batch between the DataLoader and the model",
+        ("compare the lines of the loop between the DataLoader and the model's call", PRINT),
+        strength=0.95, group="batches"),
+    Row(C.DATA, lambda f: not f.batches.known and entered(f),
+        "the training steps get different tokens", (PRINT, PREPARED), strength=0.75,
+        group="batches"),
+    _data(lambda f: f.batches.same_rows and _labels_gone(f),
+        "the same rows lost labels: {label_tokens}, of these end of sequence {eos_labels}",
+        "count the rows of a batch without any label"),
+    _data(lambda f: f.batches.same_rows and more(f, "eos_labels") < 0,
+        "the end-of-sequence labels are masked: {eos_labels}",
+        "compare the ids of padding and of end of sequence, and what masks the labels"),
+    _data(lambda f: f.batches.same_rows and more(f, "label_tokens"),
+        "the loss covers different tokens: {label_tokens} label tokens"),
+    _data(lambda f: f.batches.same_rows, "masks or labels differ for the same sequences"),
+    _data(lambda f: f.batches.same_set_in_steps,
+        "the same sequences are in different places of each batch"),
+    _data(lambda f: f.batches.rows_per_step and not f.rollout, _of_other_size),
+    _data(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER),
+    _data(_eos_alone, _of_eos, "look where end of sequence is added, cut off or masked"),
+    _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
+        "different rows of the same data are used", ORDER),
+    _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
+        "the sequences differ and have no end-of-sequence label: {eos_labels}"),
+    _data(_other_length, _length),
+    _data(lambda f: True, "the training steps get different sequences"),
+    Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
+        f.rollout_signal]),
+        "the prompts are equal, but data set columns that the rewards read differ",
+        ("compare the columns that the reward functions read: answers, labels, references",)),
+)
+# fmt: on

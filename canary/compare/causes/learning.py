@@ -1,0 +1,362 @@
+"""What is learned: the model, its precision, the objective and the optimizer."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import lt
+
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.row import Row
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.learning_stages import CUT
+from canary.compare.exact.tolerances import relative_difference
+from canary.compare.report import Difference
+from canary.record.exact import EVALUATION_MODE
+
+TRAINABLE = ("trainable_parameters", "trainable_tensors", "trainable_names_sha256")
+PARTS = (
+    "compare target_modules, modules_to_save and every requires_grad_ of both sides",
+    "print the trainable parameters of both sides by name",
+)
+REFERENCE = (
+    "compare where policy and reference are loaded from, and their precision",
+    "look for a model that is used in two places, and for tied weights",
+)
+PRECISION = (
+    "compare dtype, bf16, fp16, autocast and every .to(dtype) of both sides",
+    "print the dtype of weights, logits, log-probabilities and loss on both sides",
+)
+CASTS = ("_to_copy", "aten::to", "aten::_to_copy")
+MANY_CASTS = 16
+"""A few casts come with many other changes."""
+ROUNDING = 2e-2
+"""Largest relative change of a loss that lower precision explains."""
+LOSS = (
+    "compute the loss of the first batch by hand on both sides",
+    "compare the terms of the loss: weights, signs, normalisation, clip ranges, mask",
+)
+CUTS = ("look for detach(), no_grad() and terms with value 0 but a gradient", *LOSS)
+AT_START = ("look at terms that are 0 at the start: KL, margins, ratios", *LOSS)
+FORMULA = (
+    "compute rewards, advantages and returns of one completion by hand on both sides",
+    "compare gamma, lam, the KL penalty, whitening, the position of the score, the masks",
+)
+RATES = (
+    "compare learning rate, schedule, warm-up and the number of steps",
+    "count how often the scheduler steps per update",
+)
+UPDATE = (
+    "compare optimizer class, betas, epsilon, weight decay and parameter groups",
+    "count the groups of each trainable parameter: it must be exactly one",
+)
+STATE = (
+    "look for state that lasts from one step to the next: gradients, moments, a scheduler",
+    "print the gradient norm before and after each update of two steps on both sides",
+)
+LEFTOVER = 1e-2
+"""Leftover gradients of an earlier step change the norm by more than this share."""
+FIRST = ("first_update", "first_gradient", "first_loss")
+
+
+def _start(facts: Facts) -> Difference | None:
+    """Return a difference of parameters that are trained on both sides in one precision."""
+    changed = facts.differences("model")
+    if facts.entry != "model" or any(d.signal in (*TRAINABLE, "dtypes") for d in changed):
+        return None
+    return next((d for d in changed if d.signal != "reference_sha256"), None)
+
+
+def _no_gradient(facts: Facts) -> Difference | None:
+    """Return the difference of parameters without a gradient. Without an adapter, a graph that is
+    cut leaves parameters of the model so."""
+    cut = not facts.now.config.get("use_peft") and facts.gradient_cut
+    if cut or facts.entry not in ("first_gradient", "first_loss"):
+        return None
+    return facts.difference("first_gradient", "tensors_without_gradient")
+
+
+def _trained(facts: Facts) -> tuple[int, int]:
+    return facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
+
+
+_adapter = partial(Row, C.ADAPTER)
+# fmt: off
+ADAPTER = (
+    _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3],
+        lambda f: "the trainable parameters changed: {:,} -> {:,}".format(*_trained(f)), PARTS,
+        strength=0.96, sign=lambda f: "trained_parameters" if lt(*_trained(f)) else ""),
+    _adapter(lambda f: f.failed("frozen_unchanged"),
+        "the reference model or a frozen parameter changes during training", REFERENCE,
+        strength=0.95),
+    _adapter(lambda f: f.signal("reference_logprobs"),
+        "the reference's log-probabilities of the same completions differ, the policy's do not",
+        REFERENCE),
+    _adapter(lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
+        "the reference model has different weights", REFERENCE),
+    _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
+        "trainable parameters do not change", PARTS, strength=0.6),
+    _adapter(_start, "training starts from different parameters",
+        ("compare the checkpoint, its revision and the seed of new weights",
+        "look for an adapter that is merged or loaded twice"), strength=0.72),
+    _adapter(_no_gradient, "trainable parameters receive no gradient",
+        ("look for detach(), no_grad() and modules that the forward pass no longer reaches",)),
+)
+# fmt: on
+
+
+def _casts(facts: Facts) -> Evidence | None:
+    """Return the casts if their number changed and the loss moved at most by rounding."""
+    stages = ("rollout", "first_loss", "first_gradient")
+    moved = (*facts.differences("rollout"), *facts.differences("first_loss"))[:1]
+    rounded = all((one.relative or 0.0) <= ROUNDING for one in moved)
+    if facts.entry not in stages or facts.differs("model") or not rounded:
+        return None
+    casts = facts.more_calls(*CASTS)
+    words = f"casts between dtypes {casts:+.0f} per step"
+    return Evidence("operators", words, unit="calls") if abs(casts) >= MANY_CASTS else None
+
+
+def _not_finite(facts: Facts) -> str:
+    at = [*facts.now.stability.nan_at, *facts.now.stability.inf_at]
+    return "the loss or its gradient is not finite" + f" from step {min(at, default=1)} on" * bool(
+        at
+    )
+
+
+def _dtypes(facts: Facts) -> object:
+    found = facts.difference("model", "dtypes")
+    trained = any(d.signal.startswith("trainable") for d in facts.differences("model"))
+    return found and not trained and [found, facts.failed("trainable_changed")]
+
+
+def _half(facts: Facts) -> object:
+    stages = ("model", "rollout", "first_loss", "first_gradient", "trajectory")
+    words = f"{facts.half_precision} holds every value without rounding; not so the baseline's"
+    return facts.entry in stages and facts.half_precision and Evidence("signal", words)
+
+
+_numerics = partial(Row, C.NUMERICS)
+# fmt: off
+NUMERICS = (
+    _numerics(lambda f: f.failed("nan_steps", "inf_steps", "raw_loss_finite"), _not_finite,
+        ("look at the batch of that step, and at divisions and logarithms in the loss",
+        "run that step under torch.autograd.set_detect_anomaly(True)",
+        "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),
+    _numerics(_dtypes, lambda f: ("parameters have a different precision"
+        + ", and small updates are rounded away" * bool(f.failed("trainable_changed"))),
+        (*PRECISION, "count the weights that one update changes"), strength=0.95, sign="dtypes"),
+    _numerics(_casts,
+        "the step computes in a different precision, and the loss moved by less than rounding may",
+        PRECISION),
+    _numerics(lambda f: f.reference_rounded,
+        "the reference's weights are rounded to {f.reference_rounded}, not the policy's",
+        PRECISION, strength=0.93),
+    _numerics(_half, "losses or scores are rounded to {f.half_precision}", PRECISION,
+        strength=0.95),
+)
+# fmt: on
+
+
+def _mode(facts: Facts) -> str:
+    """Return how one side trains in evaluation mode, if that side learns otherwise; or ""."""
+    change = next((one for one in facts.settings if one.key == EVALUATION_MODE), None)
+    if change is None or facts.entry not in ("first_loss", "first_gradient", "trajectory"):
+        return ""
+    return (
+        f"the model {'is no longer' if change.current is None else 'is'} in evaluation mode from "
+        f"step {change.current or change.baseline} on: dropout is off there, and batch norms keep "
+        "their statistics"
+    )
+
+
+MADE_OF = {
+    "values": "tokens",
+    "rewards": "scores, logprobs and reference logprobs",
+    "advantages": "rewards and values",
+    "returns": "rewards and values",
+}
+"""Signal of a rollout: what it is computed from."""
+
+
+def _made(facts: Facts) -> object:
+    """Return the first signal that a formula makes of equal samples."""
+    broken = facts.failed("rewards_add_up", "advantages_sum_to_zero", "advantages_scaled")
+    found = facts.signal(*MADE_OF)
+    return found and not facts.failed("frozen_unchanged") and [found, broken]
+
+
+def _made_words(facts: Facts) -> str:
+    name = facts.rollout_signal.signal if facts.rollout_signal else ""
+    return f"{MADE_OF[name]} agree but give different {name}"
+
+
+def _loss(facts: Facts) -> object:
+    """Return what tells more of a first loss or gradient that differs."""
+    if facts.entry == "first_gradient" and facts.clipping_unknown:
+        return None
+    return [facts.gradient_cut, facts.failed("advantages_scaled", "advantages_sum_to_zero")]
+
+
+def _loss_words(facts: Facts) -> str:
+    factor, cut = facts.gradient_factor, facts.gradient_cut
+    words = "the loss differs for the same batch and parameters"
+    if facts.unseen:
+        words = f"the loss differs; batch and parameters are the same, but {facts.unseen}"
+    if facts.entry == "first_gradient":
+        words = f"the first loss is equal, but its gradient differs{CUT_WORDS if cut else ''}"
+    return words if factor is None else f"{words}: the gradient is {factor:.3g} times as large"
+
+
+def _later(facts: Facts) -> bool:
+    """Whether training is the same through step 1, and loss or gradient differ then."""
+    explained = facts.rollout_signal or facts.clipping or facts.failed("frozen_unchanged")
+    return facts.entry == "trajectory" and not explained
+
+
+def _other_gradient(facts: Facts) -> int | None:
+    """Return the first later step whose gradient differs while its loss is equal."""
+    loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
+    before = norm is not None and (loss is None or norm < loss)
+    return norm if _later(facts) and before else None
+
+
+def _norm_change(facts: Facts) -> float:
+    """Return the relative change of that gradient's norm."""
+    step = _other_gradient(facts) or 1
+    was, now = facts.exact(lambda exact: exact.get("trajectory", {}).get("grad_norms", []))
+    return relative_difference(was[step - 1], now[step - 1])
+
+
+def _loss_of_step_2(facts: Facts) -> object:
+    """Whether the loss of step 2 differs first, for equal parameters and rows."""
+    other = facts.batches.steps_differ_from
+    sampled = facts.rollout and other is not None and other <= 2
+    same = facts.same_parameters_after_first_update
+    if not _later(facts) or _other_gradient(facts) or sampled or same is False:
+        return None
+    return facts.first_step("losses") == 2 and not facts.failed("raw_loss_finite")
+
+
+def _later_update(facts: Facts) -> int:
+    """Return the first update of step 1 whose loss differs, if the first is equal; else 0."""
+    update = facts.first_other_update or 0
+    same = facts.same_parameters_after_first_update is not False
+    return update if _later(facts) and update > 1 and same else 0
+
+
+CUT_WORDS = ": a step computes less, so part of the graph is cut"
+LATER_GRADIENT = "the loss of a later step is equal, but its gradient differs"
+LATER_UPDATE = (
+    "the first update is equal, but the loss differs from update {f.first_other_update} on"
+)
+_objective = partial(Row, C.OBJECTIVE)
+# fmt: off
+OBJECTIVE = (
+    _objective(_mode, _mode,
+        ("look for the calls of model.train() and model.eval(), also after an evaluation",),
+        strength=0.95, equal=("batches",)),
+    _objective(_made, _made_words, FORMULA, strength=0.93),
+    _objective(lambda f: f.entry == "first_loss" and not f.unseen and _loss(f), _loss_words, LOSS,
+        strength=0.78, equal=("batches", "model")),
+    # A part of the batch that was not seen may differ instead.
+    _objective(lambda f: f.entry == "first_loss" and f.unseen and _loss(f), _loss_words, LOSS,
+        strength=0.6, equal=("batches", "model")),
+    _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
+        strength=0.78, equal=("batches", "first_loss")),
+    _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
+        AT_START, strength=0.75, equal=("batches", "first_update")),
+    _objective(lambda f: _other_gradient(f) and (f.gradient_cut or _norm_change(f) <= LEFTOVER),
+        lambda f: f"{LATER_GRADIENT}{CUT_WORDS if f.gradient_cut else ' a little'}", CUTS,
+        strength=0.75, equal=("batches",), group="later gradient"),
+    Row(C.OPTIMIZER, _other_gradient,
+        f"{LATER_GRADIENT}: it may include gradients of an earlier step", STATE, strength=0.72,
+        equal=("batches",), group="later gradient"),
+    _objective(lambda f: _later_update(f) == 2 or (_later_update(f) and f.unclipped), LATER_UPDATE,
+        AT_START, strength=0.85, equal=("first_update",), group="later update"),
+    Row(C.OPTIMIZER, _later_update, f"{LATER_UPDATE}. The optimizer's state may differ", STATE,
+        strength=0.8, equal=("first_update",), group="later update"),
+)
+# fmt: on
+
+
+def _clipping(facts: Facts) -> str:
+    """Describe what reaches the optimizer of a gradient that backward made as before."""
+    found = facts.clipping
+    assert found is not None
+    step = found.step or 1
+    whole = facts.now.exact["clipping"]["before"][step - 1]
+    was, now = (
+        isinstance(norm, int | float) and relative_difference(whole, norm) > CUT
+        for norm in (found.baseline, found.current)
+    )
+    how = "is no longer clipped before the update" if was and not now else "is clipped differently"
+    how = "is now clipped before the update" if now and not was else how
+    if found.current == 0 and found.baseline:
+        how = "is zero at the optimizer, so nothing is learned"
+    return f"the gradient of step {step} is equal after backward, but {how}"
+
+
+def _rates(facts: Facts) -> object:
+    rates = facts.difference("first_update", "learning_rate")
+    return facts.entry in FIRST and rates and [rates, facts.failed("learning_rate_positive")]
+
+
+def _rate_words(facts: Facts) -> str:
+    was, now = facts.exact(lambda exact: exact.get("trajectory", {}).get("learning_rates", []))
+    factors = [b / a for a, b in zip(was, now, strict=False) if a and b]
+    if factors and min(factors) > 0 and max(factors) / min(factors) < 1.001:
+        return f"the learning rate is {factors[0]:.3g} times as large at every step"
+    place = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
+    return f"the learning rate differs from step {place + 1} on"
+
+
+def _rate_is_zero(facts: Facts) -> object:
+    """Whether the rate is 0. If both sides recorded rates and they are equal, it is no change."""
+    known = all(facts.exact(lambda e: e.get("trajectory", {}).get("learning_rates", [])))
+    rates = facts.difference("first_update", "learning_rate")
+    return not known and not rates and facts.failed("learning_rate_positive")
+
+
+def _update(facts: Facts) -> list[Difference]:
+    """Return what differs in the first update with one learning rate. Adam's first step has one
+    size for any gradient. If it differs, other parameters are updated."""
+    names = ("delta_norm", "tensors_changed")
+    if facts.entry != "first_update" or facts.difference("first_update", "learning_rate"):
+        return []
+    return [d for d in facts.differences("first_update") if d.signal in names]
+
+
+def _other_bits(facts: Facts) -> object:
+    words = "parameters after the first update are not bit-equal"
+    other = _later(facts) and facts.same_parameters_after_first_update is False
+    return other and Evidence("signal", words)
+
+
+def _steps_later(facts: Facts) -> bool:
+    """Whether the loss of step 3 or later differs first, after equal first updates."""
+    loss = None if _other_gradient(facts) or _later_update(facts) else facts.first_step("losses")
+    return _later(facts) and loss is not None and loss > 2
+
+
+_optimizer = partial(Row, C.OPTIMIZER)
+# fmt: off
+OPTIMIZER = (
+    _optimizer(_rates, _rate_words, RATES, strength=0.97),
+    _optimizer(_rate_is_zero, "the learning rate is 0 at a step that should train", RATES),
+    _optimizer(lambda f: f.clipping, _clipping,
+        ("compare the code between backward and optimizer.step: clipping, its limit and its "
+        "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",
+        "first_gradient")),
+    _optimizer(_update, "the first update differs for the same gradient", UPDATE,
+        equal=("first_gradient",)),
+    _optimizer(_other_bits, "the first update differs, but too little for its size to show it",
+        (UPDATE[0], *STATE), strength=0.85, group="steps"),
+    _optimizer(_steps_later,
+        "the first updates are equal, but the loss of a later step differs. The optimizer's state "
+        "may differ", (UPDATE[0], *STATE), strength=0.85, equal=("batches", "first_update"),
+        group="steps"),
+)
+# fmt: on
+
+ROWS = (*ADAPTER, *NUMERICS, *OBJECTIVE, *OPTIMIZER)
