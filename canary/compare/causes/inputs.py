@@ -101,12 +101,12 @@ def _other_tokenizer(facts: Facts) -> str:
     }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
     was, now = facts.exact_counts("label_tokens")[0]
     labels = f" ({was:,} -> {now:,} label tokens)" * (was != now)
-    return what + f", and the model gets different tokens{labels}" * entered(facts)
+    return what + f", and the model gets different tokens{labels}" * bool(entered(facts))
 
 
 def _only_labels(facts: Facts) -> bool:
     """Whether equal ids reached the model, or the model generated what differs."""
-    same = entered(facts) and facts.batches.same_rows
+    same = bool(entered(facts)) and facts.batches.same_rows
     return same or (facts.rollout and facts.batches.same_prompts)
 
 
