@@ -193,8 +193,6 @@ def _made_words(facts: Facts) -> str:
 
 def _loss(facts: Facts) -> object:
     """Return what tells more of a first loss or gradient that differs."""
-    if facts.entry == "first_gradient" and facts.clipping_unknown:
-        return None
     return [facts.gradient_cut, facts.failed("advantages_scaled", "advantages_sum_to_zero")]
 
 

@@ -19,7 +19,6 @@ from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
     GRADIENT_NORM_FACTOR,
     SIGNAL,
-    has_clipping,
     loss_floor,
     norm_floor,
     told_losses,
@@ -82,8 +81,6 @@ class Facts:
             or (stage == "trajectory" and not losses_recorded(self.before, self.now))
         ]
 
-    # Checks and differences.
-
     def check(self, name: str) -> Check | None:
         """Return the check of that name; None if it did not run."""
         return next((c for c in self.report.checks if c.name == name), None)
@@ -117,8 +114,6 @@ class Facts:
         found = (check for check in map(self.check, SPEED) if check is not None)
         loud = (check for check in found if check.status in ("fail", "warn"))
         return next((check for check in loud if (check.delta or 0) > 0), None)
-
-    # Learning.
 
     @cached_property
     def rollout(self) -> bool:
@@ -273,11 +268,6 @@ class Facts:
         return found if found is None or losses is None or losses > (found.step or 1) else None
 
     @cached_property
-    def clipping_unknown(self) -> bool:
-        """Return whether one side's gradients may be clipped, as in older records of user loops."""
-        return has_clipping(self.before) != has_clipping(self.now)
-
-    @cached_property
     def advantages_exchanged(self) -> bool:
         """Return whether step 1 of online RL has equal advantages in another order."""
         was, now = (
@@ -314,8 +304,6 @@ class Facts:
         dtype = after.get("reference")
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
         return dtype if dtype and alone else ""
-
-    # Work, time, settings and code.
 
     @cached_property
     def forwards(self) -> tuple[int | None, int | None]:
