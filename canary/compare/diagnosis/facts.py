@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -219,7 +219,19 @@ class Facts:
     @cached_property
     def gradient_factor(self) -> float | None:
         """Return the factor by which the first gradient of every module group grew, or None."""
-        return _common_factor(*self.exact(lambda e: e.get("first_gradient", {}).get("groups", {})))
+        before, after = self.exact(lambda e: e.get("first_gradient", {}).get("groups", {}))
+        pairs = [
+            (was, after[name])
+            for name, was in before.items()
+            if is_finite(was) and is_finite(after.get(name))
+        ]
+        largest = max((was for was, _ in pairs), default=0.0)
+        factors = sorted(now / was for was, now in pairs if was > 1e-4 * largest)
+        if not factors or factors[0] <= 0:
+            return None
+        middle = factors[len(factors) // 2]
+        same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+        return middle if same and abs(middle - 1) > 2e-3 else None
 
     @cached_property
     def gradient_cut(self) -> Evidence | None:
@@ -343,22 +355,6 @@ class Facts:
     def settings(self) -> tuple[SettingChange, ...]:
         """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
-
-
-def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """Return the factor that all groups' norms share; None if they share none, or it is 1."""
-    pairs = [
-        (before[name], after[name])
-        for name in before
-        if name in after and is_finite(before[name]) and is_finite(after[name])
-    ]
-    largest = max((was for was, _ in pairs), default=0.0)
-    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
-    if not factors or min(factors) <= 0:
-        return None
-    middle = sorted(factors)[len(factors) // 2]
-    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
-    return middle if same and abs(middle - 1) > 2e-3 else None
 
 
 def _told_series(exact: Exact) -> dict[str, Series]:
