@@ -216,5 +216,9 @@ ROWS = (
         f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",
         ("compare the columns that the reward functions read: answers, labels, references",)),
+    Row(C.DATA, lambda f: f.entry == "data" and not entered(f)
+        and f.difference("data", "dataset_sha256"),
+        "the data set differs, but not in the rows that the look used",
+        ("compare the data set's revision and preparation",), strength=0.5),
 )
 # fmt: on

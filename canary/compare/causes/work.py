@@ -105,15 +105,13 @@ def _leak(facts: Facts) -> object:
     return any(found) and found
 
 
-def _retries(facts: Facts) -> list[Evidence]:
+def _peak(facts: Facts) -> object:
+    """Return the peaks that grew, with the allocations that were tried again."""
+    found = [facts.failed("max_memory"), facts.failed("reserved_memory")]
     was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
     words = f"allocations retried after the cache was freed {was} -> {now}"
-    return [Evidence("signal", words, was, now)] * (now > was)
-
-
-def _peak(facts: Facts) -> object:
-    found = [facts.failed("max_memory"), facts.failed("reserved_memory")]
-    return any(found) and not facts.failed("live_memory") and [*found, *_retries(facts)]
+    retried = [Evidence("signal", words, was, now)] * (now > was)
+    return any(found) and not facts.failed("live_memory") and [*found, *retried]
 
 
 GREW = 1.25

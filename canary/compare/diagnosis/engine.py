@@ -95,8 +95,10 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
 all if not listed."""
 MAIN = 0.2
 """A phase with a smaller share of the unexpected time did not slow the step."""
-HALF = "undo half of the change and compare again: exact signals need one run"
-OF_LEARNING = (HALF, "compute what differs first by hand on both sides")
+OF_LEARNING = (
+    "undo half of the change and compare again: exact signals need one run",
+    "compute what differs first by hand on both sides",
+)
 OF_SPEED = (
     "canary profile CURRENT --against BASELINE compares the operators",
     "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
