@@ -34,7 +34,8 @@ def entered(facts: Facts) -> list[Difference]:
     """Return the differences of data and batches, if they come first and the loop did not generate
     them."""
     generated = facts.rollout and facts.batches.known and facts.batches.same_prompts
-    if facts.entry not in ("data", "batches") or generated:
+    reached = facts.differs("batches") or facts.unrecorded(("batches",))
+    if facts.entry not in ("data", "batches") or generated or not reached:
         return []
     return [*facts.differences("data"), *facts.differences("batches")][:4]
 
@@ -171,7 +172,9 @@ def _length(facts: Facts) -> str:
 ROWS = (
     Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
         strength=0.55, group="tokenizer"),
-    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.96, group="tokenizer"),
+    Row(C.TOKENIZATION, lambda f: f.differs("batches") and _tokenizer(f), _other_tokenizer, FORMAT,
+        strength=0.96, group="tokenizer"),
+    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.5, group="tokenizer"),
     Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
         strength=0.94, group="ids"),
@@ -213,5 +216,9 @@ ROWS = (
         f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",
         ("compare the columns that the reward functions read: answers, labels, references",)),
+    Row(C.DATA, lambda f: f.entry == "data" and not entered(f)
+        and f.difference("data", "dataset_sha256"),
+        "the data set differs, but not in the rows that the look used",
+        ("compare the data set's revision and preparation",), strength=0.5),
 )
 # fmt: on

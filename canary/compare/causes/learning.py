@@ -193,8 +193,6 @@ def _made_words(facts: Facts) -> str:
 
 def _loss(facts: Facts) -> object:
     """Return what tells more of a first loss or gradient that differs."""
-    if facts.entry == "first_gradient" and facts.clipping_unknown:
-        return None
     return [facts.gradient_cut, facts.failed("advantages_scaled", "advantages_sum_to_zero")]
 
 
@@ -311,13 +309,6 @@ def _rate_words(facts: Facts) -> str:
     return f"the learning rate differs from step {place + 1} on"
 
 
-def _rate_is_zero(facts: Facts) -> object:
-    """Whether the rate is 0. If both sides recorded rates and they are equal, it is no change."""
-    known = all(facts.exact(lambda e: e.get("trajectory", {}).get("learning_rates", [])))
-    rates = facts.difference("first_update", "learning_rate")
-    return not known and not rates and facts.failed("learning_rate_positive")
-
-
 def _update(facts: Facts) -> list[Difference]:
     """Return what differs in the first update with one learning rate. Adam's first step has one
     size for any gradient. If it differs, other parameters are updated."""
@@ -343,7 +334,6 @@ _optimizer = partial(Row, C.OPTIMIZER)
 # fmt: off
 OPTIMIZER = (
     _optimizer(_rates, _rate_words, RATES, strength=0.97),
-    _optimizer(_rate_is_zero, "the learning rate is 0 at a step that should train", RATES),
     _optimizer(lambda f: f.clipping, _clipping,
         ("compare the code between backward and optimizer.step: clipping, its limit and its "
         "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",

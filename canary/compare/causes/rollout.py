@@ -98,11 +98,6 @@ def _other_entropy(facts: Facts) -> Evidence | None:
     return Evidence("signal", words, was, now, "nats")
 
 
-def _other_logprobs(facts: Facts) -> Difference | None:
-    found = facts.signal("logprobs", "entropy")
-    return found if found is not None and found.step == 1 else None
-
-
 def _show(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
@@ -140,7 +135,7 @@ ROWS = (
     _row(_other_entropy,
         "log-probabilities differ for the same completions: they are not those of the sampling "
         "distribution", LOGITS),
-    _row(_other_logprobs, "log-probabilities differ for the same completions of the same model",
-        LOGITS),
+    _row(lambda f: (s := f.signal("logprobs", "entropy")) and s.step == 1 and s,
+        "log-probabilities differ for the same completions of the same model", LOGITS),
 )
 # fmt: on

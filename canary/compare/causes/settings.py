@@ -112,6 +112,10 @@ def _environment(facts: Facts) -> list[KeyChange]:
     return changes[:4] if worse else []
 
 
+def _slower_elsewhere(facts: Facts) -> object:
+    return facts.entry is None and facts.slower and _environment(facts)
+
+
 def _environment_words(facts: Facts) -> str:
     return f"{', '.join(change.key for change in _environment(facts))} changed"
 
@@ -135,14 +139,7 @@ def _pointed(category: C) -> Row:
 
 
 ROWS = (
-    Row(
-        C.ENVIRONMENT,
-        lambda f: f.entry is None and f.slower and _environment(f),
-        _environment_words,
-        RERUN,
-        0.7,
-        group="environment",
-    ),
+    Row(C.ENVIRONMENT, _slower_elsewhere, _environment_words, RERUN, 0.7, group="environment"),
     Row(C.ENVIRONMENT, _environment, _environment_words, RERUN, 0.45, group="environment"),
     *(_row(category, 0.9, _sure) for category in FIRST_EFFECT),
     *(_row(category, 0.6, _explains) for category in FIRST_EFFECT),

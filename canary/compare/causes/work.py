@@ -105,15 +105,13 @@ def _leak(facts: Facts) -> object:
     return any(found) and found
 
 
-def _retries(facts: Facts) -> list[Evidence]:
+def _peak(facts: Facts) -> object:
+    """Return the peaks that grew, with the allocations that were tried again."""
+    found = [facts.failed("max_memory"), facts.failed("reserved_memory")]
     was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
     words = f"allocations retried after the cache was freed {was} -> {now}"
-    return [Evidence("signal", words, was, now)] * (now > was)
-
-
-def _peak(facts: Facts) -> object:
-    found = [facts.failed("max_memory"), facts.failed("reserved_memory")]
-    return any(found) and not facts.failed("live_memory") and [*found, *_retries(facts)]
+    retried = [Evidence("signal", words, was, now)] * (now > was)
+    return any(found) and not facts.failed("live_memory") and [*found, *retried]
 
 
 GREW = 1.25
@@ -141,11 +139,6 @@ def _named(*phases: str) -> Callable[[Facts], str]:
     return lambda facts: getattr(facts.grown_phase(*phases), "phase", "")
 
 
-def _waits_for_data(facts: Facts) -> PhaseGrowth | None:
-    """Return the data phase if it grew for the same batches."""
-    return None if facts.entry in ("data", "batches") else facts.grown_phase("data")
-
-
 def _share(facts: Facts, name: str, words: str, least: float) -> Evidence | None:
     """Return the growth of a share of time in `record.host`, if it is large enough."""
     sides = []
@@ -157,10 +150,6 @@ def _share(facts: Facts, name: str, words: str, least: float) -> Evidence | None
     was, now = map(statistics.median, sides)
     grew = now - was >= 100 * least
     return Evidence("signal", f"{words} {was:.0f} -> {now:.0f}%", was, now, "%") if grew else None
-
-
-def _crowded(facts: Facts) -> Evidence | None:
-    return _share(facts, "run_delay", "time that training waited for a free core", 0.20)
 
 
 def _same_work(facts: Facts) -> bool:
@@ -214,7 +203,8 @@ ROWS = (
     Row(C.IO, phase_of("checkpoint", "logging"), lambda f:
         f"{_named('checkpoint', 'logging')(f)} takes longer", DISK, 0.75, _named("checkpoint",
         "logging"), group="files"),
-    Row(C.DATALOADER, _waits_for_data, "training waits longer for its batches",
+    Row(C.DATALOADER, lambda f: f.entry not in ("data", "batches") and f.grown_phase("data"),
+        "training waits longer for its batches",
         ("profile the collator and the data set's __getitem__", "compare dataloader_num_workers"),
         0.92, "data"),
     # The first share that grew speaks; the next ones follow from it (a held lock makes waits).
@@ -224,7 +214,8 @@ ROWS = (
     _host(_of_share("other_threads", "CPU time of other threads, to the computing phases", 0.20),
         "other threads of the process compute during training", HOST, 0.8, "other_threads",
         group="host"),
-    _host(lambda f: not _crowded(f) and _of_share("waiting", "time off the core", 0.10)(f),
+    _host(lambda f: not _share(f, "run_delay", "", 0.20)
+        and _of_share("waiting", "time off the core", 0.10)(f),
         "training waits in phases that should compute: for a sleep, a lock or a file", HOST, 0.75,
         "waiting", group="host"),
     _host(_slow_phase, lambda f:

@@ -98,11 +98,7 @@ def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]
 
 def _in_place(before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]) -> float:
     total = sum(map(len, before))
-    kept = sum(
-        now.get(place) == value
-        for was, now in zip(before, after, strict=True)
-        for place, value in was.items()
-    )
+    kept = sum(len(was.items() & now.items()) for was, now in zip(before, after, strict=True))
     return kept / total if total else 0.0
 
 

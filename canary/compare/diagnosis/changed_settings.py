@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.commands import setting_name
-from canary.compare.diagnosis.suspects import Evidence, RegressionCategory
+from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import shown
 from canary.compare.report import Comparison
@@ -44,20 +44,15 @@ class SettingChange:
         """Return the change in words."""
         if self.in_config:
             return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
-        was, now = (
-            "its default" if value is None else str(value)
-            for value in (self.baseline, self.current)
-        )
+        sides = (self.baseline, self.current)
+        was, now = ("its default" if value is None else str(value) for value in sides)
         return f"{self.key} {was} -> {now}"
 
     def evidence(self) -> Evidence:
         """Return the change as evidence."""
-        if self.in_config:
-            return Evidence(
-                "config", self.sentence(), _simple(self.baseline), _simple(self.current)
-            )
-        words = f"{self.sentence()}, although the config does not set it"
-        return Evidence("code", words, _simple(self.baseline), _simple(self.current))
+        words = self.sentence() + ", although the config does not set it" * (not self.in_config)
+        kind: EvidenceKind = "config" if self.in_config else "code"
+        return Evidence(kind, words, _simple(self.baseline), _simple(self.current))
 
 
 def _simple(value: Any) -> float | int | str | None:
@@ -69,8 +64,9 @@ def setting_changes(
 ) -> tuple[SettingChange, ...]:
     """Return changed config keys first, then other changed settings of the training, once each."""
     found = [
-        SettingChange(c.key, c.baseline, c.current, _category(c.key), in_config=True)
+        SettingChange(c.key, c.baseline, c.current, kind, in_config=True)
         for c in report.config_changes
+        for kind in (category_of(c.key) or category_of(setting_name(c.key)),)
         if not c.cosmetic
     ]
     names = {change.name for change in found}
@@ -95,10 +91,6 @@ def setting_changes(
             names.add(change.name)
             found.append(change)
     return tuple(found)
-
-
-def _category(key: str) -> RegressionCategory | None:
-    return category_of(key) or category_of(setting_name(key))
 
 
 def _key(was: Any, now: Any) -> str:

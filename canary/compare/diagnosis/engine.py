@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from math import prod
 from typing import Literal, get_args
 
 from canary.compare.diagnosis.facts import Facts
@@ -94,8 +95,10 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
 all if not listed."""
 MAIN = 0.2
 """A phase with a smaller share of the unexpected time did not slow the step."""
-HALF = "undo half of the change and compare again: exact signals need one run"
-OF_LEARNING = (HALF, "compute what differs first by hand on both sides")
+OF_LEARNING = (
+    "undo half of the change and compare again: exact signals need one run",
+    "compute what differs first by hand on both sides",
+)
 OF_SPEED = (
     "canary profile CURRENT --against BASELINE compares the operators",
     "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
@@ -235,7 +238,11 @@ def _of_one_effect(
         if can_cause(finding, effect, facts):
             able.setdefault(finding.category, []).append(finding)
     counted = effect is not None and is_exact(effect, facts) and not speed_failed(facts)
-    sure = {category: _together(found) for category, found in able.items()}
+    # Reasons for one category add up.
+    sure = {
+        category: min(MOST, 1.0 - prod(1.0 - finding.strength for finding in found))
+        for category, found in able.items()
+    }
     order = sorted(able, key=lambda one: (counted and all(map(is_timed, able[one])), -sure[one]))
     best = sure[order[0]] if order else 0.0
     # Of two causes of one effect, the second is right at most as often as the first is wrong.
@@ -246,14 +253,6 @@ def _of_one_effect(
         placed = _of_place(facts, able)
         return [placed, *(one for one in suspects if one.category is not placed.category)]
     return [_unknown(facts, 1 - best, bool(suspects)), *suspects]
-
-
-def _together(findings: Sequence[Finding]) -> float:
-    """Combine the findings of one category: reasons for it add up."""
-    doubt = 1.0
-    for finding in findings:
-        doubt *= 1.0 - finding.strength
-    return min(MOST, 1.0 - doubt)
 
 
 def _suspect(category: C, confidence: float, findings: Sequence[Finding], facts: Facts) -> Suspect:

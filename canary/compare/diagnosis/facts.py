@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -19,7 +19,6 @@ from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
     GRADIENT_NORM_FACTOR,
     SIGNAL,
-    has_clipping,
     loss_floor,
     norm_floor,
     told_losses,
@@ -82,8 +81,6 @@ class Facts:
             or (stage == "trajectory" and not losses_recorded(self.before, self.now))
         ]
 
-    # Checks and differences.
-
     def check(self, name: str) -> Check | None:
         """Return the check of that name; None if it did not run."""
         return next((c for c in self.report.checks if c.name == name), None)
@@ -117,8 +114,6 @@ class Facts:
         found = (check for check in map(self.check, SPEED) if check is not None)
         loud = (check for check in found if check.status in ("fail", "warn"))
         return next((check for check in loud if (check.delta or 0) > 0), None)
-
-    # Learning.
 
     @cached_property
     def rollout(self) -> bool:
@@ -230,7 +225,19 @@ class Facts:
     @cached_property
     def gradient_factor(self) -> float | None:
         """Return the factor by which the first gradient of every module group grew, or None."""
-        return _common_factor(*self.exact(lambda e: e.get("first_gradient", {}).get("groups", {})))
+        before, after = self.exact(lambda e: e.get("first_gradient", {}).get("groups", {}))
+        pairs = [
+            (was, after[name])
+            for name, was in before.items()
+            if is_finite(was) and is_finite(after.get(name))
+        ]
+        largest = max((was for was, _ in pairs), default=0.0)
+        factors = sorted(now / was for was, now in pairs if was > 1e-4 * largest)
+        if not factors or factors[0] <= 0:
+            return None
+        middle = factors[len(factors) // 2]
+        same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+        return middle if same and abs(middle - 1) > 2e-3 else None
 
     @cached_property
     def gradient_cut(self) -> Evidence | None:
@@ -279,11 +286,6 @@ class Facts:
         return found if found is None or losses is None or losses > (found.step or 1) else None
 
     @cached_property
-    def clipping_unknown(self) -> bool:
-        """Return whether one side's gradients may be clipped, as in older records of user loops."""
-        return has_clipping(self.before) != has_clipping(self.now)
-
-    @cached_property
     def advantages_exchanged(self) -> bool:
         """Return whether step 1 of online RL has equal advantages in another order."""
         was, now = (
@@ -320,8 +322,6 @@ class Facts:
         dtype = after.get("reference")
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
         return dtype if dtype and alone else ""
-
-    # Work, time, settings and code.
 
     @cached_property
     def forwards(self) -> tuple[int | None, int | None]:
@@ -361,22 +361,6 @@ class Facts:
     def settings(self) -> tuple[SettingChange, ...]:
         """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
-
-
-def _common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """Return the factor that all groups' norms share; None if they share none, or it is 1."""
-    pairs = [
-        (before[name], after[name])
-        for name in before
-        if name in after and is_finite(before[name]) and is_finite(after[name])
-    ]
-    largest = max((was for was, _ in pairs), default=0.0)
-    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
-    if not factors or min(factors) <= 0:
-        return None
-    middle = sorted(factors)[len(factors) // 2]
-    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
-    return middle if same and abs(middle - 1) > 2e-3 else None
 
 
 def _told_series(exact: Exact) -> dict[str, Series]:

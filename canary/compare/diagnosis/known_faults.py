@@ -91,19 +91,15 @@ def known_faults(facts: Facts) -> tuple[Evidence, ...]:
 def _evidence(
     before: Mapping[str, str | None], now: Mapping[str, str | None], *, ended: bool
 ) -> Iterator[Evidence]:
+    what = "ended a known fault, which changes results" if ended else "has a known fault"
     for name, fault in table().items():
         was, has = before.get(fault.package), now.get(fault.package)
         if was is None or has is None:
             continue
         if (fault.affects(was), fault.affects(has)) == (ended, not ended):
-            yield Evidence("environment", _words(name, fault, was, has, ended), was, has)
-
-
-def _words(name: str, fault: KnownFault, was: str, now: str, ended: bool) -> str:
-    what = "ended a known fault, which changes results" if ended else "has a known fault"
-    only_if = f", if {fault.when}" if fault.when else ""
-    remedy = "" if ended else f" {fault.remedy}"
-    return (
-        f"{fault.package} {was} -> {now} {what} ({name}){only_if}: "
-        f"{fault.wrong}{remedy} {fault.source}"
-    )
+            only_if = f", if {fault.when}" if fault.when else ""
+            told = fault.wrong + f" {fault.remedy}" * (not ended)
+            words = (
+                f"{fault.package} {was} -> {has} {what} ({name}){only_if}: {told} {fault.source}"
+            )
+            yield Evidence("environment", words, was, has)

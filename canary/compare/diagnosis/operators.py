@@ -93,11 +93,7 @@ class OperatorDifferences:
 
 
 def operator_differences(
-    current: RunRecord,
-    baseline: RunRecord,
-    *,
-    clock: Clock | None = None,
-    keep_same: bool = False,
+    current: RunRecord, baseline: RunRecord, *, clock: Clock | None = None, keep_same: bool = False
 ) -> OperatorDifferences:
     """Return the operators that differ between two records, by growth.
 
@@ -105,7 +101,9 @@ def operator_differences(
     have it, else the host. Otherwise by the looks' calls per step, under the looks' names
     (`aten.mm.default`; a profiler says `aten::mm`).
     """
-    reason = _why_no_profiles(current.profiler, baseline.profiler)
+    sides = (("the current run", current.profiler), ("the baseline", baseline.profiler))
+    lacks = (f"{side} was not profiled" for side, p in sides if not (p.steps and p.top_cpu_ops))
+    reason = next(lacks, "")
     if not reason:
         on_device = current.profiler.top_cuda_ops and baseline.profiler.top_cuda_ops
         chosen: Clock = clock or ("device" if on_device else "host")
@@ -116,13 +114,6 @@ def operator_differences(
         side = "the current run" if counted_now is None else "the baseline"
         return OperatorDifferences(None, None, reason=f"{reason}, and {side} counted no operators")
     return table_differences(counted_now, counted_before, keep_same=keep_same, reason=reason)
-
-
-def _why_no_profiles(current: Profiler, baseline: Profiler) -> str:
-    for side, profiler in (("the current run", current), ("the baseline", baseline)):
-        if not profiler.steps or not profiler.top_cpu_ops:
-            return f"{side} was not profiled"
-    return ""
 
 
 def profiled(profiler: Profiler, clock: Clock) -> OperatorTable:
@@ -156,11 +147,7 @@ def counted(record: RunRecord) -> OperatorTable | None:
 
 
 def table_differences(
-    current: OperatorTable,
-    baseline: OperatorTable,
-    *,
-    keep_same: bool = False,
-    reason: str = "",
+    current: OperatorTable, baseline: OperatorTable, *, keep_same: bool = False, reason: str = ""
 ) -> OperatorDifferences:
     """Return the operators that differ between two tables of one kind, largest growth first."""
     timed = current.clock is not None
@@ -188,14 +175,8 @@ def _difference(name: str, current: OperatorTable, baseline: OperatorTable) -> O
         before = _ms(was, baseline.most_unlisted_ms)
         growth_ms = after - before
     least = LEAST_SHARE * max(current.total_ms, baseline.total_ms)
-    return OperatorDifference(
-        name=name,
-        change=_change(now, was, growth_ms, growth_calls, least),
-        baseline=was,
-        current=now,
-        growth_ms=growth_ms,
-        growth_calls=growth_calls,
-    )
+    change = _change(now, was, growth_ms, growth_calls, least)
+    return OperatorDifference(name, change, was, now, growth_ms, growth_calls)
 
 
 def _ms(use: OperatorUse | None, at_most: float) -> float:
