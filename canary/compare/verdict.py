@@ -181,6 +181,7 @@ IN_WORDS = {
     "first_loss": "the loss differs",
     "first_gradient": "the gradient differs",
     "first_update": "the update differs",
+    "grad_norm": "the gradient norm differs",
     "learning_rate": "the learning rate differs",
     "applied_gradient": "the gradient at the optimizer differs",
     "tokenizer.chat_template_sha256": "the chat template differs",
