@@ -13,9 +13,8 @@ from typing import Literal
 
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
-from canary.compare.exact.changes import changed_options, shown
+from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import Difference, KeyChange, Place, Places
-from canary.config.trainers import EXEC_KEYS
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import runs_of
 from canary.record.types import RunRecord
@@ -90,7 +89,7 @@ def changed_places(
         code, idle = [*_functions_that_differ(was, new, phases)], 0
     keys = [change for change in config if not change.cosmetic]
     packages = [_of_key("package", change) for change in environment if not change.cosmetic]
-    made = _made_by_command(before, now, keys)
+    made = made_by_command(before, now, keys)
     given = [change for change in keys if change.key not in made]
     if packages or not (code or others or given):
         given = keys
@@ -116,14 +115,6 @@ def _with_moves(hunks: Sequence[Hunk]) -> Iterator[Hunk]:
 
 def _texts(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(line.strip() for line in lines)
-
-
-def _made_by_command(before: RunRecord, now: RunRecord, keys: Sequence[KeyChange]) -> set[str]:
-    """Return the keys that a user's command made of its code, files and options."""
-    if not (before.config.get("command") and now.config.get("command")):
-        return set()
-    own = {*EXEC_KEYS, *(change.key for change in changed_options(before, now))}
-    return {change.key for change in keys if change.key.partition(".")[0] not in own}
 
 
 def _of_key(kind: Literal["config", "package"], change: KeyChange) -> Place:

@@ -181,7 +181,15 @@ IN_WORDS = {
     "first_loss": "the loss differs",
     "first_gradient": "the gradient differs",
     "first_update": "the update differs",
+    "grad_norm": "the gradient norm differs",
+    "learning_rate": "the learning rate differs",
+    "applied_gradient": "the gradient at the optimizer differs",
+    "tokenizer.chat_template_sha256": "the chat template differs",
+    "dtypes": "the precision of the parameters differs",
+    "trainable_tensors": "the trainable parameters differ",
+    "trainable_parameters": "the trainable parameters differ",
 }
+"""Of a stage, or of one of its signals."""
 
 
 def finding(difference: Difference) -> str:
@@ -189,10 +197,8 @@ def finding(difference: Difference) -> str:
     signal = difference.signal.replace("_", " ")
     verb = "differ" if signal.endswith("s") and not signal.endswith("ss") else "differs"
     words = IN_WORDS.get(difference.stage, f"the {signal} {verb}")
-    if signal == "learning rate":
-        words = "the learning rate differs"
-    elif signal.startswith("tokenizer"):
-        words = "the tokenizer differs"
+    words = "the tokenizer differs" if signal.startswith("tokenizer") else words
+    words = IN_WORDS.get(difference.signal, words)
     step = difference.step or (None if difference.stage in ("data", "model") else 1)
     start = f" from step {step}" if step else ""
     was, now = difference.baseline, difference.current

@@ -207,6 +207,17 @@ def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange,
     return command_changes(baseline.config.get("command"), current.config.get("command"))
 
 
+def made_by_command(
+    baseline: RunRecord, current: RunRecord, changes: Sequence[KeyChange]
+) -> set[str]:
+    """Return the keys that a user's command made of its code, files and options: no config or
+    option has them, so nobody can set them back."""
+    if not (baseline.config.get("command") and current.config.get("command")):
+        return set()
+    given = {*EXEC_KEYS, *(change.key for change in changed_options(baseline, current))}
+    return {change.key for change in changes if change.key.partition(".")[0] not in given}
+
+
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Return the imported packages, drivers, devices and variables that differ."""
     found = key_changes(

@@ -16,7 +16,7 @@ from canary.compare.exact.signal_kinds import (
     show,
     size_words,
 )
-from canary.compare.exact.tolerances import relative_difference
+from canary.compare.exact.tolerances import relative_difference, repeats_bitwise
 from canary.compare.report import Difference
 from canary.record.exact import Exact, FirstGradient, FirstUpdate, Series
 from canary.record.types import RunRecord
@@ -172,7 +172,7 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
     found = _sequence(signal, sides, *told_losses(sides), floor)
-    if not found and _repeats_bitwise(baseline) and _repeats_bitwise(current):
+    if not found and repeats_bitwise(baseline) and repeats_bitwise(current):
         before, after = baseline.stability.loss_values, current.stability.loss_values
         return _sequence(replace(signal, name="loss after the look"), sides, before, after, floor)
     return found
@@ -206,11 +206,6 @@ def metrics(signal: Signal, sides: Sides) -> list[Difference]:
         row = replace(signal, name=name)
         found += _sequence(row, sides, was[name], now[name], scale, METRIC_FACTOR)
     return found
-
-
-def _repeats_bitwise(record: RunRecord) -> bool:
-    device = record.env.get("device") or {}
-    return device.get("type", "cpu") == "cpu" and not record.env.get("gpus")
 
 
 def _sizes(

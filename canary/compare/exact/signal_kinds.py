@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeGuard, TypeVar
 
 from canary.compare.diagnosis.suspects import RegressionCategory
-from canary.compare.exact.tolerances import Tolerance, relative_difference, tolerance_for
+from canary.compare.exact.tolerances import (
+    TOLERANCES,
+    Tolerance,
+    begins_alike,
+    relative_difference,
+    tolerance_for,
+)
 from canary.compare.report import Difference
 from canary.record.exact import Exact
 from canary.record.jsonio import shown
@@ -28,9 +35,11 @@ class Sides:
     allowed: Tolerance | None = None
     """Instead of that of the current record's dtype."""
 
-    @property
+    @cached_property
     def tolerance(self) -> Tolerance:
         """Return how far rounding alone may move a signal."""
+        if self.allowed is None and begins_alike(self.baseline, self.current):
+            return TOLERANCES["float32"]
         return self.allowed or tolerance_for(self.current)
 
     def read(self, read: Callable[[Exact], T]) -> tuple[T, T]:

@@ -65,18 +65,23 @@ def trainable_changed(record: RunRecord) -> Invariant:
         for tensor in update.get("tensors_unchanged", [])
         if not any(part in tensor for part in ZERO_GRADIENT_AT_START)
     ]
+    nothing = record.exact.get("model", {}).get("trainable_parameters") == 0
     words = f"{update.get('tensors_changed')} trainable tensors changed in step 1"
-    if still:
+    if nothing:
+        words = "no parameter is trainable"
+    elif still:
         words += f", {len(still)} did not ({still[0]}{', ...' if len(still) > 1 else ''})"
     unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     return result(
         name,
-        bool(still),
+        bool(still) or nothing,
         words,
         float(len(still)),
         update.get("tensors_changed"),
         items=still,
-        doubt="they get no gradient: are they unused by the loss?" if unused >= set(still) else "",
+        doubt="they get no gradient: are they unused by the loss?"
+        if unused >= set(still) and not nothing
+        else "",
     )
 
 

@@ -90,7 +90,7 @@ class WorkCounter:
             self._counting.__exit__(None, None, None)
         for mode in reversed(above):
             _push_mode(mode)
-        operators = dict(sorted(self._counting.operators.items()))
+        operators = dict(sorted(_without_arrivals(self._counting.operators).items()))
         # Compiled code looks tokens up with generated kernels, which are not counted.
         seen = self._counting.forwards > 0 or not recompiles()
         return {
@@ -102,6 +102,17 @@ class WorkCounter:
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
             "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
         }
+
+
+ARRIVAL = ("aten.set_.source_Storage_storage_offset", "aten.empty.memory_format")
+"""Operators that rebuild one tensor sent by another process (`torch._utils._rebuild_tensor`)."""
+
+
+def _without_arrivals(operators: Counter[str]) -> Counter[str]:
+    """Leave out the arrival of tensors from data workers: it is a matter of time in which step a
+    batch arrives."""
+    rebuilt = min(operators[name] for name in ARRIVAL)
+    return operators - Counter(dict.fromkeys(ARRIVAL, rebuilt))
 
 
 def largest_embedding(model: torch.nn.Module | None) -> torch.nn.Embedding | None:

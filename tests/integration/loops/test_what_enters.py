@@ -144,7 +144,7 @@ def test_a_loss_of_step_1_comes_before_batches_of_step_2(tmp_path: Path) -> None
     found = compare_to_baseline(recorded(tmp_path, SHARED_STREAM, "stays"), clean, gates=())
     assert (first(found), cause(found)) == (("first_loss", 1), "objective"), found.first_line
     assert [d.step for d in found.differences if d.stage == "batches"] == [2]
-    assert "Regression: first_loss" in found.first_line
+    assert found.first_line.startswith("Changed: the loss differs from step 1")
 
 
 def test_a_policys_observations_are_its_batch(tmp_path: Path) -> None:
@@ -221,4 +221,4 @@ def test_a_package_that_nothing_imports_is_no_difference(tmp_path: Path) -> None
         recorded(tmp_path, POLICY, "sign", path=about.parent), clean, gates=()
     )
     assert found.environment_changes == ()
-    assert (found.verdict, first(found)) == ("regression", ("first_loss", 1)), found.first_line
+    assert (found.verdict, first(found)) == ("changed", ("first_loss", 1)), found.first_line

@@ -240,6 +240,43 @@ def test_each_dtype_has_its_own_tolerance(dtype: str) -> None:
             assert compared(moved, baseline).check(stage).status == status, (stage, share)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "device", "status"),
+    [
+        ((), None, "cpu", "changed"),
+        ((), None, "cuda", "pass"),
+        (("first_gradient", "total"), 1.9001, "cpu", "pass"),
+        (("batches", 3, 0, "sha256"), OTHER, "cpu", "pass"),
+    ],
+)
+def test_what_differs_after_an_equal_step_1_is_no_rounding(
+    path: Path, value: Any, device: str, status: str
+) -> None:
+    """A lost zero_grad moved norms by 6% at step 2, within the rounding of bfloat16."""
+
+    def prepared(whole: RunRecord) -> RunRecord:
+        whole = altered(with_config(whole, "dtype", "bfloat16"), "env", "device", "type", to=device)
+        whole = altered(whole, "exact", "first_gradient", "total", to=1.9)
+        return altered(whole, "exact", "first_update", "after_sha256", to=OTHER)
+
+    norms = ("exact", "trajectory", "grad_norms", 1)
+    current = prepared(altered(CURRENT, *norms, to=1.06 * value_at(CURRENT, norms)))
+    current = altered(current, "exact", *path, to=value) if path else current
+    found = compared(current, [prepared(run) for run in BASELINE])
+    assert found.check("trajectory").status == status
+
+
+def test_a_finding_names_the_signal_if_the_stage_says_too_little() -> None:
+    for path, value, words in (
+        (("model", "trainable_tensors"), 28, "the trainable parameters differ"),
+        (("data", "tokenizer", "chat_template_sha256"), OTHER, "the chat template differs"),
+        (("trajectory", "grad_norms", 5), 3.0, "the gradient norm differs from step 6"),
+    ):
+        first = compared(altered(CURRENT, "exact", *path, to=value)).first_difference
+        assert first is not None
+        assert finding(first).startswith(words)
+
+
 VANISHED = [("grpo", 1e-7, "same"), ("grpo", 0.01, "differs"), ("sft", 1e-7, "differs")]
 
 

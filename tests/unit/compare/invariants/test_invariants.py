@@ -120,6 +120,7 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.kl.0", 0.01)], 0.01),
     ("advantages_sum_to_zero", "grpo", advantages(1.0), 1.0),
     ("trainable_changed", "sft", [exact("first_update.tensors_unchanged", ["a", "b"])], 2),
+    ("trainable_changed", "sft", [exact("model.trainable_parameters", 0)], 0),
     ("frozen_unchanged", "dpo", [exact("frozen.changed", ["a", "b"])], 2),
     ("frozen_unchanged", "dpo", [exact("frozen.reference_changed", True)], 1),
     ("learning_rate_positive", "sft", [rates(3, 0.0)], 1),
