@@ -189,7 +189,7 @@ def _changed_lines(
             (hunk.path, hunk.line + index, text.strip())
             for hunk in hunks
             for index, text in enumerate(hunk.added)
-            if text.strip()
+            if text.strip() and hunk.line + index >= place[1]
         ]
         removed = (hunks[0].path, hunks[0].line, "a line was removed")
         return tuple(lines[:LINES_SHOWN]) or (removed,)

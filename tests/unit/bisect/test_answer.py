@@ -61,4 +61,4 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     ]
     assert document["launches"] == sum(row["run"] is not None for row in document["runs"])
     assert {row["stage"] for row in document["runs"]} == {"ends", "search", "last"}
-    assert document["comparison"]["verdict"] == "regression"
+    assert document["comparison"]["verdict"] == "changed"
