@@ -237,7 +237,7 @@ def noting(rounds: int, names: Sequence[str], root: Path, python: str) -> int:
     without = root / "without"
     shutil.copytree(own / "canary", without / "canary")
     shutil.copytree(own / "templates", without / "templates")
-    file = without / "canary" / "training" / "attach" / "ran.py"
+    file = without / "canary" / "training" / "collectors" / "ran.py"
     text = file.read_text()
     for begins, nothing in NOTES:
         assert text.count(begins) == 1
