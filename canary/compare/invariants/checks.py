@@ -70,7 +70,9 @@ def trainable_changed(record: RunRecord) -> Invariant:
     if nothing:
         words = "no parameter is trainable"
     elif still:
-        words += f", {len(still)} did not ({still[0]}{', ...' if len(still) > 1 else ''})"
+        every = (update.get("tensors_changed") or 0) + len(still)
+        words = f"{len(still)} of {every} trainable tensors did not change in step 1"
+        words += f" ({still[0]}{', ...' if len(still) > 1 else ''})"
     unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     return result(
         name,

@@ -241,7 +241,7 @@ def test_work_counts_forwards_tokens_flops_and_host_reads() -> None:
 def test_a_batch_that_arrives_from_a_worker_is_no_work_of_the_step() -> None:
     part = WorkCounter(None)
     part.begin()
-    torch._utils._rebuild_tensor(torch.ones(4).untyped_storage(), 0, (4,), (1,))
+    torch._utils._rebuild_tensor(torch.ones(4)._typed_storage(), 0, (4,), (1,))
     torch.empty(3)
     assert part.end()["operators"] == {"aten.empty.memory_format": 1, "aten.ones.default": 1}
 
