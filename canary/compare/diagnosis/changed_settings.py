@@ -10,7 +10,7 @@ from typing import Any
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.changes import shown
+from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import Comparison
 from canary.config.sections import as_number
 from canary.config.setting_names import is_special_token
@@ -63,8 +63,9 @@ def setting_changes(
     report: Comparison, before: RunRecord, now: RunRecord
 ) -> tuple[SettingChange, ...]:
     """Return changed config keys first, then other changed settings of the training, once each."""
+    made = made_by_command(before, now, report.config_changes)
     found = [
-        SettingChange(c.key, c.baseline, c.current, kind, in_config=True)
+        SettingChange(c.key, c.baseline, c.current, kind, in_config=c.key not in made)
         for c in report.config_changes
         for kind in (category_of(c.key) or category_of(setting_name(c.key)),)
         if not c.cosmetic

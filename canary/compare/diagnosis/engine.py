@@ -141,8 +141,8 @@ def _held(rows: Iterable[Row], facts: Facts) -> Iterator[Finding]:
 
 
 def _as_seen(finding: Finding, facts: Facts) -> Finding:
-    """Return the finding, weaker if it takes a stage for equal that a side did not record, or if
-    what differs first brings it along."""
+    """Return the finding. It is weaker if it takes an unrecorded stage for equal, or if what
+    differs first brings it along."""
     if facts.entry is not None and finding.sign in BROUGHT_ALONG:
         return replace(finding, strength=BESIDE_LEARNING * finding.strength)
     if not (missing := facts.unrecorded(finding.equal)):

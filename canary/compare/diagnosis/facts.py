@@ -38,7 +38,7 @@ T = TypeVar("T")
 NO_WORK = ("detach", "alias", "view", "zeros", "empty")
 """Operators with one of these in their name compute nothing."""
 LEAST_VALUES = 6
-"""Values that must be exact numbers of a narrow dtype to tell of it."""
+"""So many values must be exact numbers of a narrow dtype to show it."""
 
 
 @dataclass(frozen=True)

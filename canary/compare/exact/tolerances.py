@@ -97,8 +97,8 @@ def repeats_bitwise(record: RunRecord) -> bool:
 
 
 def begins_alike(before: RunRecord, after: RunRecord) -> bool:
-    """Whether rounding cannot explain what differs later: both sides repeat to the bit, the look's
-    batches are equal, and so is all of step 1, from the loss to the updated parameters.
+    """Whether rounding cannot explain what differs later. That is so if both sides repeat to the
+    bit, and the look's batches and all of step 1 are equal.
 
     Another kernel, order or precision of the same arithmetic shows in the bits of step 1."""
     was, now = before.exact, after.exact

@@ -89,7 +89,6 @@ INCIDENTS = {
         ),
     ),
 }  # fmt: skip
-CAUSE_ALONE = pytest.mark.xfail(strict=False, reason="a setting that code made is set back")
 Compare = Callable[[str], Comparison]
 
 
@@ -158,7 +157,7 @@ def test_an_incident_is_placed_and_named(name: str, compare: Compare) -> None:
     ("name", "pattern"),
     [
         ("worker_generator", "memory"),
-        pytest.param("clip_after_step", "max_grad_norm back", marks=CAUSE_ALONE),
+        ("clip_after_step", "max_grad_norm back"),
         ("no_bos", "without (adding|special)|special_tokens=False"),
         ("template_drops_thought", "trained on completely"),
     ],

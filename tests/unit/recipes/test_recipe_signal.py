@@ -66,7 +66,7 @@ def test_a_made_up_signal_is_the_first_difference_of_its_stage() -> None:
     assert first is not None
     assert (first.stage, first.signal) == ("first_update", "momentum_norm")
     assert (first.baseline, first.current, first.relative) == (0.25, 0.5, 1.0)
-    assert found.check("first_update").status == "fail"
+    assert found.check("first_update").status == "changed"
     assert "momentum_norm 0.25 -> 0.5" in found.check("first_update").message
     assert document(found)["first_difference"]["order"] == first.order == 8
 
