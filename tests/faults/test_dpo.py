@@ -25,7 +25,6 @@ BETA_CONFIG = Fault(
     "beta_x10_config",
     "dpo",
     config={"beta": 0.01},
-    verdict="changed",
     cause="objective",
     stage="config",
     signals=("beta",),

@@ -87,7 +87,6 @@ trl.SFTConfig.__post_init__ = post_init
 MAX_LENGTH_CONFIG = Fault(
     "maxlen_config",
     config={"max_length": 40},
-    verdict="changed",
     cause="data",
     stage="config",
     signals=("max_length",),

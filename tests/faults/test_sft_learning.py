@@ -45,7 +45,6 @@ trainer.create_scheduler = create_scheduler
 LEARNING_RATE_CONFIG = Fault(
     "lr_2x_config",
     config={"learning_rate": 1e-3},
-    verdict="changed",
     cause="optimizer",
     stage="config",
     signals=("learning_rate",),

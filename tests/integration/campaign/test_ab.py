@@ -95,7 +95,7 @@ def test_each_commit_trains_on_its_own_data(compared: tuple[Finished, Path]) -> 
     finished, _ = compared
     found = json.loads(finished.out)
     assert finished.code == 1, finished.err
-    assert found["verdict"] == "regression"
+    assert found["verdict"] == "changed"
     assert found["first_difference"]["stage"] == "data"
     assert found["baseline"]["sha"] != found["current"]["sha"]
     assert not found["config_differences"]
@@ -152,7 +152,7 @@ def test_looks_alone_tell_what_differs_and_measure_no_speed(repository: Path) ->
     finished = canary("ab", *arguments, "--exact", "-o", "exact", cwd=repository)
     assert finished.code == 1, finished.err
     found = json.loads(finished.out)
-    assert found["verdict"] == "regression"
+    assert found["verdict"] == "changed"
     assert found["first_difference"]["stage"] == "data"
     assert found["notes"][0] == "each training ended after its look: the speed was not measured"
     lines = [line for line in finished.err.splitlines() if line.startswith("pair ")]

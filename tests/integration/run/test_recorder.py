@@ -157,8 +157,8 @@ def masked(batch: Batch) -> Batch:
 @pytest.mark.parametrize(
     ("changes", "stage", "signal", "verdict"),
     [
-        ({"rate": 2e-2}, "first_update", "learning_rate", "regression"),
-        ({"change": masked}, "batches", "label_tokens", "regression"),
+        ({"rate": 2e-2}, "first_update", "learning_rate", "changed"),
+        ({"change": masked}, "batches", "label_tokens", "changed"),
         ({"leak": []}, "memory", "live_tensors", "regression"),
         ({"rate": 2e-2, "settings": {"learning_rate": 2e-2}}, "config", "learning_rate", "changed"),
     ],
