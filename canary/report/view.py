@@ -162,8 +162,8 @@ def view_of(found: Comparison) -> View:
         verdict=found.verdict,
         mark=VERDICT_MARKS[found.verdict],
         first_line=found.first_line,
-        places=_places(found)[:SHOWN],
-        more_places=max(0, len(_places(found)) - SHOWN),
+        places=(places := _places(found)),
+        more_places=len(found.places.ran) - len(places) if places else 0,
         do=_to_do(found, remedy),
         name=found.current.name or found.baseline.name,
         tier=found.tier,
@@ -200,13 +200,13 @@ def view_of(found: Comparison) -> View:
 
 
 def _places(found: Comparison) -> tuple[PlaceRow, ...]:
-    """Return the changed places of a comparison in which something differs."""
+    """Return the first changed places of a comparison in which something differs."""
     if found.verdict in ("pass", "no-baseline"):
         return ()
-    rows = []
-    for place in found.places.ran:
+    rows, alone = [], only(found.places)
+    for place in found.places.ran[:SHOWN]:
         notes = [f"in {place.function}"] if place.function not in ("", MODULE) else []
-        notes += [only(found.places)] if only(found.places) else []
+        notes += [alone] if alone else []
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
         note = ", ".join(notes)

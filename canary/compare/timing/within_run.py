@@ -60,7 +60,7 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
     words = f"step time {signed_percent(is_now)} from the start to the end of the run"
     words += f", {signed_percent(was)} in the baseline"
     if sure:
-        words += ": the run slows down over its steps"
+        words += ": the run slows down"
     elif change >= limit:
         words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
     return replace(

@@ -61,4 +61,4 @@ def test_a_real_training_passes_and_a_planted_change_fails(
     pytester.makepyfile(test_team=TESTS)
     shown = pytester.runpytest_subprocess(*without(OTHERS), timeout=500)
     shown.assert_outcomes(passed=2, failed=1, warnings=1)
-    shown.stdout.fnmatch_lines(["Changed, needs acceptance: *", "Record: canary_output/*"])
+    shown.stdout.fnmatch_lines(["Changed: *", "Record: canary_output/*"])

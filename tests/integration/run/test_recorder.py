@@ -107,7 +107,7 @@ def against(clean: RunRecord, changed: RunRecord) -> Comparison:
 @pytest.mark.end_to_end
 def test_the_record_holds_the_packages_that_the_process_imported(clean: RunRecord) -> None:
     assert {"torch", "pytest"} <= clean.env["packages"].keys()
-    assert "nox" not in clean.env["packages"]
+    assert "ruff" not in clean.env["packages"]
 
 
 @pytest.mark.end_to_end
