@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.places import changed_places, only, sentence
 from canary.compare.report import Difference, KeyChange, Places
@@ -170,3 +175,19 @@ def test_a_setting_that_a_command_made_is_a_place_only_if_nothing_else_changed()
     beta = KeyChange("--beta", None, 2)
     found = places(before, now, diff, config=(*rate, beta)).ran
     assert [one.name for one in found] == ["train.py", "--beta", "train.py"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        5,
+        {"files": []},
+        {"files": {"a.py": {"ran": 5}}},
+        {"files": {"a.py": {"functions": {"f": [1]}}}},
+    ],
+)
+def test_a_strangers_record_with_other_shapes_of_code_is_refused(code: Any) -> None:
+    document = run(train=train("a")).model_dump(mode="json")
+    document["exact"]["code"] = code
+    with pytest.raises(ValidationError):
+        RunRecord.model_validate(document)
