@@ -130,7 +130,7 @@ def did(check: str) -> str:
     known = CHECKS.get(check)
     if check in LEARNED_STAGES:
         return f"changed {check} ({LEARNED_STAGES[check]})"
-    if known is not None and known.lane == "invariant":
+    if known is not None and known.lane == "rule":
         return f"broke {check} ({known.title})"
     return f"made {check} worse"
 

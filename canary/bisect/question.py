@@ -180,7 +180,7 @@ def question_of(
     good = tuple(base)
     check = found.check(name)
     was, now = _number(check.baseline), _number(check.current)
-    if check.lane in ("exact", "invariant") or name in ON_LAUNCHES or was is None or now is None:
+    if check.lane in ("exact", "rule") or name in ON_LAUNCHES or was is None or now is None:
         return ExactQuestion(name, good, compare, check.status == "warn")
     size = None if min(was, now) > 0 else max(abs(was), abs(now)) or 1.0
     return NoisyQuestion(name, good, compare, 1 if now >= was else -1, size)
@@ -188,7 +188,7 @@ def question_of(
 
 def is_exact(name: str) -> bool:
     """Whether a look alone may answer a check."""
-    return name in CHECKS and CHECKS[name].lane in ("exact", "invariant")
+    return name in CHECKS and CHECKS[name].lane in ("exact", "rule")
 
 
 def kinds_of(name: str) -> tuple[Kind, ...]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Check, CheckStatus, Group, Lane
+from canary.compare.rules import RULES
 from canary.record.metric_names import QUANTITIES
 
 Change = Literal["learning", "packages", "rows"]
@@ -43,8 +44,7 @@ _times = partial(CheckType, group="performance", lane="timing")
 _count = partial(CheckType, group="performance", lane="exact")
 _memory = partial(CheckType, group="memory")
 _exact = partial(CheckType, group="correctness", lane="exact")
-_invariant = partial(CheckType, group="correctness", lane="invariant")
-_bad_steps = partial(CheckType, group="stability", lane="invariant", fatal=True)
+_bad_steps = partial(CheckType, group="stability", lane="rule", fatal=True)
 
 _STEP, _CPU = "max_step_time_increase_pct", "max_cpu_time_increase_pct"
 _PEAK = ("max_mem_increase_mb", "max_mem_increase_pct")
@@ -60,7 +60,11 @@ _TABLE = (
     _stability("steps_trained", "trained steps", ("max_steps_lost_pct",), _LEARNING, fatal=True),
     _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
     _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
-    _invariant("raw_loss_finite", "losses and gradients of the look are finite", fatal=True),
+    *(
+        CheckType(one.id, one.holds, fatal=True, group="correctness", lane="rule")
+        for one in RULES
+        if one.fatal
+    ),
     _stability(
         "loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",), fatal=True
     ),
@@ -137,21 +141,11 @@ _TABLE = (
     _count(
         "bytes_written", "MB written in the look", ("max_bytes_written_increase_mb",), _PACKAGES
     ),
-    _invariant("loss_not_negative", "the loss is not negative"),
-    _invariant("dpo_first_loss", "the first loss is ln 2"),
-    _invariant("kto_first_loss", "the first loss is 1/2"),
-    _invariant("starts_at_ratio_one", "training starts at ratio 1 and KL 0"),
-    _invariant("advantages_sum_to_zero", "advantages sum to zero"),
-    _invariant("advantages_scaled", "advantages have variance 1"),
-    _invariant("reward_varies", "the reward varies"),
-    _invariant("rewards_add_up", "rewards sum to the score minus the KL"),
-    _invariant("labels_contain_eos", "labels contain EOS"),
-    _invariant("at_most_one_bos", "a sequence has at most one BOS"),
-    _invariant("trainable_changed", "trainable parameters change"),
-    _invariant("frozen_unchanged", "frozen parameters do not change"),
-    _invariant("learning_rate_positive", "learning rates are positive"),
-    _invariant("sampled_ids_trained", "the trained ids are the sampled ids"),
-    _invariant("ranks_agree", "all ranks hold the same parameters"),
+    *(
+        CheckType(one.id, one.holds, group="correctness", lane="rule")
+        for one in RULES
+        if not one.fatal
+    ),
     _stability(METRICS, "each gate in `metrics:`", ("metric_false_alarms",), _LEARNING),
 )
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}

@@ -71,8 +71,7 @@ def _of_an_import(unknown: Suspect) -> Suspect:
 def _is_worse(report: Comparison) -> bool:
     """Whether something is known to be worse or different."""
     loud = any(
-        check.failed or (check.status == "warn" and check.lane != "invariant")
-        for check in report.checks
+        check.failed or (check.status == "warn" and check.lane != "rule") for check in report.checks
     )
     return loud or report.verdict == "regression"
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from canary.baseline.comparability import is_imported, look_alone, untimed
 from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_looked
-from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.report import Check, CheckStatus
+from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.checks import timing_checks
@@ -44,7 +44,7 @@ def look_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
         return {}
     # Of one look: how repeated ones differ is no data that the other side must have.
     side = [record.model_copy(update={"further_looks": []})]
-    return _judged(*invariant_checks(side), *exact_lane(side, side, thresholds).checks)
+    return _judged(*rule_checks(side), *exact_lane(side, side, thresholds).checks)
 
 
 def _judged(*checks: Check) -> dict[str, Check]:

@@ -12,7 +12,7 @@ from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSIO
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
-Lane = Literal["exact", "invariant", "timing", "trend"]
+Lane = Literal["exact", "rule", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 Unjudged = Literal["crowded", "scattered", "untimed", "stalled", "inapplicable", "unrecorded"]
 """`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches

@@ -27,12 +27,12 @@ from canary.compare.exact.changes import change_difference, config_changes
 from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.heuristics import analyze_regression
-from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places
 from canary.compare.report import Check, CheckStatus, Comparison, KeyChange, Places
+from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
@@ -202,7 +202,7 @@ def _with_differences(
         return refused
     lane = exact_lane(now, good, thresholds)
     places = _places(now, good, lane, source)
-    broken = [check for check in invariant_checks(now, good) if check.failed]
+    broken = [check for check in rule_checks(now, good) if check.failed]
     return replace(
         refused,
         checks=(*lane.checks, *broken),
@@ -306,7 +306,7 @@ def _first_runs(
 ) -> Comparison:
     """Judge runs without a baseline, only by invariants and absolute limits."""
     checks = (
-        *invariant_checks(now),
+        *rule_checks(now),
         *stability_checks(now, good, options.thresholds),
         *options.metric_checks(now, good),
         *alert_checks(now, good),
@@ -327,7 +327,7 @@ def _compare(
         *_measured(now, good, options),
         *options.metric_checks(now, good),
         *alert_checks(now, good),
-        *invariant_checks(now, good),
+        *rule_checks(now, good),
         *exact.checks,
     ]
     mixed = len({is_imported(record) for record in (*now, *good)}) > 1

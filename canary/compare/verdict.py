@@ -129,7 +129,7 @@ def ordered_failures(checks: Sequence[Check]) -> list[Check]:
     def key(check: Check) -> tuple[int, int]:
         if check.name in fatal:
             return (0, fatal.index(check.name))
-        order = {"invariant": 1, "timing": 2, "trend": 3, "exact": 4}
+        order = {"rule": 1, "timing": 2, "trend": 3, "exact": 4}
         return (order[check.lane], 0)
 
     return sorted(failed, key=key)

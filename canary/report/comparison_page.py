@@ -192,7 +192,7 @@ def _how_sure(found: Comparison, view: View) -> str:
     undecided = [check for check in found.checks if check.status == "inconclusive"]
     learned = [check for check in found.checks if check.lane == "exact" and check.status == "pass"]
     said = []
-    if lanes & {"exact", "invariant"}:
+    if lanes & {"exact", "rule"}:
         said.append("Certain that it differs: exact signals have no noise.")
     elif learned and not found.differences:
         said.append("Learning: certain, exact signals are equal.")

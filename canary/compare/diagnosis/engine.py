@@ -185,7 +185,7 @@ def effects(facts: Facts) -> dict[Effect, int]:
 
 def is_exact(effect: Effect, facts: Facts) -> bool:
     """Return whether an exact signal shows the effect, and not only times, peaks and trends."""
-    return any(check.lane in ("exact", "invariant") for check in _failed(effect, facts))
+    return any(check.lane in ("exact", "rule") for check in _failed(effect, facts))
 
 
 def speed_failed(facts: Facts) -> bool:

@@ -26,7 +26,7 @@ def is_settled(found: Comparison) -> bool:
 
 def exact_failures(found: Comparison) -> list[Check]:
     """Return the failed checks without noise, which more runs would not change."""
-    return [c for c in found.checks if c.failed and c.lane in ("exact", "invariant")]
+    return [c for c in found.checks if c.failed and c.lane in ("exact", "rule")]
 
 
 def decided_by_exact(found: Comparison, base: Sequence[RunRecord]) -> bool:

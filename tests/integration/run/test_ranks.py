@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.compare.invariants.checks import invariant_checks
+from canary.compare.rules.comparison import rule_checks
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, run_config, settings, write_config
@@ -75,7 +75,7 @@ def test_the_exact_lane_holds_the_batches_of_both_and_counts_what_the_reducer_do
     operators = exact["work"]["operators"]
     assert operators["c10d.allreduce_.default"] >= 1
     assert exact["work"]["collectives"] >= operators["c10d.allreduce_.default"]
-    checks = {check.name: check for check in invariant_checks([sft.record()])}
+    checks = {check.name: check for check in rule_checks([sft.record()])}
     assert checks["ranks_agree"].status == "pass", checks["ranks_agree"].message
     record = sft.record()
     assert sum(record.phases.values()) == pytest.approx(record.perf.step_time.mean)

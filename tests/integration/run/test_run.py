@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.invariants.checks import invariant_checks
+from canary.compare.rules.comparison import rule_checks
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.record.types import PHASES
 from tests.integration.conftest import LOOKED, STEPS, Finished, run_config, settings
@@ -185,9 +185,9 @@ def test_every_step_records_what_matters_for_its_trainer(finished_run: Finished)
         assert len(record.exact["trajectory"]["rl"][name]) == LOOKED
 
 
-def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
+def test_the_rules_of_each_trainer_hold(finished_run: Finished) -> None:
     record = finished_run.record()
-    found = {check.name: check for check in invariant_checks([record])}
+    found = {check.name: check for check in rule_checks([record])}
     assert {check.status for check in found.values()} <= {"pass", "skip"}, found
     kind = record.config["training_type"]
     asked = {

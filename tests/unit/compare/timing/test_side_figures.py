@@ -87,7 +87,7 @@ def test_a_look_alone_and_a_whole_run_are_compared_in_what_both_have(whole_first
     end = "Speed was not measured: one side ended after its look (exact: true)."
     assert found.first_line.endswith(end)
     judged = [check for check in found.checks if check.status != "skip"]
-    assert {check.lane for check in judged} == {"exact", "invariant"}
+    assert {check.lane for check in judged} == {"exact", "rule"}
     assert {check.status for check in judged} == {"pass"}
     (gate,) = (check for check in found.checks if check.name.startswith("metrics."))
     assert gate.message == "one side ended after its look (exact: true)"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from canary.compare.invariants.checks import invariant_checks
 from canary.compare.report import Check
+from canary.compare.rules.comparison import rule_checks
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered
 from tests.unit.ppo_records import METRICS, SIGNALS, altered_config, moved, ppo
@@ -25,7 +25,7 @@ KEPT = (
 
 
 def checks(whole: RunRecord) -> dict[str, Check]:
-    return {check.name: check for check in invariant_checks([whole])}
+    return {check.name: check for check in rule_checks([whole])}
 
 
 def test_a_healthy_run_keeps_all_of_ppo() -> None:

@@ -1,0 +1,80 @@
+"""Rules as checks of a comparison: broken now, and not on the baseline, is worse for sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from canary.compare.exact.lane import newest_looked
+from canary.compare.report import Check, CheckStatus
+from canary.compare.rules import RULES
+from canary.compare.rules.rule import Answer, Rule
+from canary.record.types import RunRecord
+
+SAME_SIZE = 0.01
+"""Two answers whose sizes differ by at most this share find the same."""
+BOTH = "(the same on the baseline)"
+
+
+def rule_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
+) -> Iterator[Check]:
+    """Yield the check of every rule, over all current records that have a look."""
+    looked = [record for record in current if record.exact]
+    before = newest_looked(baseline) if baseline else None
+    for rule in RULES if looked else ():
+        known = rule.judge(before) if before is not None and before.exact else None
+        yield _check(rule, [rule.judge(record) for record in looked], known)
+
+
+def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Check:
+    """Return the check of a side with at least one record: the first that fails, else the first
+    that warns, else the last."""
+    judged = [(_status(found, before), found) for found in current]
+    status, found = next(
+        (one for wanted in ("fail", "warn") for one in judged if one[0] == wanted), judged[-1]
+    )
+    return Check(
+        rule.id,
+        "correctness",
+        "rule",
+        status,
+        _message(found, before),
+        current=found.value,
+        delta=None if found.status == "not asked" else found.size,
+        unjudged="inapplicable" if found.inapplicable else None,
+    )
+
+
+def _status(found: Answer, before: Answer | None) -> CheckStatus:
+    if not found.is_against:
+        return "pass" if found.status == "holds" else "skip"
+    if before is not None and _same(found, before):
+        return "warn"
+    judged = before is not None and before.status != "not asked"
+    return "warn" if found.status == "note" and not judged else "fail"
+
+
+def _same(found: Answer, before: Answer) -> bool:
+    """Whether the baseline breaks the same items, by as much and in the same direction."""
+    if not before.is_against:
+        return False
+    if found.items or before.items:
+        return found.items <= before.items
+    now, was = found.size, before.size
+    if math.isnan(now) or math.isnan(was):
+        return math.isnan(now) and math.isnan(was)
+    return now * was >= 0 and abs(now) <= (1 + SAME_SIZE) * abs(was)
+
+
+def _message(found: Answer, before: Answer | None) -> str:
+    if not found.is_against:
+        return found.words
+    if before is not None and _same(found, before):
+        return f"{found.words} {BOTH}"
+    if found.doubt and (before is None or before.status == "not asked"):
+        return f"{found.words}; {found.doubt}"
+    more = sorted(found.items - before.items) if before is not None and before.is_against else []
+    if not more:
+        return found.words
+    return f"{found.words}; not on the baseline: {', '.join(more[:3])}"

@@ -1,0 +1,86 @@
+"""Facts of a record that several rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.config.trainers import TrainerRow, trainer_row
+from canary.record.exact import Micro, Series, Signal
+from canary.record.types import RunRecord
+
+
+def arguments(record: RunRecord) -> Mapping[str, Any]:
+    """Return the config's `trainer_args`."""
+    return record.config.get("trainer_args") or {}
+
+
+def argument(record: RunRecord, name: str, default: Any) -> Any:
+    """Return one of the config's `trainer_args`."""
+    return arguments(record).get(name, default)
+
+
+def whole_number(record: RunRecord, key: str) -> int:
+    """Return a number of the config; 0 if it is not one, since a record can hold anything."""
+    value = record.config.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def trainer_of(record: RunRecord) -> TrainerRow:
+    """Return the facts of the record's trainer."""
+    return trainer_row(record.config.get("training_type"))
+
+
+def overridden_loss(record: RunRecord) -> str:
+    """Return a doubt about the loss if the user's trainer overrides it; otherwise empty."""
+    method = record.exact.get("evidence", {}).get("own_loss")
+    return f"the trainer overrides {method}" if method else ""
+
+
+def starts_at_reference(record: RunRecord) -> bool:
+    """Whether policy and reference model are equal before training."""
+    model = record.exact.get("model", {})
+    reference = model.get("reference_sha256")
+    if reference is None:
+        return bool(record.config.get("use_peft"))
+    policy = model.get("policy_sha256") or model.get("parameters_sha256")
+    return reference == policy
+
+
+def special(record: RunRecord, name: str) -> int | None:
+    """Return the id of a special token (bos, eos, pad, mask), or None."""
+    tokens = record.exact.get("data", {}).get("tokenizer", {}).get("special_tokens", {})
+    return tokens.get(f"{name}_token", {}).get("id")
+
+
+def micro_batches(record: RunRecord) -> list[Micro]:
+    """Return all micro-batches of the look, in order."""
+    return [micro for step in record.exact.get("batches", []) for micro in step]
+
+
+def logged(record: RunRecord) -> dict[str, Series]:
+    """Return the metrics that the trainer logged in the look, one value per step."""
+    return record.exact.get("trajectory", {}).get("rl", {})
+
+
+def advantages_of_tokens(record: RunRecord) -> Signal:
+    """Return PPO's whitened advantages; empty if they were not recorded."""
+    return record.exact.get("rollout", {}).get("signals", {}).get("advantages", {})
+
+
+def no_whole_groups(record: RunRecord) -> str:
+    """Return why a step's advantages are not whole groups; empty if they are."""
+    if trainer_of(record).advantages == "whitened":
+        return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
+    for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
+        if argument(record, key, None) not in (None, 1):
+            return f"{key} is set: a step may not hold whole groups"
+    micro = micro_batches(record)
+    if not micro or any("advantages" not in m for m in micro):
+        return "advantages were not recorded"
+    return ""
+
+
+def farthest(values: Sequence[float], expected: float) -> float:
+    """Return the value farthest from the expected one; NaN counts as farthest."""
+    return max(values, key=lambda v: abs(v - expected) if v == v else float("inf"))

@@ -1,0 +1,36 @@
+"""What is frozen stays as it is."""
+
+from __future__ import annotations
+
+from canary.compare.rules.facts import argument
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.record.types import RunRecord
+
+
+def judge(record: RunRecord) -> Answer:
+    """Frozen parameters and the reference model never change."""
+    frozen = record.exact.get("frozen")
+    if not frozen:
+        return not_asked("frozen parameters were not recorded")
+    if argument(record, "sync_ref_model", False):
+        return not_asked("sync_ref_model updates the reference model on purpose")
+    moved = list(frozen.get("changed", []))
+    if frozen.get("reference_changed"):
+        moved.append("the reference model")
+    words = f"{frozen.get('tensors', 0)} frozen tensors and the reference model are unchanged"
+    if moved:
+        words = f"changed although frozen: {', '.join(moved[:3])}"
+    elif not frozen.get("tensors") and frozen.get("reference_changed") is None:
+        return not_asked("nothing is frozen")
+    return answer(bool(moved), words, size=len(moved), items=moved)
+
+
+RULE = Rule(
+    "frozen_unchanged",
+    "frozen parameters do not change",
+    "nothing updates the reference on purpose",
+    "look for code that writes into parameters, and for a reference that shares them with the "
+    "policy",
+    "https://github.com/huggingface/trl/issues/1534",
+    judge,
+)

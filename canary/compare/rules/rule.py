@@ -1,0 +1,88 @@
+"""What a rule is, and what it answers about one run.
+
+A rule says what holds in every sound training. It reads the record of one run and needs no
+baseline. Each file of this package holds one: what must hold, what makes it exact, where the idea
+comes from, its check, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from canary.compare.report import Shown
+from canary.record.types import RunRecord
+
+RuleStatus = Literal["holds", "broken", "note", "not asked"]
+"""`note`: it looks broken, but nothing shows for sure that it is no choice."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a rule says of one run."""
+
+    status: RuleStatus
+    words: str
+    """A sentence without a full stop: what was found, or why nothing was asked."""
+    place: str = ""
+    """Where it shows first, such as `row 3, token 5` or the name of a parameter; may be empty."""
+    items: frozenset[str] = frozenset()
+    """Names of what is broken; without names, `size` says how much is."""
+    size: float = 0.0
+    value: Shown = None
+    """The measured value, for a table."""
+    doubt: str = ""
+    """Of a note: why it may be a choice."""
+    inapplicable: bool = False
+    """Whether the rule is for other trainings: then nobody needs to know that it was not asked."""
+
+    @property
+    def is_against(self) -> bool:
+        """Whether it found something."""
+        return self.status in ("broken", "note")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule."""
+
+    id: str
+    holds: str
+    """What must hold, as a sentence without a full stop."""
+    needs: str
+    """What makes it exact, as a sentence without a full stop: without it, nothing is asked."""
+    do: str
+    """What to do if it is broken, as a sentence without a full stop."""
+    source: str
+    """The link to where the idea, or an incident of the kind, is described; may be empty."""
+    judge: Callable[[RunRecord], Answer]
+    fatal: bool = False
+    """Whether nothing else counts if it is broken."""
+
+
+def answer(
+    broken: bool,
+    words: str,
+    *,
+    size: float = 1.0,
+    value: Shown = None,
+    items: Iterable[str] = (),
+    place: str = "",
+    doubt: str = "",
+) -> Answer:
+    """Return that a rule holds, or that it is broken; with a `doubt`, that is a note."""
+    status: RuleStatus = "holds"
+    if broken:
+        status = "note" if doubt else "broken"
+    return Answer(status, words, place, frozenset(items), size, value, doubt if broken else "")
+
+
+def not_asked(why: str) -> Answer:
+    """Return that a rule could not be asked."""
+    return Answer("not asked", why)
+
+
+def only_for(others: str) -> Answer:
+    """Return that a rule is for other trainings, such as `online RL`."""
+    return Answer("not asked", f"only for {others}", inapplicable=True)

@@ -1,0 +1,55 @@
+"""What is trained changes."""
+
+from __future__ import annotations
+
+from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.record.types import RunRecord
+
+ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
+"""LoRA starts with B = 0, so A has no gradient in the first step."""
+
+
+def judge(record: RunRecord) -> Answer:
+    """The first update changes every trainable tensor."""
+    if record.exact.get("model", {}).get("trainable_parameters") == 0:
+        return answer(True, "no parameter is trainable")
+    update = record.exact.get("first_update")
+    rates = record.exact.get("trajectory", {}).get("learning_rates", [])
+    if not update or not rates:
+        return not_asked("the first update was not recorded")
+    if not rates[0] or rates[0] <= 0:
+        return not_asked("the learning rate of step 1 is 0 (warm-up)")
+    micro = record.exact["batches"][0] if record.exact.get("batches") else []
+    if is_rollout(record) and micro and not any(any(m.get("advantages", [1])) for m in micro):
+        return not_asked("every advantage of step 1 is 0")
+    still = [
+        tensor
+        for tensor in update.get("tensors_unchanged", [])
+        if not any(part in tensor for part in ZERO_GRADIENT_AT_START)
+    ]
+    changed = update.get("tensors_changed") or 0
+    if not still:
+        words = f"{changed} trainable tensors changed in step 1"
+        return answer(False, words, value=update.get("tensors_changed"))
+    unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
+    words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
+    return answer(
+        True,
+        f"{words} ({still[0]}{', ...' if len(still) > 1 else ''})",
+        size=len(still),
+        value=update.get("tensors_changed"),
+        items=still,
+        place=still[0],
+        doubt="they get no gradient: are they unused by the loss?" if unused >= {*still} else "",
+    )
+
+
+RULE = Rule(
+    "trainable_changed",
+    "trainable parameters change",
+    "the learning rate of the first update is above 0",
+    "make them trainable, and give them to the optimizer after that",
+    "https://github.com/huggingface/peft/issues/2765",
+    judge,
+)
