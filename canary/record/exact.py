@@ -318,6 +318,23 @@ class Varied(TypedDict, total=False):
     """How each rank's loaders share their rows, by rank."""
 
 
+class Facts(Part, total=False):
+    """What only the rules read (`canary.compare.rules`)."""
+
+    unseen: dict[str, str]
+    """Subjects that could not be watched, and why."""
+
+
+class Asked(TypedDict, total=False):
+    """What the model said when it was asked a second time about rows of the look."""
+
+    status: Literal["holds", "broken", "not asked"]
+    words: str
+    """One sentence without a full stop: both values, or why nothing was asked."""
+    place: str
+    """The first place where both sides part; empty without one."""
+
+
 class Exact(Part, total=False):
     """Everything that the look saw, in the order of the comparison's stages if there is one."""
 
@@ -340,4 +357,7 @@ class Exact(Part, total=False):
     evidence: Evidence
     code: Code
     ranks: RankParameters
+    facts: Facts
+    asked: dict[str, Asked]
+    """By question."""
     varied: Varied

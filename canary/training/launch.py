@@ -42,6 +42,7 @@ from canary.training.exact.trainer_settings import (
     describe_training,
     scales_gradients,
 )
+from canary.training.facts.watching import Watching, watchers_of
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
 from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
 from canary.training.relations.compiling import allow_graph_breaks
@@ -167,6 +168,7 @@ class TrainingLaunch:
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
         self._inspector: Inspector | None = None
+        self._watching: Watching | None = None
         self._not_varied = not_by_loops(job.variation)
 
     def lap(self, name: str) -> None:
@@ -229,6 +231,9 @@ class TrainingLaunch:
                 self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
+            self._watching = Watching(watchers_of(trained))
+            self._watching.begin()
+            self.look.at_end(self._watching.end)
         self._files.begin()
         if not self.job.look_steps:
             self._packages = imported_packages()
@@ -244,6 +249,8 @@ class TrainingLaunch:
         rows, self._kept = self._kept, []
         made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
         self._exact = made or {}
+        if self._watching is not None and (facts := self._watching.told(self._exact)):
+            self._exact["facts"] = facts
         self._unseen = unmeasured_in(exact)
         self._packages = imported_packages()
         if self.on_look is not None:

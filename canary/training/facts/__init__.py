@@ -1,0 +1,1 @@
+"""What a look records for the rules: facts that no other signal has."""

@@ -1,0 +1,66 @@
+"""The watchers of a look: each records the facts of one subject for the rules.
+
+None of them changes the training. An error of one ends that watcher alone, and the record says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from canary.protocol.failure import one_line
+from canary.record.exact import Exact, Facts
+
+
+class Watcher(Protocol):
+    """Watches one subject from the beginning of the look to its end."""
+
+    subject: str
+    """What it records, for people: its part of the facts is missing if it fails."""
+
+    def begin(self) -> None:
+        """Hook what it watches."""
+
+    def end(self) -> None:
+        """Remove all hooks."""
+
+    def tell(self, facts: Facts, exact: Exact) -> None:
+        """Add what was seen to the facts; `exact`: the look's other signals."""
+
+
+class Watching:
+    """All watchers of one look."""
+
+    def __init__(self, watchers: list[Watcher]) -> None:
+        self._watchers = watchers
+        self._failed: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Begin to watch."""
+        for one in self._watchers:
+            self._try(one, one.begin)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        for one in self._watchers:
+            self._try(one, one.end)
+
+    def told(self, exact: Exact) -> Facts:
+        """Return the facts of the look that has ended."""
+        facts: Facts = {}
+        for one in self._watchers:
+            self._try(one, lambda one=one: one.tell(facts, exact))  # type: ignore[misc]
+        if self._failed:
+            facts["unseen"] = self._failed
+        return facts
+
+    def _try(self, watcher: Watcher, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - a user's objects may do anything
+            self._failed[watcher.subject] = one_line(error)
+
+
+def watchers_of(trained: Any) -> list[Watcher]:
+    """Return the watchers of a training; `trained`: a trainer, or the parts of a loop."""
+    return []
