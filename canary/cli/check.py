@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
-from canary.cli.terminal import sayer, stoppable
+from canary.cli.terminal import stoppable
 
 
 def _names_a_config(words: list[str]) -> bool:
@@ -26,34 +26,17 @@ def check(
         list[str] | None,
         typer.Argument(metavar="[CONFIG | -- COMMAND]", help="A config, or your training command."),
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="RELATION", help="Test only this relation; may be repeated."
-        ),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Compare a resumed training with one that went on.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="Compare N data workers with none."),
     ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--skip", metavar="RELATION", help="Leave this relation out; may be repeated."
-        ),
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", metavar="N", help="Compare N ranks with one.")
     ] = None,
-    quick: Annotated[
-        bool | None,
-        typer.Option(
-            "--quick/--no-quick",
-            help="Add at most two launches to the first; leave out compile.",
-        ),
-    ] = None,
-    relations: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--relations",
-            metavar="FILE",
-            help="A Python file with your own relation; may be repeated.",
-        ),
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List all relations and exit.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List all rules and exit.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
     ] = None,
@@ -63,17 +46,14 @@ def check(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Test whether a training is right, without a baseline."""
-    from functools import partial
-
-    from canary.check.answer import check_text, left_behind, listing, write_check
-    from canary.check.own import with_files
-    from canary.check.run import CheckRequest, run_check
+    """Ask whether a training is right, without a baseline."""
+    from canary.campaign.check import Checks, checked, compared_ways
+    from canary.compare.rules import answers
     from canary.config.load import load_config
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
-    from canary.report.pages import leave_page
-    from canary.report.render import check_format
+    from canary.report.render import check_format, render
+    from canary.report.rules import answer_text, exit_code, listing, refuse_unknown
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, load_request
 
@@ -95,11 +75,16 @@ def check(
         loaded = load_config(Path(given[0]) if given else None, set_ or [])
     else:
         loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
-    loaded = with_files(loaded, relations or [])
-    request = CheckRequest(loaded, tuple(only or ()), tuple(skip or ()), quick, output_dir)
-    checked = run_check(request, listener_for(sys.stderr, quiet), sayer(quiet))
-    left_behind(checked)
-    told = leave_page(checked.folder, partial(write_check, checked))
-    typer.echo(check_text(checked, form, terminal_width(sys.stdout)), nl=False)
-    sayer(quiet)(told)
-    raise typer.Exit(checked.exit_code)
+    refuse_unknown(loaded)
+    listener, width = listener_for(sys.stderr, quiet), terminal_width(sys.stdout)
+    checks = Checks(resume, workers, ranks)
+    if checks.ways():
+        codes = []
+        for what, found in compared_ways(loaded, checks, listener, output_dir):
+            typer.echo(f"{what}: {render(found, form, width)}", nl=False)
+            codes.append(found.exit_code())
+        raise typer.Exit(max(codes))
+    record, folder = checked(loaded, listener, output_dir)
+    asked = answers(record)
+    typer.echo(answer_text(asked, str(folder), form, width), nl=False)
+    raise typer.Exit(exit_code(asked))

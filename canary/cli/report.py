@@ -53,8 +53,6 @@ def report(
     from functools import partial
 
     from canary.baseline.history import is_history
-    from canary.check.answer import check_of, write_check
-    from canary.check.stored import read_check
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
@@ -74,9 +72,6 @@ def report(
         path = output or (Path() if first is None else first) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
-    elif not against and (answer := check_of(first)) is not None:
-        path = output or first / REPORT
-        write_check(read_check(answer), path)
     elif matrix_of(first) is not None:
         path = output or (first if canary is None else first / CELLS / canary) / REPORT
         for one in against:

@@ -46,8 +46,10 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Train a canary and write its record."""
+    from canary.compare.rules import answers
     from canary.config.load import load_config
     from canary.report.lines import terminal_width, wrapped
+    from canary.report.rules import against, refuse_unknown
     from canary.runner.display.progress import listener_for
     from canary.runner.distributed import Rendezvous
     from canary.runner.outcome import exit_code, failure_text, outcome_text
@@ -58,6 +60,7 @@ def run(
     stop = [] if stop_on is None else [f"stop_on={stop_on}"]
     ends = ["exact=true"] if exact else []
     loaded = load_config(config, [*(set_ or []), *ranks, *stop, *ends])
+    refuse_unknown(loaded)
     rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
     rendezvous.check()
     record, run_dir, result = run_canary(
@@ -67,7 +70,8 @@ def run(
         if result.status != "completed":
             typer.echo(failure_text(result, run_dir, verbose), err=True)
         elif not quiet:
-            typer.echo(wrapped(outcome_text(record), terminal_width(sys.stderr)), err=True)
+            lines = "\n".join([outcome_text(record), *against(answers(record))])
+            typer.echo(wrapped(lines, terminal_width(sys.stderr)), err=True)
     with contextlib.suppress(BrokenPipeError):
         typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
@@ -105,7 +109,9 @@ def exec_(
     verbose: Verbose = False,
 ) -> None:
     """Run your training command, unmodified, and record it."""
+    from canary.compare.rules import answers
     from canary.report.lines import terminal_width, wrapped
+    from canary.report.rules import against
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, run_command
 
@@ -113,12 +119,14 @@ def exec_(
     request = ExecRequest(
         tuple(command), name, max_steps, config, exact, stop_on, threads, tuple(set_ or ())
     )
-    run_dir, code, message = run_command(
+    record, run_dir, code, message = run_command(
         request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
     )
     with contextlib.suppress(BrokenPipeError):
         if message and not (quiet and code == EXIT_OK):
-            typer.echo(wrapped(message, terminal_width(sys.stderr)), err=True)
+            lines = against(answers(record)) if code == EXIT_OK else []
+            text = "\n".join([message, *lines])
+            typer.echo(wrapped(text, terminal_width(sys.stderr)), err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
     sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C
@@ -159,9 +167,11 @@ def import_(
     ] = None,
 ) -> None:
     """Make a record of a run that another program recorded."""
+    from canary.compare.rules import answers
     from canary.imports.reading import Asked
     from canary.imports.record import import_run
     from canary.imports.view import import_lines, preset_lines, preset_text
+    from canary.report.rules import against
 
     if presets or show_preset is not None:
         typer.echo("\n".join(preset_lines()) if show_preset is None else preset_text(show_preset))
@@ -171,6 +181,6 @@ def import_(
     record, folder, imported = import_run(
         Asked(source, format_, preset, run), output_dir or Path(OUTPUT_DIR), name, machine
     )
-    for line in import_lines(record, imported):
+    for line in [*import_lines(record, imported), *against(answers(record))]:
         typer.echo(line, err=True)
     typer.echo(str(folder))

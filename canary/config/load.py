@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from canary.config.check_keys import check_relations
 from canary.config.checks import check_together, check_used
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import check_keys, gate_key
@@ -107,7 +106,6 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
     check_used(values, given, origins, name)
     config, origins = _resolve(given, origins)
     check_together(config, origins, name)
-    check_relations(config.check, origins, name)
     return LoadedConfig(config, _all_origins(config, origins), source)
 
 

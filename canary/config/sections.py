@@ -144,15 +144,8 @@ class SpeedConfig(Strict):
 
 
 class CheckConfig(Strict):
-    """What `canary check` tests on this training."""
+    """The rules that are asked of each run."""
 
-    only: tuple[str, ...] = Field(
-        (), strict=False, description="Only these relations, a list ([check.md](check.md))."
-    )
-    skip: tuple[str, ...] = Field((), strict=False, description="Not these relations, a list.")
-    quick: bool = Field(False, description="Add at most two launches in all; leave out compile.")
-    relations: tuple[str, ...] = Field(
-        (),
-        strict=False,
-        description="Python files with relations of your own, relative to the working folder.",
+    disable: tuple[str, ...] = Field(
+        (), strict=False, description="Rules that are not asked, a list ([check.md](check.md))."
     )

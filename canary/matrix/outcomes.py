@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from canary.baseline.history import drawer, entries, is_history, save
-from canary.check.answer import check_of
-from canary.check.answer import first_line as of_check
-from canary.check.schema import FILE as CHECK_FILE
-from canary.check.stored import read_check
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
+from canary.compare.rules import answers
 from canary.compare.timing.noise import load_noise
 from canary.compare.verdict import MIN_HISTORY
 from canary.errors import (
@@ -39,6 +36,7 @@ from canary.report.document import json_text, load_comparison
 from canary.report.escape import on_lines, without_commands
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
+from canary.report.rules import exit_code, first_line
 
 Verdict = Literal[
     "pass",
@@ -153,11 +151,8 @@ def _answered(cell: Cell, attempt: Attempt) -> bool:
 def _answer(
     cell: Cell, attempt: Attempt, code: int, history: Path | None, *, save_to: bool
 ) -> Outcome:
-    if cell.verb == "check" and (file := check_file(attempt.folder)) is not None:
-        checked = read_check(file)
-        _require_code(code, checked.exit_code)
-        verdict = _of_code(checked.exit_code)
-        return Outcome(verdict, of_check(checked), file.parent, checked.seconds)
+    if cell.verb == "check" and (folder := run_folder(attempt.folder, CHECK)) is not None:
+        return _of_check(folder, code, attempt)
     if cell.verb == "ab" and (file := ab_file(attempt.folder)) is not None:
         compared = load_comparison(file)
         _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
@@ -176,6 +171,16 @@ def _answer(
             "invalid" if wrong else "error", _last_line(attempt, code), folder or attempt.folder
         )
     return _of_run(folder, code, attempt, history, save_to=save_to)
+
+
+def _of_check(folder: Path, code: int, attempt: Attempt) -> Outcome:
+    """Ask the rules about a run."""
+    record = seen_record(folder)
+    if record.status != "completed":
+        return Outcome("error", _last_line(attempt, code), folder)
+    found = answers(record)
+    _require_code(code, exit_code(found))
+    return Outcome(_of_code(code), first_line(found), folder, float(record.duration_seconds))
 
 
 def _require_code(code: int, *expected: int) -> None:
@@ -252,16 +257,16 @@ def _saved(history: Path, record: RunRecord) -> str:
     return ""
 
 
-def run_folder(place: Path) -> Path | None:
+def run_folder(place: Path, folder: str = RUNS) -> Path | None:
     """Return the folder of the one record in the folder of a try; None without one.
 
     Raises:
         MachineError: there are several.
         RecordError: the way to it leads through a link.
     """
-    found = _below(place, RUNS, "metrics.json")
+    found = _below(place, folder, "metrics.json")
     if len(found) > 1:
-        raise MachineError(f"{place / RUNS} holds {len(found)} records")
+        raise MachineError(f"{place / folder} holds {len(found)} records")
     return found[0].parent if found else None
 
 
@@ -272,16 +277,6 @@ def ab_file(place: Path) -> Path | None:
         RecordError: the way to it leads through a link.
     """
     return next(iter(_below(place, AB, COMPARISON)), None)
-
-
-def check_file(place: Path) -> Path | None:
-    """Return the answer that `check` left in the folder of a try; None without one.
-
-    Raises:
-        RecordError: the way to it leads through a link.
-    """
-    refuse_links(place / CHECK / CHECK_FILE, place)
-    return check_of(place / CHECK)
 
 
 def _below(place: Path, folder: str, name: str) -> list[Path]:

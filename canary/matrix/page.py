@@ -13,16 +13,14 @@ from pathlib import Path
 
 from canary.baseline.history import drawer, entries
 from canary.campaign.pairs import duration
-from canary.check.page import page_of_check
-from canary.check.stored import read_check
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.matrix.attempt import LOG
+from canary.matrix.commands import CHECK, RUNS
 from canary.matrix.outcomes import (
     UNREADABLE,
     WORST_FIRST,
     Verdict,
     ab_file,
-    check_file,
     last_lines,
     run_folder,
 )
@@ -148,8 +146,6 @@ def _plain(one: StoredCell) -> Page:
 
 def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
     """Return the page of what a try left: a check, a comparison or a run; None without any."""
-    if one.verb == "check" and (check := check_file(place)) is not None:
-        return page_of_check(read_check(check)), ()
 
     def load(run: Path) -> RunRecord:
         refuse_links(run, around.folder)
@@ -157,7 +153,7 @@ def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
 
     at = ab_file(place) if one.verb == "ab" else None
     file = at or place / COMPARISON
-    run = run_folder(place)
+    run = run_folder(place, CHECK if one.verb == "check" else RUNS)
     refuse_links(file, place)
     if file.is_file():
         compared = compared_in(file.parent, load)

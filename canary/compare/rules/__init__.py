@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from canary.compare.rules import (
     advantages_scaled,
     advantages_sum,
@@ -20,6 +22,7 @@ from canary.compare.rules import (
     trainable_changed,
 )
 from canary.compare.rules.rule import Answer, Rule
+from canary.errors import did_you_mean, nearest
 from canary.record.types import RunRecord
 
 RULES: tuple[Rule, ...] = (
@@ -42,6 +45,25 @@ RULES: tuple[Rule, ...] = (
 """All rules, in the order of the answer."""
 
 
+DISABLED = Answer("not asked", "the config disables it")
+
+
+def disabled(record: RunRecord) -> frozenset[str]:
+    """Return the ids of the rules that a run's config disables."""
+    return frozenset((record.config.get("check") or {}).get("disable") or ())
+
+
 def answers(record: RunRecord) -> list[tuple[Rule, Answer]]:
     """Ask all rules about a run."""
-    return [(rule, rule.judge(record)) for rule in RULES]
+    off = disabled(record)
+    return [(rule, DISABLED if rule.id in off else rule.judge(record)) for rule in RULES]
+
+
+def unknown(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first name that no rule has, with a hint; None if all are known."""
+    known = [rule.id for rule in RULES]
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is None:
+        return None
+    hint = did_you_mean(nearest(wrong, known), "canary check --list names all")
+    return wrong, hint or ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from canary.compare.exact.lane import newest_looked
 from canary.compare.report import Check, CheckStatus
-from canary.compare.rules import RULES
+from canary.compare.rules import DISABLED, RULES, disabled
 from canary.compare.rules.rule import Answer, Rule
 from canary.record.types import RunRecord
 
@@ -22,9 +22,21 @@ def rule_checks(
     """Yield the check of every rule, over all current records that have a look."""
     looked = [record for record in current if record.exact]
     before = newest_looked(baseline) if baseline else None
+    off = _disabled(looked, before)
     for rule in RULES if looked else ():
-        known = rule.judge(before) if before is not None and before.exact else None
-        yield _check(rule, [rule.judge(record) for record in looked], known)
+        asks = rule.judge if rule.id not in off else _disable
+        known = asks(before) if before is not None and before.exact else None
+        yield _check(rule, [asks(record) for record in looked], known)
+
+
+def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozenset[str]:
+    """Return the rules that both sides disable: a change cannot switch off what judges it."""
+    sides = [*current, *([] if before is None else [before])]
+    return frozenset.intersection(*map(disabled, sides)) if sides else frozenset()
+
+
+def _disable(record: RunRecord) -> Answer:
+    return DISABLED
 
 
 def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Check:

@@ -10,6 +10,7 @@ from canary.config.command_line import name_of
 from canary.config.load import FROM_COMMAND, LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.protocol.job import Listener
+from canary.record.types import RunRecord
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from canary.runner.run import run_canary
 
@@ -59,9 +60,9 @@ def load_request(request: ExecRequest) -> LoadedConfig:
 
 def run_command(
     request: ExecRequest, listener: Listener, output_dir: Path | None, verbose: bool
-) -> tuple[Path, int, str]:
-    """Run the command, watched. Return the run's folder, the exit code (the command's if it failed)
-    and the text for the terminal.
+) -> tuple[RunRecord, Path, int, str]:
+    """Run the command, watched. Return its record, the run's folder, the exit code (the command's
+    if it failed) and the text for the terminal.
 
     Raises:
         UsageError: a wrong command, option or config.
@@ -73,5 +74,6 @@ def run_command(
         code = result.command_code
         if code is None or result.usage_error:
             code = exit_code(result)
-        return run_dir, code if code >= 0 else 128 - code, failure_text(result, run_dir, verbose)
-    return run_dir, EXIT_OK, outcome_text(record)
+        text = failure_text(result, run_dir, verbose)
+        return record, run_dir, code if code >= 0 else 128 - code, text
+    return record, run_dir, EXIT_OK, outcome_text(record)

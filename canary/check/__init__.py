@@ -1,1 +1,0 @@
-"""`canary check`: is this training right, with nothing to compare it with?"""
