@@ -14,19 +14,18 @@ from pathlib import Path
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from canary.check.answer import check_text
-from canary.check.run import Checked
 from canary.cli import app
+from canary.compare.rules import RULES, answers
 from canary.compare.stats import compare_to_baseline, load_metrics
-from canary.relations import RELATIONS
-from canary.relations.relation import Outcome, outcome
 from canary.report.render import render
+from canary.report.rules import answer_text
 from tests.contract.action_table import inputs_table, outputs_table
 from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
 from tests.contract.tables import gates_table, keys_table, preset_table, trainers_table
+from tests.unit.comparing import altered, example
 
 CONFIG_SECTIONS = {
     "the canary": "name",
@@ -41,7 +40,7 @@ CONFIG_SECTIONS = {
     "profiler": "profiler.enabled",
     "limits": "thresholds.base_tier",
     "metrics": "metrics",
-    "check": "check.only",
+    "check": "check.disable",
 }
 """Sections of the page, each with the first of its keys, in the order of the schema."""
 
@@ -107,53 +106,22 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-# Of a loop with a mean per micro-batch: `bench/check_corpus/scripts/accum_mean_of_means.py`.
-UNEVEN = outcome(
-    "accumulation",
-    "broken",
-    "a token weighs 0.04167 in micro-batch 0 with 6 tokens, and 0.008929 in micro-batch 2 with 28",
-    "micro-batch 0",
-    (0.041667, 0.0089286),
-)
-HELD = (
-    "checkpointing",
-    "attention",
-    "padding",
-    "padding_side",
-    "order",
-    "neighbour",
-    "eos_labels",
-    "causality",
-    "next_token",
-    "frozen",
-    "evaluation",
-    "replay",
-)
-
-
 def check_answer() -> str:
-    """How `canary check` begins on a terminal of 100 columns."""
-    made = Checked("train", (UNEVEN, *(holding(name) for name in HELD)), ROOT, 1, 17.0)
-    whole = check_text(made, "text", 100)
+    """How `canary check` begins on a terminal of 100 columns: of a run whose labels lack EOS."""
+    record = example()
+    batches = [[one | {"eos_labels": 0} for one in step] for step in record.exact["batches"]]
+    faulty = altered(record, "exact", "batches", to=batches)
+    whole = answer_text(answers(faulty), "canary_output/sft", "text", 100)
     begin = "\n\n".join(whole.split("\n\n")[:2])
     return f"```text\n{begin}\n```\n"
 
 
-def holding(name: str) -> Outcome:
-    """A relation that holds."""
-    return outcome(name, "holds", "equal")
-
-
-def relations_table() -> str:
-    """Every relation, and when it is tested."""
-    lines = ["| relation | what must hold | tested |", "|---|---|---|"]
-    for one in RELATIONS.values():
-        when = ["inside"] if one.moment == "first" else ["at the end"] if one.moment else []
-        when += ["invariants"] if one.invariants else []
-        loops = " (loops too)" if one.of_loop else ""
-        when += [f"more launches: {len(one.variations)}{loops}"] if one.variations else []
-        when += ["not with `--quick`"] if one.slow else []
-        lines.append(f"| `{one.id}` | {one.holds} | {', '.join(when)} |")
+def rules_table() -> str:
+    """Every rule, what it needs, and what to do."""
+    lines = ["| rule | what must hold | needs | if it is broken |", "|---|---|---|---|"]
+    for one in RULES:
+        name = f"[`{one.id}`]({one.source})" if one.source else f"`{one.id}`"
+        lines.append(f"| {name} | {one.holds} | {one.needs} | {one.do} |")
     return "\n".join(lines) + "\n"
 
 
@@ -171,7 +139,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "pytest failure": (DOCS / "pytest.md", failure_example),
     "verbs": (DOCS / "cli.md", verbs),
     "check answer": (DOCS / "check.md", check_answer),
-    "relations": (DOCS / "relations.md", relations_table),
+    "rules": (DOCS / "rules.md", rules_table),
     "presets": (DOCS / "import.md", preset_table),
     "gitlab jobs": (DOCS / "with" / "gitlab.md", partial(block, GITLAB, "yaml")),
     "buildkite jobs": (DOCS / "with" / "buildkite.md", partial(block, BUILDKITE, "yaml")),
