@@ -14,6 +14,7 @@ from pathlib import Path
 from canary.baseline.history import drawer, entries
 from canary.campaign.pairs import duration
 from canary.compare.paths import Compared, Request, compared_paths
+from canary.compare.rules import answers
 from canary.matrix.attempt import LOG
 from canary.matrix.commands import CHECK, RUNS
 from canary.matrix.outcomes import (
@@ -33,6 +34,7 @@ from canary.report.charts.sides import sides_of
 from canary.report.comparison_page import charts_of, page_of
 from canary.report.page import Charted, Page, Table, TableRow, joined_text, page_text
 from canary.report.pages import COMPARISON, compared_in
+from canary.report.rules import against
 from canary.report.view import cut
 
 MOST_SECTIONS = 40
@@ -163,6 +165,9 @@ def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
         return None
     newest = compared.current[-1] if compared.current else None
     page = page_of(one.cell, compared.found, newest)
+    if one.verb == "check" and newest is not None:
+        lines = tuple(line.strip() for line in against(answers(newest)))
+        page = replace(page, first_line=one.message, notes=(*lines, *page.notes))
     return page, _charts(compared, around.history)
 
 

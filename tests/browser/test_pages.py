@@ -1,4 +1,4 @@
-"""Pages of a check, of a history and of a matrix in a browser: they fit the window, silently."""
+"""Pages of a history and of a matrix in a browser: they fit the window, silently."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canary.check.page import check_page
-from canary.check.run import Checked
 from canary.matrix.stored import write_page
-from canary.relations import RELATIONS
-from canary.relations.relation import outcome
 from tests.browser.opened import SCREENS, Opened
 from tests.unit.matrix.making import Made
 from tests.unit.pages.test_history_page import WORSE, drawn, made
@@ -23,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("browser")
 
 Show = Callable[[], tuple["Page", int]]
-LONG = "the test failed: https://example.org/" + "x" * 300
 
 
 @pytest.fixture(params=SCREENS)
@@ -45,23 +40,6 @@ def show(request: pytest.FixtureRequest, browser: Browser, tmp_path: Path) -> It
     shown[0].context.close()
 
 
-def test_a_check_names_what_is_broken(show: Show, tmp_path: Path) -> None:
-    names = list(RELATIONS)
-    outcomes = (
-        outcome(names[0], "broken", LONG, "row 1, token 3", (-1.23456, -2.5), 1.1e-4),
-        outcome(names[1], "undecided", LONG),
-        *(
-            outcome(name, "holds", "log-probabilities differ by at most 0", tolerance=1e-5)
-            for name in names[2:]
-        ),
-    )
-    text = check_page(Checked("mine", outcomes, tmp_path, 3, 61.0))
-    (tmp_path / "report.html").write_text(text, encoding="utf-8")
-    page, width = show()
-    assert page.locator("table.broken a").count() == 1
-    assert page.locator("table.broken thead").is_visible() == (width > 600)
-
-
 def test_changes_of_a_history_are_labelled_inside_the_picture(show: Show, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(drawn(made(changes=(WORSE,))), encoding="utf-8")
     page, _ = show()
@@ -77,7 +55,7 @@ def test_changes_of_a_history_are_labelled_inside_the_picture(show: Show, tmp_pa
 def test_a_link_of_a_matrix_opens_its_cell(show: Show, tmp_path: Path) -> None:
     matrix = Made(tmp_path / "m")
     matrix.end(f"failed-{'x' * 70}", "run", 4, f"{'y' * 999}\n")
-    matrix.check("asked", "holds")
+    matrix.check("asked")
     write_page(matrix.left(), tmp_path / "report.html", tmp_path)
     page, _ = show()
     article = page.locator("#part3-top")

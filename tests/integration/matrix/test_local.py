@@ -19,7 +19,7 @@ matrix:
   config: [canary.yaml]
   learning_rate: [1.0e-4, 1.0e-3]
 cells:
-  - {config: canary.yaml, verb: check, arguments: --only order}
+  - {config: canary.yaml, verb: check, arguments: --quiet}
 history: stored
 save: true
 """
@@ -41,7 +41,7 @@ def test_each_cell_is_compared_with_its_own_history(tmp_path: Path) -> None:
     (tmp_path / "canary.yaml").write_text(CANARY)
     code, first = matrix(tmp_path, "-o", "one")
     assert code == 0, first
-    names = ["canary-0.0001", "canary-0.001", "canary-check---only-order"]
+    names = ["canary-0.0001", "canary-0.001", "canary-check---quiet"]
     assert [*first] == names
     assert "No relation is broken" in first[names[2]]["message"]
     assert sorted(one.name for one in (tmp_path / "stored" / "v2").iterdir()) == names[:2]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from canary.baseline.history import save
-from canary.check.answer import left_behind
-from canary.check.run import Checked
 from canary.compare.stats import compare_to_baseline
 from canary.matrix.attempt import ENDED, LOG, Attempt
 from canary.matrix.cells import Cell
@@ -18,10 +16,8 @@ from canary.matrix.running import CELLS, Entry
 from canary.matrix.summary import write
 from canary.record import jsonio
 from canary.record.types import RunRecord
-from canary.relations import RELATIONS
-from canary.relations.relation import outcome
 from canary.report.document import json_text
-from tests.unit.comparing import history, records
+from tests.unit.comparing import altered, example, history, records
 from tests.unit.pages.making import rows
 
 
@@ -66,17 +62,15 @@ class Made:
         leave_run(self.place(name) / RUNS, of_cell(name, made), steps)
         return self.end(name, "run", 0)
 
-    def check(self, name: str, *statuses: str) -> Entry:
-        """End a cell that asked relations."""
-        place = self.place(name) / CHECK
-        place.mkdir()
-        outcomes = tuple(
-            outcome(relation, status, f"{relation} was tested")  # type: ignore[arg-type]
-            for relation, status in zip(RELATIONS, statuses, strict=False)
-        )
-        checked = Checked(name, outcomes, place, 1, 2.0)
-        left_behind(checked)
-        return self.end(name, "check", checked.exit_code)
+    def check(self, name: str, *, broken: bool = False) -> Entry:
+        """End a cell that asked the rules; `broken`: of a run whose labels lack EOS."""
+        record = of_cell(name, example())
+        if broken:
+            steps = record.exact["batches"]
+            lacking = [[one | {"eos_labels": 0} for one in step] for step in steps]
+            record = altered(record, "exact", "batches", to=lacking)
+        leave_run(self.place(name) / CHECK, record)
+        return self.end(name, "check", int(broken))
 
     def ab(self, name: str, times: Sequence[float]) -> Entry:
         """End a cell that compared two configs."""

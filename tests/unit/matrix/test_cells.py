@@ -69,11 +69,11 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
     found = cells(
         tmp_path,
         cells=[
-            {"config": "a.yaml", "verb": "check", "arguments": "--quick --skip ranks"},
+            {"config": "a.yaml", "verb": "check", "arguments": "--set max_steps=8"},
             {"name": "mine", "verb": "exec", "command": "python 'my train.py'"},
         ],
     )
-    assert found[0].arguments == ("--quick", "--skip", "ranks")
+    assert found[0].arguments == ("--set", "max_steps=8")
     assert found[1].command == ("python", "my train.py")
     assert found[1].name == "mine"
 

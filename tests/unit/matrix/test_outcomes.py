@@ -87,8 +87,8 @@ def test_what_left_no_answer_has_a_reason(tmp_path: Path, code: int | None, word
 
 
 def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
-    (tmp_path / "check").mkdir()
-    (tmp_path / "check" / "check.json").write_text('{"relations": "\\u001b[2J"}')
+    (tmp_path / "check" / "one").mkdir(parents=True)
+    (tmp_path / "check" / "one" / "metrics.json").write_text('{"exact": "\\u001b[2J"}')
     assert told(tmp_path, "check", 0).verdict == "error"
     (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
     entry = Entry(Cell("one", "run", "c", ()), "done", 1, told(tmp_path, "run", 4))

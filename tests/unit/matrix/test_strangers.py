@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from canary.baseline.history import VERSION
-from canary.check.answer import left_behind
-from canary.check.run import Checked
 from canary.compare.report import Comparison
 from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError
@@ -135,7 +133,15 @@ VERB_OF: dict[str, Any] = {"runs": "run", "check": "check", "ab": "ab", "noise.j
 @pytest.mark.parametrize(
     "which",
     [
-        *("runs", "runs/one", "runs/one/metrics.json", "check", "check/check.json", "noise.json"),
+        *(
+            "runs",
+            "runs/one",
+            "runs/one/metrics.json",
+            "check",
+            "check/one",
+            "check/one/metrics.json",
+            "noise.json",
+        ),
         *("ab", "ab/one", "ab/one/comparison.json"),
     ],
 )
@@ -151,7 +157,6 @@ def test_what_lies_behind_a_link_is_no_answer_and_stays_as_it_is(
         (place / ".scratch" / "precious").touch()
         (place / "metrics.json").write_text(jsonio.dumps(document | DEAD))
         (place / "comparison.json").write_text(json_text(Comparison("pass", "It is so.", ())))
-        left_behind(Checked("one", (), place, 1, 2.0))
     noise = NoiseModel(canary="one", machine_key="m", created="now", runs=2, metrics={})
     save_noise(noise, outside / "noise.json")
     before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
