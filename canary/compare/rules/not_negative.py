@@ -13,6 +13,8 @@ def judge(record: RunRecord) -> Answer:
     if not trainer_of(record).never_negative(arguments(record)):
         return not_asked("this loss can be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
+    if all(value is None for value in losses):
+        return not_asked("no loss was recorded")
     negative = [v for v in losses if v is not None and v < -rounding(record)]
     if not negative:
         return answer(False, "no loss is negative")
