@@ -4,11 +4,11 @@ Checks healthy trainings: each trainer with and without LoRA, in float32 and bfl
 families of small models, padded on the right and, where the collator can be replaced, on the left.
 GPT-2 is not padded on the left: its positions would count the padding, which is a fault. So it has
 no cells of GRPO and RLOO, for which trl pads prompts on the left and gives no positions.
-By default it takes cells that cover each pair of these settings; `--all` takes all. `--quick` asks
-only what needs no further launch; `--only TRAINER` takes its cells alone.
+By default it takes cells that cover each pair of these settings; `--all` takes all, and
+`--only TRAINER` its cells alone.
 
-Prints Markdown: each cell with its broken and undecided relations, then how often each relation
-holds. The exit code is 1 if a relation is broken. `--keep DIR` keeps the answers, and the next call
+Prints Markdown: each cell with its broken rules and its notes, then how often each rule holds. The
+exit code is 1 if a rule is broken. `--keep DIR` keeps the answers, and the next call
 runs only missing ones.
 """
 
@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -27,14 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.checking import Asked, ask
 from bench.left_padding import LEFT
 from canary.config.trainers import TRAINERS
 from canary.inputs.embedded import tiny_dir
 
-ROOT = Path(__file__).parents[1]
 FAMILIES = ("llama", "qwen3", "gpt2")
-STATUSES = ("holds", "not applicable", "undecided", "broken")
-LIMIT_S = 1800
+STATUSES = ("holds", "not asked", "note", "broken")
 
 
 @dataclass(frozen=True)
@@ -117,65 +114,44 @@ def model_of(family: str, folder: Path) -> Path:
     return place
 
 
-def checked(cell: Cell, folder: Path, quick: bool) -> dict[str, Any]:
+def checked(cell: Cell, folder: Path) -> Asked:
     """Run `canary check` on a cell, or return its kept answer."""
     place = folder / cell.name
-    kept = place / "check.json"
-    if not kept.exists():
-        place.mkdir(parents=True, exist_ok=True)
-        config = {
-            "name": cell.name,
-            "training_type": cell.trainer,
-            "model_name": str(model_of(cell.family, folder)),
-            "dataset_name": "embedded/tasks",
-            "use_peft": cell.lora,
-            "dtype": cell.dtype,
-            "max_steps": 8,
-            "batch_size": 4,
-            "gradient_accumulation_steps": 2,
-            **(
-                {"data_collator": f"bench.left_padding:{LEFT[cell.trainer]}"}
-                if cell.side == "left"
-                else {}
-            ),
-        }
-        (place / "canary.yaml").write_text(json.dumps(config))
-        words = ["-m", "canary.cli", "check", "-q", "--format", "json", "-o", str(place)]
-        done = subprocess.run(
-            [sys.executable, *words, *(["--quick"] if quick else []), "canary.yaml"],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        if not kept.exists():
-            return {"relations": [], "failed": (done.stderr.strip() or done.stdout)[-300:]}
-    found: dict[str, Any] = json.loads(kept.read_text())
-    return found
+    place.mkdir(parents=True, exist_ok=True)
+    config = {
+        "name": cell.name,
+        "training_type": cell.trainer,
+        "model_name": str(model_of(cell.family, folder)),
+        "dataset_name": "embedded/tasks",
+        "use_peft": cell.lora,
+        "dtype": cell.dtype,
+        "max_steps": 8,
+        "batch_size": 4,
+        "gradient_accumulation_steps": 2,
+    }
+    if cell.side == "left":
+        config["data_collator"] = f"bench.left_padding:{LEFT[cell.trainer]}"
+    (place / "canary.yaml").write_text(json.dumps(config))
+    return ask(place, ["canary.yaml"])
 
 
-def table(answers: Iterable[tuple[Cell, dict[str, Any]]]) -> tuple[str, int]:
-    """Return the tables of all answers as Markdown, and how many relations are broken."""
-    lines = ["| training | holds | not applicable | undecided | broken |", "|---|--:|--:|---|---|"]
-    relations: dict[str, Counter[str]] = {}
+def table(answers: Iterable[tuple[Cell, Asked]]) -> tuple[str, int]:
+    """Return the tables of all answers as Markdown, and how many rules are broken."""
+    lines = ["| training | holds | not asked | notes | broken |", "|---|--:|--:|---|---|"]
+    rules: dict[str, Counter[str]] = {}
     failed = 0
-    for cell, answer in answers:
-        failed += "failed" in answer
-        by_status: dict[str, list[str]] = {status: [] for status in STATUSES}
-        for one in answer["relations"]:
-            by_status[one["status"]].append(one["relation"])
-            relations.setdefault(one["relation"], Counter())[one["status"]] += 1
-        open_ = ", ".join(by_status["undecided"])
-        broken = answer.get("failed", ", ".join(by_status["broken"]))
-        counts = f"{len(by_status['holds'])} | {len(by_status['not applicable'])}"
-        lines.append(f"| {cell.name} | {counts} | {open_} | {broken} |")
-    lines += ["", f"| relation | {' | '.join(STATUSES)} |", "|---|--:|--:|--:|--:|"]
-    for name, count in relations.items():
+    for cell, asked in answers:
+        failed += not asked.statuses
+        for name, status in asked.statuses.items():
+            rules.setdefault(name, Counter())[status] += 1
+        counts = f"{len(asked.of('holds'))} | {len(asked.of('not asked'))}"
+        broken = asked.error or ", ".join(asked.broken)
+        lines.append(f"| {cell.name} | {counts} | {', '.join(asked.of('note'))} | {broken} |")
+    lines += ["", f"| rule | {' | '.join(STATUSES)} |", "|---|--:|--:|--:|--:|"]
+    for name, count in rules.items():
         lines.append(f"| {name} | {' | '.join(str(count[status]) for status in STATUSES)} |")
-    broken_count = sum(count["broken"] for count in relations.values())
-    lines += ["", f"Broken relations: {broken_count}. Trainings that failed: {failed}."]
+    broken_count = sum(count["broken"] for count in rules.values())
+    lines += ["", f"Broken rules: {broken_count}. Trainings that failed: {failed}."]
     return "\n".join(lines), broken_count + failed
 
 
@@ -183,7 +159,6 @@ def main() -> int:
     """Check the cells and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
@@ -194,7 +169,7 @@ def main() -> int:
         answers = []
         for number, cell in enumerate(chosen, start=1):
             print(f"{number}/{len(chosen)} {cell.name}", file=sys.stderr, flush=True)
-            answers.append((cell, checked(cell, folder, options.quick)))
+            answers.append((cell, checked(cell, folder)))
         text, broken = table(answers)
     print(text)
     return 1 if broken else 0

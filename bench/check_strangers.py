@@ -2,7 +2,7 @@
 
 trl's own scripts, unmodified, on the embedded model and data; the scripts written like public ones
 in `tests/integration/exec/strange`; and the loops of plain torch of `tests/integration/loops`.
-Prints Markdown: per training the broken relations, and how many hold, do not apply or are open.
+Prints Markdown: per training the broken rules, and how many hold, are notes or were not asked.
 `--keep DIR` keeps the answers; the next call runs only missing ones. `-v` prints each message.
 """
 
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="PART OF A NAME")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
-    rows = ["| training | broken | hold | not applicable | undecided |", "|---|---|---|---|---|"]
+    rows = ["| training | broken | hold | notes | not asked |", "|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as scratch:
         keep = (options.keep or Path(scratch)).resolve()
         for of in (trl, strange, loops):
@@ -84,7 +84,7 @@ def main() -> None:
                 if options.only and not any(one in name for one in options.only):
                     continue
                 asked = ask(keep / name, ["--", *words])
-                counts = [len(asked.of(one)) for one in ("holds", "not applicable", "undecided")]
+                counts = [len(asked.of(one)) for one in ("holds", "note", "not asked")]
                 broken = ", ".join(asked.broken) or ("" if asked.statuses else "did not complete")
                 rows.append(f"| {name} | {broken} | {' | '.join(map(str, counts))} |")
                 print(rows[-1], file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
 """`canary check` on trainings that are wrong from the first day: `python -m bench.check_corpus`.
 
-The cases were written without sight of the relations. A fault counts as caught if a relation is
-broken that names it; as broken elsewhere if only others are. Prints Markdown: one row per case, and
+The cases were written without sight of the rules, two corpora of them for the relations that came
+before rules (`NAMED_BY`). A fault counts as caught if a rule is broken that names it; as broken
+elsewhere if only others are. Prints Markdown: one row per case, and
 rates with 95% intervals. `--keep DIR` keeps the answers; the next call runs only missing ones.
 `--second` asks the second corpus instead of the first, so that the figures of both stand apart.
 """
@@ -38,7 +39,7 @@ class Answer:
             return "did not complete"
         if self.case.healthy:
             return "false alarm" if broken else "ok"
-        if broken & set(self.case.relations):
+        if broken & self.case.rules:
             return "caught"
         return "broken elsewhere" if broken else "missed"
 
@@ -53,16 +54,16 @@ def table(answers: Sequence[Answer]) -> str:
     """Return the answers as Markdown."""
     rows = ["| case | trainer | expected | broken | result |", "|---|---|---|---|---|"]
     for one in answers:
-        expected, broken = ", ".join(one.case.relations), ", ".join(one.asked.broken)
+        expected, broken = ", ".join(sorted(one.case.rules)), ", ".join(one.asked.broken)
         rows.append(
             f"| {one.case.name} | {one.case.trainer} | {expected} | {broken} | {one.result} |"
         )
     results = [one.result for one in answers if not one.case.healthy]
     alarms = [one.result == "false alarm" for one in answers if one.case.healthy]
     caught = results.count("caught")
-    rows += ["", f"Faults that broke the right relation: {rate(caught, len(results))}."]
+    rows += ["", f"Faults that broke the right rule: {rate(caught, len(results))}."]
     noticed = caught + results.count("broken elsewhere")
-    rows += [f"Faults that broke any relation: {rate(noticed, len(results))}."]
+    rows += [f"Faults that broke any rule: {rate(noticed, len(results))}."]
     rows += [f"Healthy variations that broke one: {rate(sum(alarms), len(alarms))}."]
     return "\n".join(rows)
 

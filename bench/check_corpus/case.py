@@ -1,4 +1,4 @@
-"""One case of the corpus: a training, whether it is healthy, and which relations name its fault."""
+"""One case of the corpus: a training, whether it is healthy, and what names its fault."""
 
 from __future__ import annotations
 
@@ -6,44 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RELATIONS = frozenset(
-    {
-        "accumulation",
-        "ranks",
-        "checkpointing",
-        "attention",
-        "compile",
-        "fused_optimizer",
-        "workers",
-        "padding",
-        "padding_side",
-        "order",
-        "neighbour",
-        "packing",
-        "prompt_labels",
-        "eos_labels",
-        "causality",
-        "next_token",
-        "frozen",
-        "assistant_mask",
-        "chat_template",
-        "adapter_start",
-        "merge",
-        "reference_start",
-        "swap",
-        "identities",
-        "resume",
-        "evaluation",
-        "schedule",
-        "weight_decay",
-        "sampler_logprobs",
-        "sampler_weights",
-        "reward_function",
-        "replay",
-    }
-)
-"""The ids of all relations."""
-
+@@MAP@@
 
 @dataclass(frozen=True)
 class Case:
@@ -59,7 +22,7 @@ class Case:
     source: str
     """A link, or "mutation of LINK"."""
     relations: tuple[str, ...]
-    """Any of these, when broken, names the fault rightly. Empty where healthy."""
+    """What names the fault rightly, in the words of `NAMED_BY`. Empty where healthy."""
     trainer: str
     """What trains: "loop", "accelerate", "transformers", "sft", "dpo", "grpo", ..."""
     script: str | None = None
@@ -68,11 +31,16 @@ class Case:
     def __post_init__(self) -> None:
         """Check that the case is complete."""
         if self.healthy == bool(self.relations):
-            raise ValueError(f"{self.name}: a fault names relations, a healthy case names none")
-        if unknown := set(self.relations) - RELATIONS:
-            raise ValueError(f"{self.name}: unknown relations {sorted(unknown)}")
+            raise ValueError(f"{self.name}: a fault is named, a healthy case is not")
+        if unknown := set(self.relations) - set(NAMED_BY):
+            raise ValueError(f"{self.name}: unknown names {sorted(unknown)}")
         if (self.script is None) == (self.config is None):
             raise ValueError(f"{self.name}: set either script or config")
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """Any of these rules, when broken, names the fault rightly."""
+        return frozenset[str]().union(*(NAMED_BY[one] for one in self.relations))
 
     @property
     def path(self) -> Path:
