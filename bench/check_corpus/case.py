@@ -59,16 +59,18 @@ class Case:
     source: str
     """A link, or "mutation of LINK"."""
     relations: tuple[str, ...]
-    """Any of these, when broken, names the fault rightly. Empty where healthy."""
+    """Any of these, when broken, names the fault rightly. Empty where healthy, or with `wrong`."""
     trainer: str
     """What trains: "loop", "accelerate", "transformers", "sft", "dpo", "grpo", ..."""
     script: str | None = None
     config: str | None = None
+    wrong: str = ""
+    """In place of `relations`: what an answer says that names the fault, for a person to judge."""
 
     def __post_init__(self) -> None:
         """Check that the case is complete."""
-        if self.healthy == bool(self.relations):
-            raise ValueError(f"{self.name}: a fault names relations, a healthy case names none")
+        if bool(self.relations) + bool(self.wrong) != (not self.healthy):
+            raise ValueError(f"{self.name}: a fault has either relations or wrong, else neither")
         if unknown := set(self.relations) - RELATIONS:
             raise ValueError(f"{self.name}: unknown relations {sorted(unknown)}")
         if (self.script is None) == (self.config is None):

@@ -46,9 +46,7 @@ def worker(rank, port):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     data = pairs(96, seed=37)
     sampler = DistributedSampler(data, WORLD, rank, shuffle=True, seed=37)
-    loader = DataLoader(
-        data, batch_size=BATCH, sampler=sampler, collate_fn=collate_with(tokenizer)
-    )
+    loader = DataLoader(data, batch_size=BATCH, sampler=sampler, collate_fn=collate_with(tokenizer))
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
         model.train()

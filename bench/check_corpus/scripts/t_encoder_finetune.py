@@ -13,7 +13,8 @@ TOPICS = {
     1: ["vote", "law", "party", "senate"],
     2: ["chip", "code", "robot", "data"],
 }
-WORDS = ["<pad>", *"the a of in on was new for and with".split(), *sum(TOPICS.values(), [])]
+COMMON = ["the", "a", "of", "in", "on", "was", "new", "for", "and", "with"]
+WORDS = ["<pad>", *COMMON, *(w for words in TOPICS.values() for w in words)]
 WIDTH = 64
 
 
@@ -62,7 +63,7 @@ def sentences(n, seed):
     out = []
     for _ in range(n):
         topic = rng.randrange(len(TOPICS))
-        words = rng.choices(WORDS[1:11], k=rng.randint(4, 10)) + rng.sample(TOPICS[topic], 2)
+        words = rng.choices(COMMON, k=rng.randint(4, 10)) + rng.sample(TOPICS[topic], 2)
         rng.shuffle(words)
         out.append((torch.tensor([WORDS.index(w) for w in words]), topic))
     return out

@@ -19,9 +19,7 @@ FORMAT = re.compile(r"<think>.*?</think>")
 
 
 def build_tokenizer():
-    core = Tokenizer(
-        models.WordLevel({w: i for i, w in enumerate(VOCABULARY)}, unk_token="<unk>")
-    )
+    core = Tokenizer(models.WordLevel({w: i for i, w in enumerate(VOCABULARY)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,

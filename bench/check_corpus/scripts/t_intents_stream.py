@@ -17,7 +17,7 @@ INTENTS = {
     "invoice": ["invoice", "vat", "receipt", "billing", "pdf"],
     "broken": ["broken", "cracked", "screen", "faulty", "repair"],
 }
-FILLER = "hello please i my the a to can you help with it is was thanks".split()
+FILLER = ["hello", "please", "i", "my", "the", "can", "you", "help", "with", "it", "is", "thanks"]
 NAMES = list(INTENTS)
 WORDS = ["<pad>", *FILLER, *sorted({w for ws in INTENTS.values() for w in ws})]
 IDS = {w: i for i, w in enumerate(WORDS)}

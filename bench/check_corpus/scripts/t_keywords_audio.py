@@ -21,9 +21,7 @@ def waveforms(n, seed):
 
 def build():
     def block(i, o):
-        return nn.Sequential(
-            nn.Conv1d(i, o, 9, stride=2, padding=4), nn.BatchNorm1d(o), nn.ReLU()
-        )
+        return nn.Sequential(nn.Conv1d(i, o, 9, stride=2, padding=4), nn.BatchNorm1d(o), nn.ReLU())
 
     return nn.Sequential(
         block(1, 16),
