@@ -22,16 +22,19 @@ class Case:
     source: str
     """A link, or "mutation of LINK"."""
     relations: tuple[str, ...]
-    """What names the fault rightly, in the words of `NAMED_BY`. Empty where healthy."""
+    """What names the fault rightly, in the words of `NAMED_BY`. Empty where healthy, or with `wrong`.
+    """
     trainer: str
     """What trains: "loop", "accelerate", "transformers", "sft", "dpo", "grpo", ..."""
     script: str | None = None
     config: str | None = None
+    wrong: str = ""
+    """In place of `relations`: what an answer says that names the fault, for a person to judge."""
 
     def __post_init__(self) -> None:
         """Check that the case is complete."""
-        if self.healthy == bool(self.relations):
-            raise ValueError(f"{self.name}: a fault is named, a healthy case is not")
+        if bool(self.relations) + bool(self.wrong) != (not self.healthy):
+            raise ValueError(f"{self.name}: a fault has either relations or wrong, else neither")
         if unknown := set(self.relations) - set(NAMED_BY):
             raise ValueError(f"{self.name}: unknown names {sorted(unknown)}")
         if (self.script is None) == (self.config is None):
