@@ -67,7 +67,8 @@ def _run(place: Path, words: Sequence[str]) -> dict[str, Any]:
         done = subprocess.run(
             [*command, *words],
             cwd=place,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
+            env=os.environ
+            | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

@@ -6,7 +6,52 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-@@MAP@@
+_FIRST_VALUES = (
+    *("dpo_first_loss", "kto_first_loss", "starts_at_ratio_one", "first_ratio", "kl_sign"),
+    *("group_advantages", "advantages_sum_to_zero", "advantages_scaled", "rewards_add_up"),
+)
+_REFERENCE = ("reference", "reference_start", "dpo_first_loss", "kto_first_loss")
+_PADDING = ("padding", "padding_side", "trained_padding", "hidden_text", "positions")
+_SAMPLER = ("sampler_logprobs", "sampled_ids_trained", "first_ratio", "starts_at_ratio_one")
+_TRAINED = ("optimizer_holds_trainable", "trainable_changed", "frozen_unchanged")
+
+NAMED_BY: dict[str, tuple[str, ...]] = {
+    "accumulation": ("accumulation",),
+    "adapter_start": ("adapter_start",),
+    "assistant_mask": ("assistant_mask",),
+    "attention": (),
+    "causality": ("causality",),
+    "chat_template": ("chat_template", "at_most_one_bos", "bos_as_tokenized"),
+    "checkpointing": (),
+    "compile": (),
+    "eos_labels": ("eos_labels", "labels_contain_eos", "answers_end"),
+    "evaluation": ("stays_in_training_mode", "only_the_optimizer_writes"),
+    "frozen": _TRAINED,
+    "fused_optimizer": (),
+    "identities": (*_FIRST_VALUES, *_REFERENCE),
+    "merge": (),
+    "neighbour": ("neighbour", "leftover", *_PADDING),
+    "next_token": ("next_token",),
+    "order": ("neighbour",),
+    "packing": ("packing", "positions"),
+    "padding": _PADDING,
+    "padding_side": _PADDING,
+    "prompt_labels": ("prompt_labels",),
+    "ranks": ("ranks_agree",),
+    "reference_start": _REFERENCE,
+    "replay": (),
+    "resume": (),
+    "reward_function": ("each_reward_varies", "reward_varies"),
+    "sampler_logprobs": _SAMPLER,
+    "sampler_weights": _SAMPLER,
+    "schedule": ("schedule_once_per_update", "schedule_length", "learning_rate_positive"),
+    "swap": (),
+    "weight_decay": ("decay_groups",),
+    "workers": ("worker_draws", "stream_split"),
+}
+"""What the cases of the first two corpora named were relations, two ways to do the same work. By
+them: the rules of the same subject. It was written before the rules' first run on the corpora."""
+
 
 @dataclass(frozen=True)
 class Case:
