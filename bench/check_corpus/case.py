@@ -67,8 +67,7 @@ class Case:
     source: str
     """A link, or "mutation of LINK"."""
     relations: tuple[str, ...]
-    """What names the fault rightly, in the words of `NAMED_BY`. Empty where healthy, or with `wrong`.
-    """
+    """What names the fault rightly, as `NAMED_BY` says. Empty where healthy, or with `wrong`."""
     trainer: str
     """What trains: "loop", "accelerate", "transformers", "sft", "dpo", "grpo", ..."""
     script: str | None = None
