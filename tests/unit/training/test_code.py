@@ -47,7 +47,7 @@ def digests(text: str) -> dict[str, str]:
 
 def test_a_statement_of_several_lines_ran_as_a_whole() -> None:
     found = described(SOURCE, {9: "forward", 12: "forward", 4: "setup"})
-    assert found["ran"] == {"setup": "4", "forward": "9,11-13"}
+    assert found["ran"] == {"setup": "4", "forward": "7,9,11-13"}, "with its arguments"
     assert {name: one[:2] for name, one in found["functions"].items()} == {
         "<module>": (1, 20),
         "loss": (7, 13),
@@ -56,7 +56,7 @@ def test_a_statement_of_several_lines_ran_as_a_whole() -> None:
 
 def test_without_lines_all_of_a_called_function_ran_and_the_rest_was_loaded() -> None:
     found = described(SOURCE, {}, {19: "data"})
-    assert found["ran"]["data"] == "20"
+    assert found["ran"]["data"] == "19-20"
     assert set(found["functions"]) == {"<module>", "loss", "Rows", "Rows.__iter__"}
 
 
@@ -88,7 +88,9 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
         ('    """Doc."""\n', "", set()),
         ("return x * scale", "return x * scale  # a remark", set()),
         ("        -x\n", "        -x - 1\n", {"loss"}),
-        ("scale=1", "scale=2", {"<module>"}),
+        ("scale=1", "scale=2", {"loss"}),
+        ("class Rows:", "class Rows(list):", {"Rows"}),
+        ("def loss", "@torch.no_grad()\ndef loss", {"<module>"}),
         ("x > LIMIT", "x >= LIMIT", {"loss"}),
         ("size = 4", "size = 5", {"Rows"}),
         ("range(self.size)", "range(4)", {"Rows.__iter__"}),
@@ -97,6 +99,44 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
 def test_a_hash_is_of_code_alone(old: str, new: str, changed: set[str]) -> None:
     before, after = digests(SOURCE), digests(SOURCE.replace(old, new))
     assert {name for name in before if before[name] != after[name]} == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if a:\n    b()\n    c()", "if a:\n    b()\nc()"),
+        ("for a in b:\n    c()\nelse:\n    d()", "for a in b:\n    c()\n    d()"),
+        ("try:\n    a()\nexcept KeyError:\n    b()", "try:\n    a()\nexcept OSError:\n    b()"),
+        ("match a:\n    case 1 if b:\n        c()", "match a:\n    case 1 if d:\n        c()"),
+        ("a = {**b, 'c': d}", "a = {'c': d, **b}"),
+        ("a = b - (c - d)", "a = b - c - d"),
+    ],
+)
+def test_a_hash_tells_where_a_statement_stands(old: str, new: str) -> None:
+    """A line that leaves its block is one of the worst changes, and only its spaces change."""
+    assert digests(old) != digests(new)
+
+
+def test_conditions_of_except_and_case_are_lines_that_ran() -> None:
+    tried = "try:\n    a()\nexcept (\n    KeyError\n):\n    b()\n"
+    assert described(tried, {2: "loss", 3: "loss"})["ran"] == {"loss": "2-5"}
+    matched = "match a:\n    case 1:\n        b()\n    case 2 if c:\n        d()\n"
+    assert described(matched, {1: "data", 4: "loss"})["ran"] == {"data": "1-2", "loss": "4"}
+
+
+def test_a_decorated_function_was_called_though_its_code_begins_at_the_decorator() -> None:
+    found = described("\n@wrapped\ndef of(x):\n    return x\n", {}, {2: "loss"})
+    assert found["ran"] == {"setup": "2-3", "loss": "3-4"}
+
+
+def test_a_docstring_is_no_line_that_ran() -> None:
+    found = described('\ndef of(x):\n    """Doc."""\n    return x\n', {}, {2: "loss"})
+    assert found["ran"]["loss"] == "2,4"
+
+
+def test_deep_code_is_described() -> None:
+    deep = f"a = {' + '.join(['b'] * 1500)}\n"
+    assert digests(deep) != digests(deep.replace("a =", "c ="))
 
 
 def test_only_files_of_the_users_repository_are_named(
