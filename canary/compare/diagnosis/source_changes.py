@@ -15,6 +15,17 @@ MOST_LINES = 2000
 """Added, and removed, lines of one file that are kept."""
 HUNK = re.compile(r"@@ -(?P<was>\d+)(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
 
+ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
+
 
 @dataclass(frozen=True)
 class Hunk:
@@ -106,12 +117,12 @@ def parse_diff(text: str) -> SourceChanges:
                 (added if sign == "+" else removed).append(content)
         elif text_line.startswith("--- "):
             end_file()
-            path, old_path, hunks, kept = "", text_line[4:].removeprefix("a/"), [], 0
+            path, old_path, hunks, kept = "", _name(text_line, "a/"), [], 0
         elif text_line.startswith("+++ "):
             if path:  # A patch may name the new file only.
                 end_file()
                 old_path, hunks, kept = "", [], 0
-            new_path = text_line[4:].removeprefix("b/")
+            new_path = _name(text_line, "b/")
             path = old_path if new_path == "/dev/null" else new_path
         elif hunk := HUNK.match(text_line):
             end_hunk()
@@ -121,6 +132,21 @@ def parse_diff(text: str) -> SourceChanges:
             line = int(hunk["start"]) + (new == 0)
     end_file()
     return SourceChanges(tuple(files))
+
+
+def _name(header: str, prefix: str) -> str:
+    """Return the file of a line such as `+++ b/train.py`. Git ends a name with spaces by a tab, and
+    quotes other names like strings of C."""
+    name = header[4:].removesuffix("\t")
+    if name.startswith('"') and name.endswith('"'):
+        quoted = name[1:-1].encode("utf-8", "replace")
+        name = ESCAPED.sub(_unescaped, quoted).decode("utf-8", "replace")
+    return name.removeprefix(prefix)
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    text = escape[1]
+    return bytes([int(text, 8) & 255]) if text.isdigit() else ESCAPES.get(text, text)
 
 
 CLOCK_S = 1.0
