@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import ranges
-from canary.training.collectors.ran import AFTER, RAN, SETUP, RanCode, is_users_file
+from canary.training.collectors.ran import AFTER, RAN, SETUP, RanCode, is_users_file, loaded_files
 
 MODULE = "<module>"
 """The name of a file's code outside of functions and classes."""
@@ -46,7 +46,7 @@ def ran_code(notes: RanCode = RAN) -> Code:
     their git repository, otherwise to the working folder; files elsewhere are left out."""
     notes.end()
     whole = sys.version_info >= (3, 12) and notes.from_start
-    loaded = {} if whole else dict.fromkeys(_loaded_files(), SETUP)
+    loaded = {} if whole else dict.fromkeys((*loaded_files(), *notes.loaded))
     files: dict[str, FileCode] = {}
     for file in dict.fromkeys((*notes.lines, *notes.calls, *loaded)):
         path = Path(file).absolute()
@@ -74,13 +74,6 @@ def _loaded(path: Path, _: int) -> FileCode:
     """Describe a file that was imported, and of which no step called anything. Kept, because a
     suite of tests may train often in one process."""
     return _described(_parsed(path), {}, {})
-
-
-def _loaded_files() -> Iterator[str]:
-    for module in [*sys.modules.values()]:
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and is_users_file(file):
-            yield file
 
 
 def _shown(path: Path) -> str | None:

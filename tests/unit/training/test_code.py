@@ -205,6 +205,43 @@ def test_calls_of_functions_are_noted_in_steps(tmp_path: Path) -> None:
     )
 
 
+HELPED = """
+import importlib.util, os, subprocess, sys
+spec = importlib.util.spec_from_file_location("ran", sys.argv[1])
+ran = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ran)
+sys.path.insert(0, os.getcwd())
+notes = ran.RAN
+notes.begin(os.getcwd())
+if len(sys.argv) == 2:
+    subprocess.run([sys.executable, __file__, sys.argv[1], "helps"], check=True)
+    notes.training_begins()
+    notes.end()
+    print({os.path.basename(file): lines for file, lines in notes.lines.items()})
+    print({os.path.basename(file) for file in notes.loaded})
+    print(sorted(name for name in os.listdir() if name.startswith("ran")))
+else:
+    os.closerange(3, 50)
+    import mine
+    mine.loss(1)
+"""
+
+
+def test_a_program_that_helps_leaves_its_notes(tmp_path: Path) -> None:
+    """A training script that starts another one, which makes its data."""
+    (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "train.py").write_text(HELPED)
+    words = [sys.executable, "train.py", ran.__file__]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines, loaded, left = done.stdout.splitlines()
+    if sys.version_info >= (3, 12):
+        assert "11: 'setup'" in lines
+    else:
+        assert "mine.py" in loaded
+    assert left.count("ran.") == 1, "the process that trains leaves none"
+
+
 def test_a_profiler_of_the_users_stays() -> None:
     def mine(*_: object) -> None:
         return None
