@@ -53,7 +53,10 @@ def is_users_file(name: str) -> bool:
 def loaded_files() -> Iterator[str]:
     """Yield the user's files of code that this process imported, and its script."""
     for name, module in [*sys.modules.items()]:
-        file = getattr(module, "__dict__", {}).get("__file__")  # No code of a lazy module runs.
+        found = getattr(module, "__dict__", {})  # No code of a lazy module runs.
+        file = found.get("__file__")
+        if file is None and name == "__main__":  # The name is gone when the process ends.
+            file = getattr(found.get("__loader__"), "path", None)
         is_code = isinstance(file, str) and (file.endswith(".py") or name == "__main__")
         if is_code and is_users_file(file):
             yield file

@@ -239,6 +239,7 @@ def test_a_program_that_helps_leaves_its_notes(tmp_path: Path) -> None:
         assert "11: 'setup'" in lines
     else:
         assert "mine.py" in loaded
+        assert "train.py" in loaded
     assert left.count("ran.") == 1, "the process that trains leaves none"
 
 
