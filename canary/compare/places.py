@@ -14,9 +14,9 @@ from typing import Literal
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.exact.changes import made_by_command, shown
+from canary.compare.ran_lines import MODULE, RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
-from canary.record.exact import Code, FileCode
-from canary.record.line_ranges import runs_of
+from canary.record.exact import Code
 from canary.record.types import RunRecord
 
 SETUP = "setup"
@@ -52,7 +52,6 @@ OF_STAGE = {
 """Phases that can cause the first difference of a stage, the likeliest first."""
 IMPORTS = ("import ", "from ")
 WORD = re.compile(r"[A-Za-z_]\w*")
-MODULE = "<module>"
 YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".ipynb", ".lock")
 OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
@@ -77,9 +76,10 @@ def changed_places(
     hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
     if hunks:
         found = [
-            _of_hunk(file, hunk, was, new, phases)
-            for file, hunk in hunks
+            place
+            for file in files
             if _is_code(file, was, new)
+            for place in _of_file(file, was, new, phases)
         ]
         others = [
             Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
@@ -198,12 +198,20 @@ def _rank(place: Place, phases: Sequence[str], made: set[str]) -> tuple[int, int
     return group, position
 
 
+def _of_file(
+    file: FileChange, was: Code, new: Code, phases: Sequence[str]
+) -> Iterator[Place | None]:
+    """Yield the place of each hunk, None for one that did not run."""
+    before = RanLines(was.get("files", {}).get(file.old_path, {}))
+    after = RanLines(new.get("files", {}).get(file.path, {}))
+    for hunk in _with_moves(file.hunks):
+        yield _of_hunk(file.path, hunk, before, after, phases)
+
+
 def _of_hunk(
-    file: FileChange, hunk: Hunk, was: Code, new: Code, phases: Sequence[str]
+    path: str, hunk: Hunk, before: RanLines, after: RanLines, phases: Sequence[str]
 ) -> Place | None:
     """Return the likeliest changed line of a hunk that ran, if the code around it differs."""
-    before = was.get("files", {}).get(file.old_path, {})
-    after = new.get("files", {}).get(file.path, {})
     gone, came = ({*_texts(lines)} for lines in (hunk.removed, hunk.added))
     sides = (
         (after, hunk.line, hunk.added, gone),
@@ -211,10 +219,10 @@ def _of_hunk(
     )
     found: list[tuple[tuple[bool | int, ...], int, int, str, str]] = []
     for index, (side, first, texts, others) in enumerate(sides):
-        for line, phase in _lines_that_ran(side, first, len(texts)):
+        for line, phase in side.lines(first, len(texts)):
             text = texts[line - first].strip()
-            name = _owner(side, line)
-            if _differs(name, before, after):
+            name = side.owner(line)
+            if before.digest(name) != after.digest(name):
                 late, position = _likelihood(phase, phases)
                 order = (late, text in others, text.startswith(IMPORTS), position)
                 found.append((order, index, line, name, phase))
@@ -225,15 +233,7 @@ def _of_hunk(
     if index:  # The line is gone. New lines say more only if one of them ran.
         removed, shown_at = hunk.removed[line - hunk.old_line :], hunk.line
         added = hunk.added if any(one[1] == 0 for one in found) else ()
-    return Place("code", file.path, shown_at, name, phase, removed, added)
-
-
-def _lines_that_ran(side: FileCode, first: int, count: int) -> Iterator[tuple[int, str]]:
-    """Yield those of some neighbouring lines that ran, with their phases."""
-    for phase, text in side.get("ran", {}).items():
-        for start, end in runs_of(text):
-            for line in range(max(start, first), min(end + 1, first + count)):
-                yield line, phase
+    return Place("code", path, shown_at, name, phase, removed, added)
 
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
@@ -245,31 +245,6 @@ def _is_late(phase: str, phases: Sequence[str]) -> bool:
     """Whether this is `setup`, and a phase of a step says more: all but the initial model and the
     data set come from steps."""
     return phase == SETUP and phases[0] != SETUP
-
-
-def _phases(side: FileCode, first: int, last: int) -> Iterator[str]:
-    for phase, text in side.get("ran", {}).items():
-        if any(start <= last and end >= first for start, end in runs_of(text)):
-            yield phase
-
-
-def _owner(side: FileCode, line: int) -> str:
-    """Return the innermost function or class with the line."""
-    found = [
-        (first, name)
-        for name, (first, last, _) in side.get("functions", {}).items()
-        if name != MODULE and first <= line <= last
-    ]
-    return max(found)[1] if found else MODULE
-
-
-def _differs(name: str, before: FileCode, after: FileCode) -> bool:
-    return _digest(name, before) != _digest(name, after)
-
-
-def _digest(name: str, side: FileCode) -> str | None:
-    function = side.get("functions", {}).get(name)
-    return function[2] if function else None
 
 
 def _functions_that_differ(
@@ -287,11 +262,13 @@ def _functions_that_differ(
             continue
         old, side = before.get(path, {}), after.get(path, {})
         names = [name for name in side.get("functions", {}) if name in old.get("functions", {})]
-        changed = [name for name in names if _differs(name, old, side)]
+        then, now = RanLines(old), RanLines(side)
+        changed = [name for name in names if then.digest(name) != now.digest(name)]
         if not names:
             yield Place("code", path, None, MODULE, SETUP)
         for name in changed:
             first, last, _ = side["functions"][name]
-            ran = [*_phases(side, first, last)]
-            phase = min(ran, key=lambda one: _likelihood(one, phases), default=SETUP)
+            phase = min(
+                now.phases(first, last), key=lambda one: _likelihood(one, phases), default=SETUP
+            )
             yield Place("code", path, None if name == MODULE else first, name, phase)

@@ -200,11 +200,24 @@ def test_a_script_without_an_ending_is_code() -> None:
     assert [(one.kind, one.line) for one in found.ran] == [("code", 20)]
 
 
+def test_lines_of_a_long_hunk_keep_their_numbers() -> None:
+    """It is cut after many lines, of each side."""
+    many = 30_000
+    lines = [*(f"-x{i} = 1" for i in range(many)), *(f"+x{i} = 2" for i in range(many))]
+    head = f"--- a/train.py\n+++ b/train.py\n@@ -3,{many} +5,{many} @@\n"
+    after = "\n@@ -40000 +40002 @@\n-a\n+b\n"
+    (change,) = parse_diff(head + "\n".join(lines) + after).files
+    (hunk,) = change.hunks
+    assert (hunk.old_line, hunk.line) == (3, 5)
+    assert (hunk.removed[0], hunk.added[0]) == ("x0 = 1", "x0 = 2")
+
+
 @pytest.mark.parametrize(
     ("written", "name"),
     [
         ("a/my train.py\t", "my train.py"),
         ('"a/na\\303\\257ve.py"', "naïve.py"),
+        ('"a/odd\\8.py"', "odd8.py"),
         ('"a/tr\\nain \\"1\\".py"', 'tr\nain "1".py'),
     ],
 )
