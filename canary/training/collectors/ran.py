@@ -19,7 +19,7 @@ import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 MONITORING: Any = getattr(sys, "monitoring", None)
@@ -40,6 +40,8 @@ OF_WORKERS = "data"
 """The phase of what the training's own workers run: they make batches."""
 LOADED = 0
 """The line that stands for a whole file, where lines are not noted."""
+OF_MODULE = 0
+"""The line at which the code of a module begins, among those of its functions."""
 
 
 def is_users_file(name: str) -> bool:
@@ -53,13 +55,20 @@ def is_users_file(name: str) -> bool:
 def loaded_files() -> Iterator[str]:
     """Yield the user's files of code that this process imported, and its script."""
     for name, module in [*sys.modules.items()]:
-        found = getattr(module, "__dict__", {})  # No code of a lazy module runs.
+        if not issubclass(type(module), ModuleType):
+            continue
+        found = object.__getattribute__(module, "__dict__")  # No code of a lazy module runs.
         file = found.get("__file__")
         if file is None and name == "__main__":  # The name is gone when the process ends.
             file = getattr(found.get("__loader__"), "path", None)
         is_code = isinstance(file, str) and (file.endswith(".py") or name == "__main__")
         if is_code and is_users_file(file):
             yield file
+
+
+def first_line(code: CodeType) -> int:
+    """Return the line at which a function begins."""
+    return OF_MODULE if code.co_name == "<module>" else code.co_firstlineno
 
 
 class RanCode:
@@ -168,7 +177,7 @@ class RanCode:
     def _called(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and self._is_users(code):
-            self.calls.setdefault(code.co_filename, {}).setdefault(code.co_firstlineno, self._phase)
+            self.calls.setdefault(code.co_filename, {}).setdefault(first_line(code), self._phase)
 
     def _note_stack(self, phase: str) -> None:
         """Note the lines of the user's loop that entered a phase, which calls alone do not show."""
@@ -180,7 +189,7 @@ class RanCode:
                 file = frame.f_code.co_filename
                 if phase != "other":
                     self._note(file, frame.f_lineno)
-                self.calls.setdefault(file, {}).setdefault(frame.f_code.co_firstlineno, "loop")
+                self.calls.setdefault(file, {}).setdefault(first_line(frame.f_code), "loop")
             frame = frame.f_back
 
     def _forked(self) -> None:

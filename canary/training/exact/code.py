@@ -15,7 +15,15 @@ from typing import TypeAlias
 
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import ranges
-from canary.training.collectors.ran import AFTER, RAN, SETUP, RanCode, is_users_file, loaded_files
+from canary.training.collectors.ran import (
+    AFTER,
+    OF_MODULE,
+    RAN,
+    SETUP,
+    RanCode,
+    is_users_file,
+    loaded_files,
+)
 
 MODULE = "<module>"
 """The name of a file's code outside of functions and classes."""
@@ -79,10 +87,9 @@ def _loaded(path: Path, _: int) -> FileCode:
 def _shown(path: Path) -> str | None:
     """Return the path in the repository or the folder of the user's code; None outside of both."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    folders = [
-        Path.cwd(),
-        *([Path(main).absolute().parent] if main and is_users_file(main) else []),
-    ]
+    folders = [Path(main).absolute().parent] if main and is_users_file(main) else []
+    with contextlib.suppress(OSError):  # The working folder may be gone.
+        folders.insert(0, Path.cwd())
     for here in folders:
         root = next((up for up in (here, *here.parents) if (up / ".git").exists()), here)
         with contextlib.suppress(OSError, ValueError):
@@ -96,7 +103,7 @@ def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCod
     functions = {MODULE: (1, max((one.end_lineno or 1 for one in tree.body), default=1))}
     digests = {MODULE: _digest(tree)}
     heads = {MODULE: range(0)}
-    first_lines = {MODULE: 1}
+    first_lines = {MODULE: OF_MODULE}
     statements: list[Statement] = []
     for scope, owner, statement in _statements(tree):
         statements.append(statement)
@@ -232,6 +239,8 @@ def _digest(scope: ast.Module | Scope) -> str:
                     feed_field(field, value)
 
     def feed_field(field: str, value: object) -> None:
+        if value in (None, []):  # Versions of Python differ in such fields.
+            return
         if field in PARTS and isinstance(value, list):
             digest.update(f"{field}(".encode())
             feed(value)

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
         "log(l)",
     ]
     loop = "\n    ".join(("for row in rows:", *steps))
-    found = described(loop, {3: "forward", 5: "backward", 7: "optimizer"}, {1: "loop"})
+    found = described(loop, {3: "forward", 5: "backward", 7: "optimizer"}, {0: "loop"})
     assert found["ran"] == {
         "setup": "1-2",
         "forward": "3",
@@ -127,6 +128,26 @@ def test_conditions_of_except_and_case_are_lines_that_ran() -> None:
 def test_a_decorated_function_was_called_though_its_code_begins_at_the_decorator() -> None:
     found = described("\n@wrapped\ndef of(x):\n    return x\n", {}, {2: "loss"})
     assert found["ran"] == {"setup": "2-3", "loss": "3-4"}
+
+
+def test_a_module_that_begins_with_a_function_ran_in_the_set_up() -> None:
+    found = described("def of(x):\n    return x\n\n\nlimit = 1\n", {}, {1: "loss"})
+    assert found["ran"] == {"setup": "1,5", "loss": "1-2"}
+
+
+def test_modules_that_answer_no_question_and_a_lost_folder_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lazy(ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            raise ImportError(name)
+
+    monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    monkeypatch.chdir(lost)
+    lost.rmdir()
+    assert ran_code(RanCode())["noted"] == "functions"
 
 
 def test_a_docstring_is_no_line_that_ran() -> None:
