@@ -14,7 +14,8 @@ from typing import Literal
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.exact.changes import made_by_command, shown
-from canary.compare.ran_lines import MODULE, RanLines
+from canary.compare.ran_lines import MODULE as MODULE
+from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
 from canary.record.exact import Code
 from canary.record.types import RunRecord

@@ -61,8 +61,9 @@ def loaded_files() -> Iterator[str]:
         file = found.get("__file__")
         if file is None and name == "__main__":  # The name is gone when the process ends.
             file = getattr(found.get("__loader__"), "path", None)
-        is_code = isinstance(file, str) and (file.endswith(".py") or name == "__main__")
-        if is_code and is_users_file(file):
+        if not isinstance(file, str) or not (file.endswith(".py") or name == "__main__"):
+            continue
+        if is_users_file(file):
             yield file
 
 
