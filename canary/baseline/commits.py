@@ -13,12 +13,17 @@ SHA = re.compile(r"[0-9a-f]{7,64}")
 DIFF = (
     *("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--submodule=short", "--ignore-submodules=dirty"),
+    # A user's configuration must not change what is read.
+    *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--find-renames"),
+    *("--inter-hunk-context=0", "--ignore-cr-at-eol"),
 )
+CODE = "*.py"
 
 
 def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool = False) -> str:
-    """Return `git diff --unified=0` from one commit to another. The diff ends at the checkout's
-    files if the current side was dirty and its commit is still checked out.
+    """Return `git diff --unified=0` from one commit to another: first code, then other files. The
+    diff ends at the checkout's files if the current side was dirty and its commit is still checked
+    out.
 
     It is empty without a repository or one of the commits. No program that the repository's
     configuration names runs (see `canary.machine.git`).
@@ -28,7 +33,11 @@ def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool =
     try:
         files = dirty and read_git(folder, "rev-parse", "HEAD").strip() == head
         range_ = [base] if files else [base, head]
-        return read_git(folder, *DIFF, *range_, "--", files=files)[:MOST_CHARACTERS]
+        parts = (
+            read_git(folder, *DIFF, *range_, "--", f":(top{kind}){CODE}", files=files)
+            for kind in ("", ",exclude")
+        )
+        return "".join(part[:MOST_CHARACTERS] for part in parts)
     except Unread:
         return ""
 

@@ -7,16 +7,17 @@ lines that each side noted. Without commits, functions are compared by the hash 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.exact.changes import made_by_command, shown
+from canary.compare.ran_lines import MODULE as MODULE
+from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
-from canary.record.exact import Code, FileCode
-from canary.record.line_ranges import runs_of
+from canary.record.exact import Code
 from canary.record.types import RunRecord
 
 SETUP = "setup"
@@ -52,7 +53,6 @@ OF_STAGE = {
 """Phases that can cause the first difference of a stage, the likeliest first."""
 IMPORTS = ("import ", "from ")
 WORD = re.compile(r"[A-Za-z_]\w*")
-MODULE = "<module>"
 YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".ipynb", ".lock")
 OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
@@ -76,14 +76,21 @@ def changed_places(
     files = source.files if source else ()
     hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
     if hunks:
-        found = [_of_hunk(file, hunk, was, new, phases) for file, hunk in hunks if _is_code(file)]
+        found = [
+            place
+            for file in files
+            if _is_code(file, was, new)
+            for place in _of_file(file, was, new, phases)
+        ]
         others = [
             Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
             for file, hunk in hunks
-            if _may_be_read(file.path)
+            if _may_be_read(file.path) and not _is_code(file, was, new)
         ]
         idle = sum(place is None for place in found)
         code = [place for place in found if place is not None]
+        known = {name for file, _ in hunks for name in (file.path, file.old_path)}
+        code += _functions_that_differ(was, new, phases, known)
     else:
         others = []
         code, idle = [*_functions_that_differ(was, new, phases)], 0
@@ -160,8 +167,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _is_code(file: FileChange) -> bool:
-    return file.path.endswith(".py") or file.old_path.endswith(".py")
+def _is_code(file: FileChange, was: Code, new: Code) -> bool:
+    """Whether this is Python; a script may have a name without an ending."""
+    names = file.path.endswith(".py") or file.old_path.endswith(".py")
+    return names or file.path in new.get("files", {}) or file.old_path in was.get("files", {})
 
 
 def _may_be_read(path: str) -> bool:
@@ -190,23 +199,42 @@ def _rank(place: Place, phases: Sequence[str], made: set[str]) -> tuple[int, int
     return group, position
 
 
+def _of_file(
+    file: FileChange, was: Code, new: Code, phases: Sequence[str]
+) -> Iterator[Place | None]:
+    """Yield the place of each hunk, None for one that did not run."""
+    before = RanLines(was.get("files", {}).get(file.old_path, {}))
+    after = RanLines(new.get("files", {}).get(file.path, {}))
+    for hunk in _with_moves(file.hunks):
+        yield _of_hunk(file.path, hunk, before, after, phases)
+
+
 def _of_hunk(
-    file: FileChange, hunk: Hunk, was: Code, new: Code, phases: Sequence[str]
+    path: str, hunk: Hunk, before: RanLines, after: RanLines, phases: Sequence[str]
 ) -> Place | None:
-    """Return the place of changed lines if they ran and the code around them differs."""
-    before = was.get("files", {}).get(file.old_path, {})
-    after = new.get("files", {}).get(file.path, {})
-    spans = ((after, hunk.line, len(hunk.added)), (before, hunk.old_line, len(hunk.removed)))
-    ran = [
-        (_owner(side, first), phase)
-        for side, first, count in spans
-        if count
-        for phase in _phases(side, first, first + count - 1)
-    ]
-    if not any(_differs(name, before, after) for name, _ in ran):
+    """Return the likeliest changed line of a hunk that ran, if the code around it differs."""
+    gone, came = ({*_texts(lines)} for lines in (hunk.removed, hunk.added))
+    sides = (
+        (after, hunk.line, hunk.added, gone),
+        (before, hunk.old_line, hunk.removed, came),
+    )
+    found: list[tuple[tuple[bool | int, ...], int, int, str, str]] = []
+    for index, (side, first, texts, others) in enumerate(sides):
+        for line, phase in side.lines(first, len(texts)):
+            text = texts[line - first].strip()
+            name = side.owner(line)
+            if before.digest(name) != after.digest(name):
+                late, position = _likelihood(phase, phases)
+                order = (late, text in others, text.startswith(IMPORTS), position)
+                found.append((order, index, line, name, phase))
+    if not found:
         return None
-    name, phase = min(ran, key=lambda one: _likelihood(one[1], phases))
-    return Place("code", file.path, hunk.line, name, phase, hunk.removed, hunk.added)
+    _, index, line, name, phase = min(found)
+    removed, added, shown_at = hunk.removed, hunk.added[line - hunk.line :], line
+    if index:  # The line is gone. New lines say more only if one of them ran.
+        removed, shown_at = hunk.removed[line - hunk.old_line :], hunk.line
+        added = hunk.added if any(one[1] == 0 for one in found) else ()
+    return Place("code", path, shown_at, name, phase, removed, added)
 
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
@@ -220,44 +248,28 @@ def _is_late(phase: str, phases: Sequence[str]) -> bool:
     return phase == SETUP and phases[0] != SETUP
 
 
-def _phases(side: FileCode, first: int, last: int) -> Iterator[str]:
-    for phase, text in side.get("ran", {}).items():
-        if any(start <= last and end >= first for start, end in runs_of(text)):
-            yield phase
-
-
-def _owner(side: FileCode, line: int) -> str:
-    """Return the innermost function or class with the line."""
-    found = [
-        (first, name)
-        for name, (first, last, _) in side.get("functions", {}).items()
-        if name != MODULE and first <= line <= last
-    ]
-    return max(found)[1] if found else MODULE
-
-
-def _differs(name: str, before: FileCode, after: FileCode) -> bool:
-    return _digest(name, before) != _digest(name, after)
-
-
-def _digest(name: str, side: FileCode) -> str | None:
-    function = side.get("functions", {}).get(name)
-    return function[2] if function else None
-
-
-def _functions_that_differ(was: Code, new: Code, phases: Sequence[str]) -> Iterator[Place]:
-    """Yield the functions that ran on both sides with other code, and the files that ran on one."""
+def _functions_that_differ(
+    was: Code, new: Code, phases: Sequence[str], known: Container[str] = ()
+) -> Iterator[Place]:
+    """Yield the functions that ran on both sides with other code, and the files that ran on one.
+    `known`: files whose changed lines are known. Of other files beside those, the commits may say
+    nothing: they are ignored or not committed, of a submodule, or too long for a diff. They may
+    also have other names now, so they are places only if they ran on both sides."""
     before, after = was.get("files", {}), new.get("files", {})
     if not (before and after):
         return
     for path in dict.fromkeys((*after, *before)):
+        if path in known or (known and not (path in before and path in after)):
+            continue
         old, side = before.get(path, {}), after.get(path, {})
         names = [name for name in side.get("functions", {}) if name in old.get("functions", {})]
-        changed = [name for name in names if _differs(name, old, side)]
+        then, now = RanLines(old), RanLines(side)
+        changed = [name for name in names if then.digest(name) != now.digest(name)]
         if not names:
             yield Place("code", path, None, MODULE, SETUP)
         for name in changed:
             first, last, _ = side["functions"][name]
-            ran = [*_phases(side, first, last)]
-            phase = min(ran, key=lambda one: _likelihood(one, phases), default=SETUP)
+            phase = min(
+                now.phases(first, last), key=lambda one: _likelihood(one, phases), default=SETUP
+            )
             yield Place("code", path, None if name == MODULE else first, name, phase)

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     job = Job.read(Path(arguments[0]))
-    RAN.begin(str(Path(job.result_file).parent))
+    RAN.begin(str(Path(job.result_file).parent), trains=True)
     launch = None
     try:
         # Imported here: the training stack takes seconds, and may fail to import.

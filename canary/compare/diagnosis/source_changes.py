@@ -11,9 +11,20 @@ from canary.baseline.commits import diff_between
 from canary.machine.git import Unread, read_git
 from canary.record.types import RunRecord
 
-MOST_LINES = 2000
+MOST_LINES = 20_000
 """Added, and removed, lines of one file that are kept."""
 HUNK = re.compile(r"@@ -(?P<was>\d+)(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
+
+ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
 
 
 @dataclass(frozen=True)
@@ -75,19 +86,21 @@ def parse_diff(text: str) -> SourceChanges:
     files: list[FileChange] = []
     path = old_path = ""
     hunks: list[Hunk] = []
-    kept = old_line = line = old = new = 0
+    old_line = line = old = new = 0
+    start = was = 0
+    kept = {"+": 0, "-": 0}
     removed: list[str] = []
     added: list[str] = []
 
     def end_hunk() -> None:
         if removed or added:
-            start, was = line - len(added), old_line - len(removed)
             hunks.append(Hunk(path, start, was, tuple(removed), tuple(added)))
             removed.clear()
             added.clear()
 
     def end_file() -> None:
         end_hunk()
+        kept.update({"+": 0, "-": 0})
         if path:
             files.append(FileChange(path, tuple(hunks), old_path or path))
 
@@ -97,21 +110,23 @@ def parse_diff(text: str) -> SourceChanges:
             sign, content = text_line[:1], text_line[1:]
             if sign not in "+-\\" or (sign == "-" and added):
                 end_hunk()
-            kept += sign in ("+", "-")
+            if sign in kept and not (removed or added):
+                start, was = line, old_line
+            if sign in kept and kept[sign] < MOST_LINES:
+                kept[sign] += 1
+                (added if sign == "+" else removed).append(content)
             old -= sign in ("-", " ")
             new -= sign in ("+", " ")
             old_line += sign in ("-", " ")
             line += sign in ("+", " ")
-            if kept <= MOST_LINES and sign in ("+", "-"):
-                (added if sign == "+" else removed).append(content)
         elif text_line.startswith("--- "):
             end_file()
-            path, old_path, hunks, kept = "", text_line[4:].removeprefix("a/"), [], 0
+            path, old_path, hunks = "", _name(text_line, "a/"), []
         elif text_line.startswith("+++ "):
             if path:  # A patch may name the new file only.
                 end_file()
-                old_path, hunks, kept = "", [], 0
-            new_path = text_line[4:].removeprefix("b/")
+                old_path, hunks = "", []
+            new_path = _name(text_line, "b/")
             path = old_path if new_path == "/dev/null" else new_path
         elif hunk := HUNK.match(text_line):
             end_hunk()
@@ -121,6 +136,21 @@ def parse_diff(text: str) -> SourceChanges:
             line = int(hunk["start"]) + (new == 0)
     end_file()
     return SourceChanges(tuple(files))
+
+
+def _name(header: str, prefix: str) -> str:
+    """Return the file of a line such as `+++ b/train.py`. Git ends a name with spaces by a tab, and
+    quotes other names like strings of C."""
+    name = header[4:].removesuffix("\t")
+    if name.startswith('"') and name.endswith('"'):
+        quoted = name[1:-1].encode("utf-8", "replace")
+        name = ESCAPED.sub(_unescaped, quoted).decode("utf-8", "replace")
+    return name.removeprefix(prefix)
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    text = escape[1]
+    return bytes([int(text, 8) & 255]) if len(text) == 3 else ESCAPES.get(text, text)
 
 
 CLOCK_S = 1.0

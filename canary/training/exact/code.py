@@ -15,7 +15,15 @@ from typing import TypeAlias
 
 from canary.record.exact import Code, FileCode
 from canary.record.line_ranges import ranges
-from canary.training.collectors.ran import AFTER, RAN, SETUP, RanCode, is_users_file
+from canary.training.collectors.ran import (
+    AFTER,
+    OF_MODULE,
+    RAN,
+    SETUP,
+    RanCode,
+    is_users_file,
+    loaded_files,
+)
 
 MODULE = "<module>"
 """The name of a file's code outside of functions and classes."""
@@ -24,19 +32,10 @@ LARGEST = 2_000_000
 NO_CODE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """Statements whose inner ones are code of their own."""
 Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-HEADS = [
-    "name",
-    "args",
-    "decorator_list",
-    "bases",
-    "keywords",
-    "test",
-    "iter",
-    "target",
-    "items",
-    "subject",
-]
-"""Fields of a statement that stand before the statements inside it."""
+PARTS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of a statement that hold statements, or what holds those."""
+OF_PARENT = ("name", "decorator_list")
+"""Fields of a function or class that belong to the code around it."""
 Phases = Mapping[int, str]
 
 
@@ -55,13 +54,14 @@ def ran_code(notes: RanCode = RAN) -> Code:
     their git repository, otherwise to the working folder; files elsewhere are left out."""
     notes.end()
     whole = sys.version_info >= (3, 12) and notes.from_start
-    loaded = {} if whole else dict.fromkeys(_loaded_files(), SETUP)
+    loaded = {} if whole else dict.fromkeys((*loaded_files(), *notes.loaded))
     files: dict[str, FileCode] = {}
     for file in dict.fromkeys((*notes.lines, *notes.calls, *loaded)):
         path = Path(file).absolute()
         name = _shown(path)
         lines, calls = notes.lines.get(file, {}), notes.calls.get(file, {})
-        with contextlib.suppress(OSError, SyntaxError, ValueError):
+        # RecursionError: some generated code is too deep to describe.
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
             if name is None:
                 continue
             if lines or calls:
@@ -84,20 +84,12 @@ def _loaded(path: Path, _: int) -> FileCode:
     return _described(_parsed(path), {}, {})
 
 
-def _loaded_files() -> Iterator[str]:
-    for module in [*sys.modules.values()]:
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and is_users_file(file):
-            yield file
-
-
 def _shown(path: Path) -> str | None:
     """Return the path in the repository or the folder of the user's code; None outside of both."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    folders = [
-        Path.cwd(),
-        *([Path(main).absolute().parent] if main and is_users_file(main) else []),
-    ]
+    folders = [Path(main).absolute().parent] if main and is_users_file(main) else []
+    with contextlib.suppress(OSError):  # The working folder may be gone.
+        folders.insert(0, Path.cwd())
     for here in folders:
         root = next((up for up in (here, *here.parents) if (up / ".git").exists()), here)
         with contextlib.suppress(OSError, ValueError):
@@ -110,26 +102,36 @@ def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCod
     lines are not known; a function that no step called counts as run before."""
     functions = {MODULE: (1, max((one.end_lineno or 1 for one in tree.body), default=1))}
     digests = {MODULE: _digest(tree)}
+    heads = {MODULE: range(0)}
+    first_lines = {MODULE: OF_MODULE}
     statements: list[Statement] = []
     for scope, owner, statement in _statements(tree):
         statements.append(statement)
         if scope is not None and owner not in functions:
             functions[owner] = (scope.lineno, scope.end_lineno or scope.lineno)
             digests[owner] = _digest(scope)
+            heads[owner] = range(scope.lineno, max(scope.lineno + 1, scope.body[0].lineno))
+            first_lines[owner] = _first_line(scope)
     statements.sort(key=lambda one: one.first)
     if calls is None:
         phases = _of_lines(statements, lines)
     else:
-        called = {name: calls.get(first) for name, (first, _) in functions.items()}
+        called = {name: calls.get(first) for name, first in first_lines.items()}
         phases = _of_calls(statements, lines, called)
     ran: dict[str, list[int]] = {}
     for statement, phase in phases.items():
         ran.setdefault(phase, []).extend(range(statement.first, statement.last + 1))
-    names = {statement.owner for statement in phases}
+    entered: dict[str, str] = {}
+    for statement in statements:
+        if statement in phases:
+            entered.setdefault(statement.owner, phases[statement])
+    for name, phase in entered.items():  # Defaults of arguments matter when the function is called.
+        if phase != SETUP:
+            ran.setdefault(phase, []).extend(heads[name])
     return {
         "ran": {phase: ranges(found) for phase, found in ran.items()},
         "functions": {
-            name: (*span, digests[name]) for name, span in functions.items() if name in names
+            name: (*span, digests[name]) for name, span in functions.items() if name in entered
         },
     }
 
@@ -175,13 +177,18 @@ def _statements(tree: ast.Module) -> Iterator[tuple[Scope | None, str, Statement
         body: Iterable[ast.stmt], scope: Scope | None, owner: str
     ) -> Iterator[tuple[Scope | None, str, Statement]]:
         for one in body:
+            if _is_prose(one):
+                continue
             inner = [*_inside(one)]
-            heads = [head.lineno for head in getattr(one, "decorator_list", [])]
-            first = min((one.lineno, *heads))
+            first = _first_line(one)
             last = one.end_lineno or one.lineno
             if inner:
                 last = max(first, min(each.lineno for each in inner) - 1)
             yield scope, owner, Statement(first, last, owner)
+            for part in _branches(one):
+                first = part.lineno if isinstance(part, ast.ExceptHandler) else part.pattern.lineno
+                last = max(first, part.body[0].lineno - 1)
+                yield scope, owner, Statement(first, last, owner)
             if isinstance(one, NO_CODE):
                 name = one.name if scope is None else f"{owner}.{one.name}"
                 seen[name] = count = seen.get(name, 0) + 1
@@ -196,33 +203,72 @@ def _inside(statement: ast.stmt) -> Iterator[ast.stmt]:
     """Yield the statements directly inside another one."""
     for field in ("body", "orelse", "finalbody"):
         yield from getattr(statement, field, ())
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+    for part in _branches(statement):
         yield from part.body
 
 
+def _branches(statement: ast.stmt) -> Iterator[ast.ExceptHandler | ast.match_case]:
+    """Yield `except` and `case` of a statement: they have conditions of their own."""
+    for field in ("handlers", "cases"):
+        yield from getattr(statement, field, ())
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """Return the first line of a statement, or of its decorators."""
+    heads = [head.lineno for head in getattr(statement, "decorator_list", [])]
+    return min((statement.lineno, *heads))
+
+
+def _is_prose(node: ast.AST) -> bool:
+    """Whether this is a docstring or another constant that nothing takes."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 def _digest(scope: ast.Module | Scope) -> str:
-    """Return a hash of the code, without comments, docstrings, and the code of functions inside."""
+    """Return a hash of the code, without comments, docstrings, and the code of functions inside.
+    Of those it holds names and decorators; a function holds its arguments, a class its bases."""
     digest = hashlib.sha256()
 
-    def feed(body: Iterable[ast.stmt]) -> None:
-        for one in body:
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
-                continue
-            inner = [*_inside(one)]
-            if not inner:
-                digest.update(ast.dump(one).encode())
+    def feed(nodes: Iterable[ast.AST]) -> None:
+        for one in nodes:
+            if _is_prose(one):
                 continue
             digest.update(type(one).__name__.encode())
             for field, value in ast.iter_fields(one):
-                if field in HEADS and value is not None:
-                    parts = value if isinstance(value, list) else [value]
-                    shown = (ast.dump(v) if isinstance(v, ast.AST) else str(v) for v in parts)
-                    digest.update(f"{field}: {', '.join(shown)}".encode())
-            for part in (*getattr(one, "handlers", ()), *getattr(one, "cases", ())):
-                head = getattr(part, "type", None) or getattr(part, "pattern", None)
-                digest.update(b"" if head is None else ast.dump(head).encode())
-            if not isinstance(one, NO_CODE):
-                feed(inner)
+                if not isinstance(one, NO_CODE) or field in OF_PARENT:
+                    feed_field(field, value)
 
-    feed(scope.body)
+    def feed_field(field: str, value: object) -> None:
+        if value in (None, []):  # Versions of Python differ in such fields.
+            return
+        if field in PARTS and isinstance(value, list):
+            digest.update(f"{field}(".encode())
+            feed(value)
+            digest.update(b")")
+        else:
+            digest.update(f"{field}:{_shape(value)}".encode("utf-8", "surrogatepass"))
+
+    for field, value in ast.iter_fields(scope):
+        if field not in OF_PARENT:
+            feed_field(field, value)
     return digest.hexdigest()[:16]
+
+
+def _shape(value: object) -> str:
+    """Return expressions as text, like `ast.dump`, for any depth of them."""
+    tops = value if isinstance(value, list) else [value]
+    shapes = [_field(tops)]
+    for top in tops:
+        for node in ast.walk(top) if isinstance(top, ast.AST) else ():
+            fields = [
+                (name, held) for name, held in ast.iter_fields(node) if held not in (None, [])
+            ]
+            shapes.append(type(node).__name__)
+            shapes += [f"{name}={_field(held)}" for name, held in fields]
+    return " ".join(shapes)
+
+
+def _field(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(_field(one) for one in value)}]"
+    return "*" if isinstance(value, ast.AST) else repr(value)

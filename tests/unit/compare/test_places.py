@@ -158,6 +158,75 @@ def test_a_line_that_moved_is_one_place_and_a_lost_block_shows_its_head() -> Non
     assert sentence(place) == "train.py:20 in net: removed: with autocast():"
 
 
+def test_of_a_hunk_over_several_functions_the_line_that_ran_is_the_place() -> None:
+    """The hunk begins with a comment and with the end of a function that nothing calls."""
+    ran = {"setup": "1-10", "loss": "20-22"}
+    before, now = (
+        run(train=file(ran, idle=(12, 17, digest), net=(18, 22, digest))) for digest in "ab"
+    )
+    diff = (
+        "--- a/train.py\n+++ b/train.py\n@@ -16,5 +16,5 @@\n-    return 1\n-# old\n-def net(x):\n"
+        "-\n-    return x\n+    return 2\n+# new\n+def net(y):\n+\n+    return y\n"
+    )
+    (place,) = places(before, now, diff).ran
+    assert sentence(place) == "train.py:20 in net: return y"
+
+
+def test_a_line_that_became_a_comment_is_gone() -> None:
+    before, now = run(train=train("a")), run(train=train("b"))
+    now.exact["code"]["files"]["train.py"]["ran"] = {"setup": "1-10", "loss": "21-22"}
+    diff = "--- a/train.py\n+++ b/train.py\n@@ -20 +20 @@\n-    clip()\n+    # clip()\n"
+    (place,) = places(before, now, diff).ran
+    assert sentence(place) == "train.py:20 in net: removed: clip()"
+
+
+def test_other_code_of_a_file_that_the_commits_do_not_name_is_a_place() -> None:
+    """Git ignores the file, or it lies in a submodule."""
+    before, now = (
+        run(train=train("a"), made=file({"loss": "19"}, net=(18, 22, digest))) for digest in "ab"
+    )
+    new = file({"setup": "3"})
+    now.exact["code"]["files"]["new.py"] = new
+    found = places(before, now, TWO_HUNKS)
+    assert [sentence(one) for one in found.ran] == ["made.py:18 in net changed"]
+    assert found.idle == 3
+
+
+def test_a_script_without_an_ending_is_code() -> None:
+    before, now = run(), run()
+    for side, digest in ((before, "a"), (now, "b")):
+        side.exact["code"]["files"]["train"] = train(digest)
+    found = places(before, now, TWO_HUNKS.replace("train.py", "train"))
+    assert [(one.kind, one.line) for one in found.ran] == [("code", 20)]
+
+
+def test_lines_of_a_long_hunk_keep_their_numbers() -> None:
+    """It is cut after many lines, of each side."""
+    many = 30_000
+    lines = [*(f"-x{i} = 1" for i in range(many)), *(f"+x{i} = 2" for i in range(many))]
+    head = f"--- a/train.py\n+++ b/train.py\n@@ -3,{many} +5,{many} @@\n"
+    after = "\n@@ -40000 +40002 @@\n-a\n+b\n"
+    (change,) = parse_diff(head + "\n".join(lines) + after).files
+    (hunk,) = change.hunks
+    assert (hunk.old_line, hunk.line) == (3, 5)
+    assert (hunk.removed[0], hunk.added[0]) == ("x0 = 1", "x0 = 2")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("a/my train.py\t", "my train.py"),
+        ('"a/na\\303\\257ve.py"', "naïve.py"),
+        ('"a/odd\\8.py"', "odd8.py"),
+        ('"a/tr\\nain \\"1\\".py"', 'tr\nain "1".py'),
+    ],
+)
+def test_names_that_git_quotes_are_read(written: str, name: str) -> None:
+    new = written.replace("a/", "b/", 1)
+    (change,) = parse_diff(f"--- {written}\n+++ {new}\n@@ -1 +1 @@\n-a\n+b\n").files
+    assert (change.path, change.old_path) == (name, name)
+
+
 def test_a_setting_that_a_command_made_is_a_place_only_if_nothing_else_changed() -> None:
     """The line that names it stands before other lines that ran before the first step."""
     before, now = run(train=train("a")), run(train=train("a"))

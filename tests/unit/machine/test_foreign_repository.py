@@ -14,6 +14,7 @@ import pytest
 
 from canary.baseline.commits import diff_between
 from canary.cli import main
+from canary.compare.diagnosis.source_changes import parse_diff
 from canary.errors import CanaryError
 from canary.gate.init import default_branch, require_root
 from canary.machine.environment import git_state
@@ -240,6 +241,20 @@ def test_a_change_is_told_between_commits_and_to_the_files(tmp_path: Path) -> No
     assert "+x = 3" in diff_between(tmp_path, base, head, dirty=True)
     assert "+x = 3" in diff_between(tmp_path, head, head, dirty=True)
     assert git_state(tmp_path)["changed_files"] == 1
+
+
+def test_a_users_configuration_and_much_data_do_not_hide_a_change_of_code(tmp_path: Path) -> None:
+    begun(tmp_path)
+    (tmp_path / "data.txt").write_text("a\n")
+    base = written(tmp_path, "x = 1\ny = 2\n")
+    for setting in ("diff.mnemonicPrefix", "diff.noprefix", "diff.relative"):
+        git(tmp_path, "config", setting, "true")
+    git(tmp_path, "config", "diff.renames", "false")
+    (tmp_path / "data.txt").write_text("b\n" * 1_200_000)
+    head = written(tmp_path, "x = 1\r\ny = 3\r\n")
+    _, code, data = parse_diff(diff_between(tmp_path, base, head)).files
+    assert (code.path, data.path) == ("train.py", "data.txt")
+    assert code.lines == [(2, "y = 3\r")]
 
 
 HIDDEN = {

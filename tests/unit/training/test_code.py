@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -47,7 +48,7 @@ def digests(text: str) -> dict[str, str]:
 
 def test_a_statement_of_several_lines_ran_as_a_whole() -> None:
     found = described(SOURCE, {9: "forward", 12: "forward", 4: "setup"})
-    assert found["ran"] == {"setup": "4", "forward": "9,11-13"}
+    assert found["ran"] == {"setup": "4", "forward": "7,9,11-13"}, "with its arguments"
     assert {name: one[:2] for name, one in found["functions"].items()} == {
         "<module>": (1, 20),
         "loss": (7, 13),
@@ -56,7 +57,7 @@ def test_a_statement_of_several_lines_ran_as_a_whole() -> None:
 
 def test_without_lines_all_of_a_called_function_ran_and_the_rest_was_loaded() -> None:
     found = described(SOURCE, {}, {19: "data"})
-    assert found["ran"]["data"] == "20"
+    assert found["ran"]["data"] == "19-20"
     assert set(found["functions"]) == {"<module>", "loss", "Rows", "Rows.__iter__"}
 
 
@@ -71,7 +72,7 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
         "log(l)",
     ]
     loop = "\n    ".join(("for row in rows:", *steps))
-    found = described(loop, {3: "forward", 5: "backward", 7: "optimizer"}, {1: "loop"})
+    found = described(loop, {3: "forward", 5: "backward", 7: "optimizer"}, {0: "loop"})
     assert found["ran"] == {
         "setup": "1-2",
         "forward": "3",
@@ -88,7 +89,9 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
         ('    """Doc."""\n', "", set()),
         ("return x * scale", "return x * scale  # a remark", set()),
         ("        -x\n", "        -x - 1\n", {"loss"}),
-        ("scale=1", "scale=2", {"<module>"}),
+        ("scale=1", "scale=2", {"loss"}),
+        ("class Rows:", "class Rows(list):", {"Rows"}),
+        ("def loss", "@torch.no_grad()\ndef loss", {"<module>"}),
         ("x > LIMIT", "x >= LIMIT", {"loss"}),
         ("size = 4", "size = 5", {"Rows"}),
         ("range(self.size)", "range(4)", {"Rows.__iter__"}),
@@ -97,6 +100,64 @@ def test_lines_of_a_loop_follow_the_lines_that_entered_phases() -> None:
 def test_a_hash_is_of_code_alone(old: str, new: str, changed: set[str]) -> None:
     before, after = digests(SOURCE), digests(SOURCE.replace(old, new))
     assert {name for name in before if before[name] != after[name]} == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if a:\n    b()\n    c()", "if a:\n    b()\nc()"),
+        ("for a in b:\n    c()\nelse:\n    d()", "for a in b:\n    c()\n    d()"),
+        ("try:\n    a()\nexcept KeyError:\n    b()", "try:\n    a()\nexcept OSError:\n    b()"),
+        ("match a:\n    case 1 if b:\n        c()", "match a:\n    case 1 if d:\n        c()"),
+        ("a = {**b, 'c': d}", "a = {'c': d, **b}"),
+        ("a = b - (c - d)", "a = b - c - d"),
+    ],
+)
+def test_a_hash_tells_where_a_statement_stands(old: str, new: str) -> None:
+    """A line that leaves its block is one of the worst changes, and only its spaces change."""
+    assert digests(old) != digests(new)
+
+
+def test_conditions_of_except_and_case_are_lines_that_ran() -> None:
+    tried = "try:\n    a()\nexcept (\n    KeyError\n):\n    b()\n"
+    assert described(tried, {2: "loss", 3: "loss"})["ran"] == {"loss": "2-5"}
+    matched = "match a:\n    case 1:\n        b()\n    case 2 if c:\n        d()\n"
+    assert described(matched, {1: "data", 4: "loss"})["ran"] == {"data": "1-2", "loss": "4"}
+
+
+def test_a_decorated_function_was_called_though_its_code_begins_at_the_decorator() -> None:
+    found = described("\n@wrapped\ndef of(x):\n    return x\n", {}, {2: "loss"})
+    assert found["ran"] == {"setup": "2-3", "loss": "3-4"}
+
+
+def test_a_module_that_begins_with_a_function_ran_in_the_set_up() -> None:
+    found = described("def of(x):\n    return x\n\n\nlimit = 1\n", {}, {1: "loss"})
+    assert found["ran"] == {"setup": "1,5", "loss": "1-2"}
+
+
+def test_modules_that_answer_no_question_and_a_lost_folder_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lazy(ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            raise ImportError(name)
+
+    monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    monkeypatch.chdir(lost)
+    lost.rmdir()
+    assert ran_code(RanCode())["noted"] == "functions"
+
+
+def test_a_docstring_is_no_line_that_ran() -> None:
+    found = described('\ndef of(x):\n    """Doc."""\n    return x\n', {}, {2: "loss"})
+    assert found["ran"]["loss"] == "2,4"
+
+
+def test_deep_code_is_described() -> None:
+    deep = f"a = {' + '.join(['b'] * 1500)}\n"
+    assert digests(deep) != digests(deep.replace("a =", "c ="))
 
 
 def test_only_files_of_the_users_repository_are_named(
@@ -163,6 +224,44 @@ def test_calls_of_functions_are_noted_in_steps(tmp_path: Path) -> None:
     assert noted(tmp_path, sys.executable).splitlines()[1] == (
         "{'mine.py': {7: 'forward', 19: 'loss'}}"
     )
+
+
+HELPED = """
+import importlib.util, os, subprocess, sys
+spec = importlib.util.spec_from_file_location("ran", sys.argv[1])
+ran = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ran)
+sys.path.insert(0, os.getcwd())
+notes = ran.RAN
+notes.begin(os.getcwd())
+if len(sys.argv) == 2:
+    subprocess.run([sys.executable, __file__, sys.argv[1], "helps"], check=True)
+    notes.training_begins()
+    notes.end()
+    print({os.path.basename(file): lines for file, lines in notes.lines.items()})
+    print({os.path.basename(file) for file in notes.loaded})
+    print(sorted(name for name in os.listdir() if name.startswith("ran")))
+else:
+    os.closerange(3, 50)
+    import mine
+    mine.loss(1)
+"""
+
+
+def test_a_program_that_helps_leaves_its_notes(tmp_path: Path) -> None:
+    """A training script that starts another one, which makes its data."""
+    (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "train.py").write_text(HELPED)
+    words = [sys.executable, "train.py", ran.__file__]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines, loaded, left = done.stdout.splitlines()
+    if sys.version_info >= (3, 12):
+        assert "11: 'setup'" in lines
+    else:
+        assert "mine.py" in loaded
+        assert "train.py" in loaded
+    assert left.count("ran.") == 1, "the process that trains leaves none"
 
 
 def test_a_profiler_of_the_users_stays() -> None:

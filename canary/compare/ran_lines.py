@@ -1,0 +1,83 @@
+"""What ran of one file: the phase and the function of each line. Pure.
+
+A stranger may have written the record, so lines are runs that are merged and searched, not counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from canary.record.exact import FileCode
+from canary.record.line_ranges import runs_of
+
+MODULE = "<module>"
+
+
+class RanLines:
+    """The lines of a file that ran in a run; none if the run did not load the file."""
+
+    def __init__(self, file: FileCode) -> None:
+        self._functions = file.get("functions", {})
+        self._ran = {phase: _merged(text) for phase, text in file.get("ran", {}).items()}
+        self._starts, self._owners = _innermost(
+            [(first, last, name) for name, (first, last, _) in self._functions.items()]
+        )
+
+    def lines(self, first: int, count: int) -> Iterator[tuple[int, str]]:
+        """Yield those of `count` lines from `first` on that ran, with each phase in which they
+        did."""
+        for phase, runs in self._ran.items():
+            for start, end in runs[bisect_left(runs, first, key=lambda run: run[1]) :]:
+                if start >= first + count:
+                    break
+                for line in range(max(start, first), min(end + 1, first + count)):
+                    yield line, phase
+
+    def phases(self, first: int, last: int) -> list[str]:
+        """Return the phases in which one of these lines ran."""
+        return [
+            phase
+            for phase, runs in self._ran.items()
+            if any(start <= last and end >= first for start, end in runs)
+        ]
+
+    def owner(self, line: int) -> str:
+        """Return the innermost function or class with the line."""
+        place = bisect_right(self._starts, line) - 1
+        return self._owners[place] if place >= 0 else MODULE
+
+    def digest(self, name: str) -> str | None:
+        """Return the hash of a function's code; None if it did not run."""
+        function = self._functions.get(name)
+        return function[2] if function else None
+
+
+def _merged(text: str) -> list[tuple[int, int]]:
+    """Return the runs of such a text in order, none of which touches another."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(runs_of(text)):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _innermost(spans: list[tuple[int, int, str]]) -> tuple[list[int], list[str]]:
+    """Return the lines at which the innermost span changes, and its name from there on."""
+    spans = sorted(span for span in spans if span[2] != MODULE)
+    starts = sorted({line for first, last, _ in spans for line in (first, last + 1)})
+    owners: list[str] = []
+    inside: list[tuple[int, int, str]] = []
+    entered = 0
+    for line in starts:
+        while entered < len(spans) and spans[entered][0] <= line:
+            first, last, name = spans[entered]
+            heapq.heappush(inside, (-first, last, name))
+            entered += 1
+        while inside and inside[0][1] < line:
+            heapq.heappop(inside)
+        owners.append(inside[0][2] if inside else MODULE)
+    return starts, owners
