@@ -151,9 +151,8 @@ def _places(
     source: SourceChanges | None,
 ) -> Places:
     before = newest_looked(good)
-    learned = next((one for one in exact.differences if one.learned), None)
     settings = (exact.config_changes, exact.environment_changes)
-    return changed_places(before, most_different(now, before), source, learned, *settings)
+    return changed_places(before, most_different(now, before), source, exact.differences, *settings)
 
 
 def _with_sides(
