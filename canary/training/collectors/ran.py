@@ -2,8 +2,9 @@
 
 Loaded at the start of each Python process that `canary exec` watches: standard library only, and
 little of it. From Python 3.12 on, `sys.monitoring` tells each line once. Python 3.11 can only tell
-each call of a function, which doubles the time of imports. There, only functions that the first
-steps call are noted. All other code of imported modules counts as run in the set-up.
+each call of a function, which doubles the time of imports. There, only functions are noted that the
+first steps call, or the first calls of a forked process, such as a data worker. All other code of
+imported modules counts as run in the set-up.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ LIBRARIES = tuple(
 )
 TOOLS = (3, 4)
 """Free ids of `sys.monitoring`; debuggers, coverage, profilers and optimizers have others."""
+MOST_EVENTS = 100_000
+"""Python 3.11: calls and returns of a forked process that are looked at, in about 20 ms."""
 DEEPEST = 100
 """Frames of the stack that are searched for the user's code."""
 
@@ -48,7 +51,8 @@ class RanCode:
         self.lines: dict[str, dict[int, str]] = {}
         """Phase by line, by file: that of the first steps if the line ran in one of them."""
         self.calls: dict[str, dict[int, str]] = {}
-        """Python 3.11: phase by the first line of each function that a step called."""
+        """Python 3.11: phase by the first line of each function that a step or a forked process
+        called."""
         self.from_start = False
         """Whether noting began with the process, and lines are noted."""
         self._phase = SETUP
@@ -59,6 +63,9 @@ class RanCode:
 
     def begin(self, children: str | None = None) -> None:
         """Begin with the process. `children`: a folder in which forked processes leave lines."""
+        if children:
+            self._children = Path(children) / f"ran.{os.getpid()}"
+            os.register_at_fork(after_in_child=self._forked)
         for tool in TOOLS if MONITORING is not None else ():
             with contextlib.suppress(ValueError):
                 MONITORING.use_tool_id(tool, "canary")
@@ -71,9 +78,6 @@ class RanCode:
         MONITORING.register_callback(self._tool, events.PY_START, self._started)
         MONITORING.register_callback(self._tool, events.LINE, self._line)
         MONITORING.set_events(self._tool, events.PY_START)
-        if children:
-            self._children = Path(children) / f"ran.{os.getpid()}"
-            os.register_at_fork(after_in_child=self._forked)
 
     def training_begins(self) -> None:
         """The first step begins: note what runs in steps, whether or not it ran before."""
@@ -104,6 +108,7 @@ class RanCode:
         self._users.clear()
         if self._children is not None:
             self._read_children(self._children)
+            self._children = None
 
     def _is_users(self, code: CodeType) -> bool:
         known = self._users.get(code)
@@ -144,8 +149,9 @@ class RanCode:
             frame = frame.f_back
 
     def _forked(self) -> None:
-        """In a forked process, such as a data worker: leave each line for the parent."""
-        if self._tool is None or self._children is None:
+        """In a forked process, such as a data worker: leave each line for the parent, or the first
+        line of each function."""
+        if self._children is None or (MONITORING is not None and self._tool is None):
             return
         stream = self._children.open("a", buffering=1)
         known: set[tuple[str, int]] = set()
@@ -156,13 +162,24 @@ class RanCode:
                 stream.write(f"{line} {file}\n")
 
         self._note = note  # type: ignore[method-assign]
+        if MONITORING is None and sys.getprofile() in (None, self._called):
+            left = iter(range(MOST_EVENTS))
+
+            def called(frame: FrameType, event: str, _: object) -> None:
+                if event == "call" and self._is_users(frame.f_code):
+                    note(frame.f_code.co_filename, frame.f_code.co_firstlineno)
+                if next(left, None) is None:
+                    sys.setprofile(None)
+
+            sys.setprofile(called)
 
     def _read_children(self, notes: Path) -> None:
         """Add what forked processes ran; they make batches."""
+        noted = self.calls if MONITORING is None else self.lines
         with contextlib.suppress(OSError):
             for text in notes.read_text().splitlines():
                 line, _, file = text.partition(" ")
-                known = self.lines.setdefault(file, {})
+                known = noted.setdefault(file, {})
                 if known.get(int(line), SETUP) == SETUP:
                     known[int(line)] = "data"
 
