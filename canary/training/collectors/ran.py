@@ -2,9 +2,9 @@
 
 Loaded at the start of each Python process that `canary exec` watches: standard library only, and
 little of it. From Python 3.12 on, `sys.monitoring` tells each line once. Python 3.11 can only tell
-each call of a function, which doubles the time of imports. There, only functions are noted that the
-first steps call, or the first calls of a forked process, such as a data worker. All other code of
-imported modules counts as run in the set-up.
+each call of a function, which doubles the time of imports. There, only functions that the first
+steps call are noted, and the first calls of forked processes, such as data workers. All other code
+of imported modules counts as run in the set-up.
 """
 
 from __future__ import annotations
