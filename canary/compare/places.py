@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Literal
 
 from canary.compare.commands import setting_name
+from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
+from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
@@ -66,46 +68,68 @@ def changed_places(
     before: RunRecord,
     now: RunRecord,
     source: SourceChanges | None,
-    first: Difference | None,
+    differences: Sequence[Difference],
     config: Sequence[KeyChange],
     environment: Sequence[KeyChange],
 ) -> Places:
-    """Return what changed between two runs and can have caused `first`, the likeliest first."""
+    """Return what changed between two runs and can have caused the first of `differences` that is
+    of learning, the likeliest first."""
     was, new = before.exact.get("code", {}), now.exact.get("code", {})
+    first = next((one for one in differences if one.learned), None)
     phases = (*OF_STAGE.get(first.stage if first else "", ()), *ORDER)
-    files = source.files if source else ()
-    hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
-    if hunks:
-        found = [
-            place
-            for file in files
-            if _is_code(file, was, new)
-            for place in _of_file(file, was, new, phases)
-        ]
-        others = [
-            Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
-            for file, hunk in hunks
-            if _may_be_read(file.path) and not _is_code(file, was, new)
-        ]
-        idle = sum(place is None for place in found)
-        code = [place for place in found if place is not None]
-        known = {name for file, _ in hunks for name in (file.path, file.old_path)}
-        code += _functions_that_differ(was, new, phases, known)
-    else:
-        others = []
-        code, idle = [*_functions_that_differ(was, new, phases)], 0
+    code, others, idle = _of_files(source.files if source else (), was, new, phases)
     keys = [change for change in config if not change.cosmetic]
     packages = [_of_key("package", change) for change in environment if not change.cosmetic]
+    unset = _unset_settings(before, now, config)
     made = made_by_command(before, now, keys)
     given = [change for change in keys if change.key not in made]
     if packages or not (code or others or given):
         given = keys
     if given:
         others = [place for place in others if not place.name.endswith(YAML)]
+    elif differences and not (code or others or packages):
+        given = unset
     every = [*code, *others, *packages, *(_of_key("config", change) for change in given)]
-    ordered = sorted(every, key=lambda place: _rank(place, phases, made))
+    names = {setting_name(key) for key in (*made, *(change.key for change in unset))}
+    ordered = sorted(every, key=lambda place: _rank(place, phases, names))
     by_line = was.get("noted") == new.get("noted") == "lines"
     return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
+
+
+def _of_files(
+    files: Sequence[FileChange], was: Code, new: Code, phases: Sequence[str]
+) -> tuple[list[Place], list[Place], int]:
+    """Return the places in code, those in other files, and how many changes of code did not run."""
+    hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
+    if not hunks:
+        return [*_functions_that_differ(was, new, phases)], [], 0
+    found = [
+        place
+        for file in files
+        if _is_code(file, was, new)
+        for place in _of_file(file, was, new, phases)
+    ]
+    others = [
+        Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
+        for file, hunk in hunks
+        if _may_be_read(file.path) and not _is_code(file, was, new)
+    ]
+    code = [place for place in found if place is not None]
+    known = {name for file, _ in hunks for name in (file.path, file.old_path)}
+    idle = len(found) - len(code)
+    return [*code, *_functions_that_differ(was, new, phases, known)], others, idle
+
+
+def _unset_settings(
+    before: RunRecord, now: RunRecord, config: Sequence[KeyChange]
+) -> list[KeyChange]:
+    """Return the settings of the training that differ although no config sets them. Those of
+    Python are the process's."""
+    return [
+        KeyChange(one.key, one.baseline, one.current)
+        for one in setting_changes(config, before, now)
+        if not one.in_config and one.category not in (None, RegressionCategory.HOST)
+    ]
 
 
 def _with_moves(hunks: Sequence[Hunk]) -> Iterator[Hunk]:
@@ -180,14 +204,14 @@ def _may_be_read(path: str) -> bool:
     return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
 
 
-def _rank(place: Place, phases: Sequence[str], made: set[str]) -> tuple[int, int]:
+def _rank(place: Place, phases: Sequence[str], settings: set[str]) -> tuple[int, int]:
     """Return the place's position: code of a step that fits, settings and lines that name one that
     differs, other code, imports."""
     position = phases.index(place.phase) if place.phase in phases else len(phases)
     lines = _texts((*place.removed, *place.added))
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
     words = {setting_name(word) for line in lines for word in WORD.findall(line)}
-    names = not words.isdisjoint(setting_name(key) for key in made)
+    names = not words.isdisjoint(settings)
     if place.kind == "code" and not imports and not _is_late(place.phase, phases):
         group = 0
     elif place.kind == "config" or (names and not imports):

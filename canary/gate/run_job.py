@@ -100,10 +100,6 @@ def train(
     return EXIT_OK if EXIT_OK in codes else max(codes)
 
 
-def _in_pairs(settings: TrainSettings) -> bool:
-    return settings.compare == "ab" and bool(settings.base_sha)
-
-
 def _part(
     settings: TrainSettings, place: Place, config: str, number: int, left_s: float, say: Say
 ) -> tuple[Part, int]:

@@ -16,9 +16,10 @@ from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
+from canary.report.place_rows import MEANT
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.trends import Trends, trend_texts
-from canary.report.view import MEANT, SUMMARY_ROWS, CheckRow, View, view_of
+from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000

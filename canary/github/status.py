@@ -51,7 +51,10 @@ def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
     name = f"{decides.canary}: " if len(answers) > 1 else ""
     state = states.get(found.verdict, "error")
     accepted = any(answer.comparison.accepted for answer in answers)
-    text = shortened(f"{name}{found.first_line}", with_end=state == "error")
+    line = found.first_line
+    if found.verdict == "changed" and not found.accepted:
+        line = f"Needs acceptance: {line.removeprefix('Changed: ')}"
+    text = shortened(f"{name}{line}", with_end=state == "error")
     return StatusText(state, text, accepted)
 
 

@@ -20,8 +20,9 @@ from canary.report.charts.sides import ShownSides
 from canary.report.charts.times import time_charts
 from canary.report.numbers import amount
 from canary.report.page import Charted, Page, StageRow, joined_text
+from canary.report.place_rows import compared
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
-from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, compared, scaled, view_of
+from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, scaled, view_of
 
 STAGE_KINDS = {stage.name: stage.kind for stage in STAGES}
 SPEED_WORDS = {

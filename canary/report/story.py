@@ -16,8 +16,9 @@ from canary.report.document import document, json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped
 from canary.report.numbers import amount, signed
+from canary.report.place_rows import PlaceRow, compared
 from canary.report.render import INDENT, check_format, environment, tidy
-from canary.report.view import GROUPS, SUMMARY_ROWS, PlaceRow, SuspectRow, compared, scaled, view_of
+from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 TIME = tuple(name for name, row in CHECKS.items() if row.clock)
 SPEED = {"step_time_median", "cpu_time"}

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.compare.checks import CHECKS, is_metric_gate
+from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
-from canary.compare.places import MODULE, SHOWN, only, text_of
 from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
 from canary.report.numbers import amount, signed, significant
+from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
 
 GROUPS = ("performance", "memory", "stability", "correctness")
 STATUS_WORDS = {
@@ -50,8 +50,6 @@ WHY = "Likely cause"
 NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
-MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
-NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
 TELLS_NOTHING = 100.0
 """A wider interval, in percent of the baseline, is useless to a reader."""
 
@@ -83,21 +81,6 @@ class SuspectRow:
     description: str
     evidence: tuple[str, ...]
     actions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PlaceRow:
-    """A changed place as shown."""
-
-    where: str
-    """`train.py:88`, a config key or a package."""
-    note: str
-    """More about it: `in collate, the only changed code that ran`."""
-    text: str
-    """Its first changed line, or both values."""
-    path: str = ""
-    """Of code: the file, for a link to it."""
-    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -162,9 +145,9 @@ def view_of(found: Comparison) -> View:
         verdict=found.verdict,
         mark=VERDICT_MARKS[found.verdict],
         first_line=found.first_line,
-        places=(places := _places(found)),
+        places=(places := place_rows(found)),
         more_places=len(found.places.ran) - len(places) if places else 0,
-        do=_to_do(found, remedy),
+        do=to_do(found, remedy),
         name=found.current.name or found.baseline.name,
         tier=found.tier,
         bare=found.verdict in ("error", "no-baseline")
@@ -199,37 +182,6 @@ def view_of(found: Comparison) -> View:
     )
 
 
-def _places(found: Comparison) -> tuple[PlaceRow, ...]:
-    """Return the first changed places of a comparison in which something differs."""
-    if found.verdict in ("pass", "no-baseline"):
-        return ()
-    rows, alone = [], only(found.places)
-    for place in found.places.ran[:SHOWN]:
-        notes = [f"in {place.function}"] if place.function not in ("", MODULE) else []
-        notes += [alone] if alone else []
-        line = f":{place.line}" if place.line is not None else ""
-        path = place.name if place.kind == "code" else ""
-        note = ", ".join(notes)
-        rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
-    return tuple(rows)
-
-
-def _to_do(found: Comparison, remedy: str) -> str:
-    if found.verdict == "changed":
-        return "" if found.accepted else MEANT
-    if found.verdict == "inconclusive":
-        return f"{remedy}." if remedy and remedy not in found.first_line else ""
-    if found.verdict != "regression" or not compared(found):
-        return ""
-    if found.places.known and not found.places.ran:
-        return NOWHERE
-    if not found.places.ran or not found.failed_checks:
-        return ""
-    lead = CHECKS.get(leading_failure(found.checks).name)
-    limit = f", or raise {lead.limits[0]} in the config" if lead and lead.limits else ""
-    return f"Undo it{limit}."
-
-
 def _said_once(rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], str]:
     """Return the rows without the last sentence that several messages share, and that sentence."""
     ends = Counter(row.message.rpartition(". ")[2] for row in rows if ". " in row.message)
@@ -252,11 +204,6 @@ def _why(found: Comparison) -> str:
         return WHY_UNDECIDED
     named = {suspect.category for suspect in found.diagnosis.suspects}
     return NOT_FOUND if named == {RegressionCategory.UNKNOWN} else WHY
-
-
-def compared(found: Comparison) -> bool:
-    """Return whether the sides were compared; an error without suspects says that they were not."""
-    return found.verdict != "error" or bool(found.diagnosis.suspects)
 
 
 def _suspect(suspect: Suspect) -> SuspectRow:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from canary.compare.causes import inputs, learning, rollout, settings, work
+from canary.compare.causes import inputs, learning, parameters, rollout, settings, work
 from canary.compare.diagnosis.row import Row
 
 CAUSES: tuple[Row, ...] = (
     *inputs.ROWS,
+    *parameters.ROWS,
     *learning.ROWS,
     *rollout.ROWS,
     *work.ROWS,

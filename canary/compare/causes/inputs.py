@@ -15,6 +15,7 @@ from canary.record.exact import TokenCount
 PRINT = "print ids, labels and attention mask of one row of the first batch on both sides"
 PREPARED = "compare data set revision, collator, truncation, packing, shuffling and seed"
 ORDER = "compare seed, sampler, shuffling and the random numbers of data workers"
+DRAWN = "compare what draws random numbers for a row: its generator, and its seed in each worker"
 FORMAT = (
     "print one formatted example of both sides as text and as tokens",
     "compare the tokenizer's files, the chat template and special tokens of both sides",
@@ -23,6 +24,8 @@ SOME = 0.2
 """Smallest share of equal sequences that counts as the same data."""
 A_BOS = 0.25
 """Smallest change of BOS tokens per sequence that counts."""
+SIZES_VARY = 3
+"""Smallest number of different sizes of micro-batches."""
 SIZES = (
     *("gradient_accumulation_steps", "per_device_train_batch_size", "batch_size"),
     *("world_size", "nproc"),
@@ -161,6 +164,19 @@ def _other_length(facts: Facts) -> bool:
     return abs(now - was) > 0.1 * was > 0
 
 
+def _same_sizes(facts: Facts) -> bool:
+    """Whether each micro-batch keeps its shapes and its counts of tokens and labels. It tells
+    nothing if all have one size."""
+    names: tuple[TokenCount, ...] = ("input_tokens", "label_tokens", "sequences")
+    sides = (
+        [[(micro.get("shapes"), *map(micro.get, names)) for micro in step] for step in side]
+        for side in facts.looked_batches()
+    )
+    common = [(was, now) for was, now in zip(*sides, strict=False)]
+    counts = {micro[1] for was, _ in common for micro in was}
+    return len(counts) >= SIZES_VARY and all(was == now for was, now in common)
+
+
 def _length(facts: Facts) -> str:
     was, now = facts.exact_counts("input_tokens")[0]
     less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
@@ -211,6 +227,7 @@ ROWS = (
     _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
         "the sequences differ and have no end-of-sequence label: {eos_labels}"),
     _data(_other_length, _length),
+    _data(_same_sizes, "the batches have the same sizes, but other tokens", DRAWN),
     _data(lambda f: True, "the training steps get different sequences"),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),

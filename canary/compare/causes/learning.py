@@ -1,28 +1,20 @@
-"""What is learned: the model, its precision, the objective and the optimizer."""
+"""How it is learned: precision, the objective and the optimizer."""
 
 from __future__ import annotations
 
 from functools import partial
-from operator import lt
 
+from canary.compare.causes.parameters import SHOWN
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.changes import named
 from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
 from canary.record.exact import EVALUATION_MODE
 
-TRAINABLE = ("trainable_parameters", "trainable_tensors", "trainable_names_sha256")
-PARTS = (
-    "compare target_modules, modules_to_save and every requires_grad_ of both sides",
-    "print the trainable parameters of both sides by name",
-)
-REFERENCE = (
-    "compare where policy and reference are loaded from, and their precision",
-    "look for a model that is used in two places, and for tied weights",
-)
 PRECISION = (
     "compare dtype, bf16, fp16, autocast and every .to(dtype) of both sides",
     "print the dtype of weights, logits, log-probabilities and loss on both sides",
@@ -50,59 +42,20 @@ UPDATE = (
     "compare optimizer class, betas, epsilon, weight decay and parameter groups",
     "count the groups of each trainable parameter: it must be exactly one",
 )
+LEFT = (
+    "look for optimizer.zero_grad() between each update and the next backward",
+    "print the gradient norm right before each backward on both sides",
+)
 STATE = (
     "look for state that lasts from one step to the next: gradients, moments, a scheduler",
     "print the gradient norm before and after each update of two steps on both sides",
 )
 LEFTOVER = 1e-2
 """Leftover gradients of an earlier step change the norm by more than this share."""
+ADD, STORE = "aten.add_.Tensor", "aten.detach.default"
+ZERO, ZERO_ALL = "aten.zero_.default", "aten._foreach_zero_.default"
+"""Operators of backward and `zero_grad`: each trained tensor once."""
 FIRST = ("first_update", "first_gradient", "first_loss")
-
-
-def _start(facts: Facts) -> Difference | None:
-    """Return a difference of parameters that are trained on both sides in one precision."""
-    changed = facts.differences("model")
-    if facts.entry != "model" or any(d.signal in (*TRAINABLE, "dtypes") for d in changed):
-        return None
-    return next((d for d in changed if d.signal != "reference_sha256"), None)
-
-
-def _no_gradient(facts: Facts) -> Difference | None:
-    """Return the difference of parameters without a gradient. Without an adapter, a graph that is
-    cut leaves parameters of the model so."""
-    cut = not facts.now.config.get("use_peft") and facts.gradient_cut
-    if cut or facts.entry not in ("first_gradient", "first_loss"):
-        return None
-    return facts.difference("first_gradient", "tensors_without_gradient")
-
-
-def _trained(facts: Facts) -> tuple[int, int]:
-    return facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
-
-
-_adapter = partial(Row, C.ADAPTER)
-# fmt: off
-ADAPTER = (
-    _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3],
-        lambda f: "the trainable parameters changed: {:,} -> {:,}".format(*_trained(f)), PARTS,
-        strength=0.96, sign=lambda f: "trained_parameters" if lt(*_trained(f)) else ""),
-    _adapter(lambda f: f.failed("frozen_unchanged"),
-        "the reference model or a frozen parameter changes during training", REFERENCE,
-        strength=0.95),
-    _adapter(lambda f: f.signal("reference_logprobs"),
-        "the reference's log-probabilities of the same completions differ, the policy's do not",
-        REFERENCE),
-    _adapter(lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
-        "the reference model has different weights", REFERENCE),
-    _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
-        "trainable parameters do not change", PARTS, strength=0.6),
-    _adapter(_start, "training starts from different parameters",
-        ("compare the checkpoint, its revision and the seed of new weights",
-        "look for an adapter that is merged or loaded twice"), strength=0.72),
-    _adapter(_no_gradient, "trainable parameters receive no gradient",
-        ("look for detach(), no_grad() and modules that the forward pass no longer reaches",)),
-)
-# fmt: on
 
 
 def _casts(facts: Facts) -> Evidence | None:
@@ -219,6 +172,51 @@ def _other_gradient(facts: Facts) -> int | None:
     return norm if _later(facts) and before else None
 
 
+def _more_sums(facts: Facts) -> float:
+    """Return how many more gradients of a tensor a step adds to one that is there, per trained
+    tensor: a backward stores a gradient where there is none. 0 if the operators do not show it."""
+    model, reached = facts.now.exact.get("model", {}), facts.now.exact.get("first_gradient", {})
+    missed = len(reached.get("tensors_without_gradient", []))
+    tensors = model.get("trainable_tensors", 0) - missed
+    sides = facts.exact(lambda exact: exact.get("work", {}).get("operators", {}))
+    added, stored, zeroed, at_once = (
+        sides[1].get(name, 0) - sides[0].get(name, 0) for name in (ADD, STORE, ZERO, ZERO_ALL)
+    )
+    if tensors <= 0 or not all(sides) or added != -stored:
+        return 0.0
+    # With zero_grad(set_to_none=False) a backward always adds.
+    return (added or -zeroed) / tensors or float(-at_once)
+
+
+def _sums(facts: Facts) -> Evidence:
+    words = f"gradients added to one that is there: {_more_sums(facts):+.3g} per trained tensor"
+    return Evidence("operators", words)
+
+
+def _kept(facts: Facts) -> object:
+    """Return the first later gradient if only one side adds it to the one of the step before."""
+    sure = _other_gradient(facts) and abs(_more_sums(facts)) == 1.0
+    return sure and [*facts.differences("trajectory")[:1], _sums(facts)]
+
+
+def _micro_batches(facts: Facts) -> int:
+    return min(len(next(iter(side), ())) for side in facts.looked_batches())
+
+
+def _lost(facts: Facts) -> object:
+    """Return the first gradient if it lost all micro-batches but the last."""
+    fewer = 1 - _micro_batches(facts)
+    sure = facts.entry == "first_gradient" and fewer < 0 and _more_sums(facts) == fewer
+    return sure and [*facts.differences("first_gradient")[:1], _sums(facts)]
+
+
+def _kept_words(facts: Facts) -> str:
+    start = f"the gradient of step {_other_gradient(facts)}"
+    if _more_sums(facts) < 0:
+        return f"{start} no longer adds to that of the step before: it is set to zero in between"
+    return f"{start} adds to that of the step before: it is not set to zero in between"
+
+
 def _norm_change(facts: Facts) -> float:
     """Return the relative change of that gradient's norm."""
     step = _other_gradient(facts) or 1
@@ -264,18 +262,30 @@ OBJECTIVE = (
         strength=0.78, equal=("batches", "first_loss")),
     _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
         AT_START, strength=0.75, equal=("batches", "first_update")),
+    Row(C.OPTIMIZER, _lost, lambda f: "the first gradient has only the last of "
+        f"{_micro_batches(f)} micro-batches: it is set to zero between them",
+        ("look for optimizer.zero_grad() between two backwards of one step",), strength=0.97,
+        equal=("batches", "first_loss")),
+    Row(C.OPTIMIZER, _kept, _kept_words, LEFT, strength=0.97, equal=("batches",),
+        group="later gradient"),
     _objective(lambda f: _other_gradient(f) and (f.gradient_cut or _norm_change(f) <= LEFTOVER),
         lambda f: f"{LATER_GRADIENT}{CUT_WORDS if f.gradient_cut else ' a little'}", CUTS,
         strength=0.75, equal=("batches",), group="later gradient"),
     Row(C.OPTIMIZER, _other_gradient,
-        f"{LATER_GRADIENT}: it may include gradients of an earlier step", STATE, strength=0.72,
-        equal=("batches",), group="later gradient"),
+        f"{LATER_GRADIENT}: it may include gradients of an earlier step", (*STATE, LEFT[0]),
+        strength=0.72, equal=("batches",), group="later gradient"),
     _objective(lambda f: _later_update(f) == 2 or (_later_update(f) and f.unclipped), LATER_UPDATE,
         AT_START, strength=0.85, equal=("first_update",), group="later update"),
     Row(C.OPTIMIZER, _later_update, f"{LATER_UPDATE}. The optimizer's state may differ", STATE,
         strength=0.8, equal=("first_update",), group="later update"),
 )
 # fmt: on
+
+
+SHOWS_LATE = 3
+"""Steps that show which gradient a clip sees."""
+SAME = 1e-5
+"""Two ways to compute one norm differ by less than this share."""
 
 
 def _clipping(facts: Facts) -> str:
@@ -290,9 +300,25 @@ def _clipping(facts: Facts) -> str:
     )
     how = "is no longer clipped before the update" if was and not now else "is clipped differently"
     how = "is now clipped before the update" if now and not was else how
+    how += _clip_sees(facts) if was and not now else ""
     if found.current == 0 and found.baseline:
         how = "is zero at the optimizer, so nothing is learned"
     return f"the gradient of step {step} is equal after backward, but {how}"
+
+
+def _clip_sees(facts: Facts) -> str:
+    """Say which gradient a clip sees that does nothing: its norm is not that of the backward."""
+    seen = facts.now.exact.get("trajectory", {}).get("grad_norms", [])
+    clipping = facts.now.exact.get("clipping", {})
+    whole, applied = clipping.get("before", []), clipping.get("applied", [])
+    if len(seen) < SHOWS_LATE or not all(whole):
+        return ""
+    if not any(seen) and None not in seen:
+        return ": the clip sees none, because it is zero there"
+    pairs = [*zip(seen[1:], applied, whole[1:], strict=False)]
+    late = all(relative_difference(one, earlier) < SAME for one, earlier, _ in pairs)
+    other = any(relative_difference(one, own) > CUT for one, _, own in pairs)
+    return ": the clip comes after it" if late and other else ""
 
 
 def _rates(facts: Facts) -> object:
@@ -318,6 +344,17 @@ def _update(facts: Facts) -> list[Difference]:
     return [d for d in facts.differences("first_update") if d.signal in names]
 
 
+def _update_words(facts: Facts) -> str:
+    was, now = facts.exact(lambda exact: exact.get("first_update", {}))
+    if now.get("tensors_changed") == 0:
+        return "the first update changes no parameter, although the gradient is the same"
+    names = (now.get("tensors_unchanged", []), was.get("tensors_unchanged", []))
+    for words, here, there in (("no longer changes", *names), ("now changes", *names[::-1])):
+        if found := [name for name in here if name not in there]:
+            return f"the first update {words} {named(found, SHOWN)}"
+    return "the first update differs for the same gradient"
+
+
 def _other_bits(facts: Facts) -> object:
     words = "parameters after the first update are not bit-equal"
     other = _later(facts) and facts.same_parameters_after_first_update is False
@@ -338,7 +375,7 @@ OPTIMIZER = (
         ("compare the code between backward and optimizer.step: clipping, its limit and its "
         "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",
         "first_gradient")),
-    _optimizer(_update, "the first update differs for the same gradient", UPDATE,
+    _optimizer(_update, _update_words, UPDATE,
         equal=("first_gradient",)),
     _optimizer(_other_bits, "the first update differs, but too little for its size to show it",
         (UPDATE[0], *STATE), strength=0.85, group="steps"),
@@ -349,4 +386,4 @@ OPTIMIZER = (
 )
 # fmt: on
 
-ROWS = (*ADAPTER, *NUMERICS, *OBJECTIVE, *OPTIMIZER)
+ROWS = (*NUMERICS, *OBJECTIVE, *OPTIMIZER)

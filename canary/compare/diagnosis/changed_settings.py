@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from canary.compare.commands import setting_name
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import made_by_command, shown
-from canary.compare.report import Comparison
+from canary.compare.report import KeyChange
 from canary.config.sections import as_number
 from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
@@ -60,13 +60,13 @@ def _simple(value: Any) -> float | int | str | None:
 
 
 def setting_changes(
-    report: Comparison, before: RunRecord, now: RunRecord
+    config: Sequence[KeyChange], before: RunRecord, now: RunRecord
 ) -> tuple[SettingChange, ...]:
     """Return changed config keys first, then other changed settings of the training, once each."""
-    made = made_by_command(before, now, report.config_changes)
+    made = made_by_command(before, now, config)
     found = [
         SettingChange(c.key, c.baseline, c.current, kind, in_config=c.key not in made)
-        for c in report.config_changes
+        for c in config
         for kind in (category_of(c.key) or category_of(setting_name(c.key)),)
         if not c.cosmetic
     ]

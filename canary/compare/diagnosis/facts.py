@@ -360,7 +360,7 @@ class Facts:
     @cached_property
     def settings(self) -> tuple[SettingChange, ...]:
         """Return the settings that differ, in the config or only in the training."""
-        return setting_changes(self.report, self.before, self.now)
+        return setting_changes(self.report.config_changes, self.before, self.now)
 
 
 def _told_series(exact: Exact) -> dict[str, Series]:

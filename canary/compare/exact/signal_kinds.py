@@ -94,14 +94,6 @@ def number(
     return compare
 
 
-def equal(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare a hash, a name or a count; one that only one side recorded is no difference."""
-    was, now = sides.read(signal.read)
-    if was is None or now is None or was == now:
-        return []
-    return [signal.differs(was, now, f"{signal.name.replace('_', ' ')} {was} -> {now}")]
-
-
 def number_difference(signal: Signal, was: Any, now: Any, floor: float) -> Difference:
     """Return the difference of two numbers, on a scale of at least `floor`."""
     relative, scale = of_baseline(was, now, floor)

@@ -16,7 +16,6 @@ from canary.compare.timing.student import t_quantile, t_upper_tail
 
 MIN_RUNS = 2
 """Runs per side: one alone shows no spread."""
-MOST_RUNS = 1000
 DETECTION_POWER = 0.8
 
 

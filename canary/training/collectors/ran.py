@@ -3,7 +3,8 @@
 Loaded at the start of each Python process that `canary exec` watches: standard library only, and
 little of it. From Python 3.12 on, `sys.monitoring` tells each line once. Python 3.11 can only tell
 each call of a function, which doubles the time of imports. There, only functions that the first
-steps call are noted. All other code of imported modules counts as run in the set-up.
+steps call are noted, and the first calls of forked processes. All other code of imported modules
+counts as run in the set-up.
 
 A training has helpers: processes that it forks or spawns, such as data workers, and programs that
 its command starts. They leave notes in a folder, and the process that trains adds them to its own.
@@ -34,6 +35,8 @@ LIBRARIES = tuple(
 )
 TOOLS = (3, 4)
 """Free ids of `sys.monitoring`; debuggers, coverage, profilers and optimizers have others."""
+MOST_EVENTS = 100_000
+"""Python 3.11: calls and returns of a forked process that are looked at, in about 20 ms."""
 DEEPEST = 100
 """Frames of the stack that are searched for the user's code."""
 OF_WORKERS = "data"
@@ -79,7 +82,8 @@ class RanCode:
         self.lines: dict[str, dict[int, str]] = {}
         """Phase by line, by file: that of the first steps if the line ran in one of them."""
         self.calls: dict[str, dict[int, str]] = {}
-        """Python 3.11: phase by the first line of each function that a step called."""
+        """Python 3.11: phase by the first line of each function that a step or a forked process
+        called."""
         self.loaded: set[str] = set()
         """Python 3.11: the files that helpers imported."""
         self.from_start = False
@@ -194,10 +198,23 @@ class RanCode:
             frame = frame.f_back
 
     def _forked(self) -> None:
-        """In a forked process, such as a data worker: leave each line, whoever ran it before."""
+        """In a forked process, such as a data worker: leave each line, whoever ran it before; of
+        Python 3.11 the first line of each function."""
         if self._tool is not None:
             self._leaves = OF_WORKERS
             MONITORING.restart_events()
+        elif MONITORING is None and sys.getprofile() in (None, self._called):
+            left, known = iter(range(MOST_EVENTS)), set[CodeType]()
+
+            def called(frame: FrameType, event: str, _: object) -> None:
+                code = frame.f_code
+                if event == "call" and code not in known and self._is_users(code):
+                    known.add(code)
+                    self._leave(OF_WORKERS, code.co_firstlineno, code.co_filename)
+                if next(left, None) is None:
+                    sys.setprofile(None)
+
+            sys.setprofile(called)
 
     def _leave(self, phase: str, line: int, file: str) -> None:
         """Leave a line at once: workers are killed. The file does not stay open, because a user's
@@ -217,6 +234,7 @@ class RanCode:
 
     def _read_helpers(self, notes: Path) -> None:
         """Add what helpers ran until now. The last note may be cut."""
+        noted = self.calls if MONITORING is None else self.lines
         with contextlib.suppress(OSError):
             for one in notes.glob("ran.*"):
                 for text in one.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]:
@@ -224,7 +242,7 @@ class RanCode:
                     if int(line) == LOADED:
                         self.loaded.add(file)
                         continue
-                    known = self.lines.setdefault(file, {})
+                    known = noted.setdefault(file, {})
                     if known.get(int(line), SETUP) == SETUP:
                         known[int(line)] = phase
 

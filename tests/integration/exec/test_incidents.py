@@ -37,12 +37,14 @@ class Incident:
     place: str
     """Of the changed line that is named first."""
     edits: tuple[tuple[str, str], ...]
+    says: str = ""
+    """Of the first cause: what happened."""
 
 
 INCIDENTS = {
     "frozen_adapter": Incident(
         "grpo", "adapter", 'PeftModel.from_pretrained(model(tok), "adapter")',
-        ((", is_trainable=True", ""),),
+        ((", is_trainable=True", ""),), "so nothing is trained",
     ),
     "reward_pattern": Incident("grpo", "rollout", "re.compile", ((", re.DOTALL", ""),)),
     "bf16_weights": Incident(
@@ -58,13 +60,15 @@ INCIDENTS = {
             ("self.rows = ", "self.rng = numpy.random.default_rng(0)\n        self.rows = "),
             ("numpy.random.random(", "self.rng.random("),
         ),
+        "same sizes, but other tokens",
     ),
     "clip_after_step": Incident(
         "loop", "optimizer", "clip_grad_norm_", ((CLIP + STEP, STEP + CLIP),),
+        "the clip comes after it",
     ),
     "no_zero_grad": Incident(
         "loop", "optimizer", "removed: optimizer.zero_grad()",
-        (("            optimizer.zero_grad()\n", ""),),
+        (("            optimizer.zero_grad()\n", ""),), "is not set to zero in between",
     ),
     "schedule_length": Incident(
         "loop", "optimizer", "total = EPOCHS", ((" // ACCUMULATE\nsched", "\nsched"),)
@@ -80,6 +84,7 @@ INCIDENTS = {
     "new_token_frozen": Incident(
         "sft", "adapter", "modules_to_save",
         (('    modules_to_save=["embed_tokens", "lm_head"],\n', ""),),
+        "No longer trained: lm_head.modules_to_save",
     ),
     "slow_worker": Incident(
         "loop", "", "",
@@ -151,6 +156,7 @@ def test_an_incident_is_placed_and_named(name: str, compare: Compare) -> None:
     assert incident.place in place
     assert found.diagnosis.top_suspect is not None
     assert found.diagnosis.top_suspect.category == incident.category, found.diagnosis.top_suspect
+    assert incident.says in found.diagnosis.top_suspect.description
 
 
 @pytest.mark.parametrize(

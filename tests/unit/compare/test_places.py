@@ -32,11 +32,11 @@ def places(
     before: RunRecord,
     now: RunRecord,
     diff: str = "",
-    first: Difference = LOSS,
+    first: Difference | None = LOSS,
     config: tuple[KeyChange, ...] = (),
 ) -> Places:
     source = parse_diff(diff) if diff else SourceChanges()
-    return changed_places(before, now, source, first, config, ())
+    return changed_places(before, now, source, [first] if first else [], config, ())
 
 
 TWO_HUNKS = (
@@ -244,6 +244,34 @@ def test_a_setting_that_a_command_made_is_a_place_only_if_nothing_else_changed()
     beta = KeyChange("--beta", None, 2)
     found = places(before, now, diff, config=(*rate, beta)).ran
     assert [one.name for one in found] == ["train.py", "--beta", "train.py"]
+
+
+WORK = Difference("work", "operators", 100, 150)
+
+
+@pytest.mark.parametrize("command", [[], ["python", "train.py"]])
+def test_a_setting_that_only_code_changed_has_the_line_that_names_it(command: list[str]) -> None:
+    """No config has the setting; the training shows it. Without such a line it is a place itself,
+    if a difference is to be explained."""
+    before, now = run(train=train("a")), run(train=train("a"))
+    for side, decay in ((before, 0.0), (now, 0.1)):
+        side.config["command"] = command
+        side.exact["evidence"] = {
+            "settings": {"optimizer.0.weight_decay": decay, "python.threads": decay}
+        }
+    setting = ["optimizer.0.weight_decay"]
+    assert not places(before, now, first=None).ran
+    assert [one.name for one in places(before, now, first=WORK).ran] == setting
+    key = (KeyChange("beta", 1, 2),)
+    assert [one.name for one in places(before, now, first=WORK, config=key).ran] == ["beta"]
+    now.exact["code"]["files"]["train.py"]["functions"]["<module>"] = (1, 100, "n")
+    diff = (
+        "--- a/train.py\n+++ b/train.py\n@@ -3 +3 @@\n-name = 1\n+name = 2\n"
+        "@@ -5 +5 @@\n-AdamW(p)\n+AdamW(p, weight_decay=0.1)\n"
+    )
+    for first in (WORK, LOSS):
+        found = places(before, now, diff, first).ran
+        assert [(one.name, one.line) for one in found] == [("train.py", 5), ("train.py", 3)]
 
 
 @pytest.mark.parametrize(

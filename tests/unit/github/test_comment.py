@@ -263,6 +263,14 @@ def test_an_accepted_change_is_a_success() -> None:
     assert status_of((Answer("sft", accepted),)).state == "success"
 
 
+def test_a_change_that_nobody_accepted_says_so_first_however_long_it_is() -> None:
+    answer = Answer("sft", comparison("changed", "Changed: " + "batches differ " * 20))
+    alone, one_of_two = status_of((answer,)), status_of((answer, Answer("dpo", comparison())))
+    assert alone.description.startswith("Needs acceptance: batches differ")
+    assert one_of_two.description.startswith("sft: Needs acceptance: batches differ")
+    assert len(one_of_two.description) <= LONGEST_DESCRIPTION
+
+
 def test_no_record_is_an_error_and_never_a_success() -> None:
     assert status_of(()).state == "error"
 

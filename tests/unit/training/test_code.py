@@ -192,6 +192,8 @@ notes.phase_is("other")
 list(mine.Rows())
 if os.fork() == 0:
     mine.loss(1)
+    import worker
+    worker.fetch()
     os._exit(0)
 os.wait()
 notes.end()
@@ -203,6 +205,7 @@ assert sys.getprofile() is None
 
 def noted(tmp_path: Path, python: str) -> str:
     (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "worker.py").write_text("\n\ndef fetch():\n    return 1\n")
     done = subprocess.run(
         [python, "-c", WATCHED, ran.__file__], cwd=tmp_path, capture_output=True, text=True
     )
@@ -220,9 +223,9 @@ def test_lines_are_noted_in_the_phase_of_the_first_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are noted instead")
-def test_calls_of_functions_are_noted_in_steps(tmp_path: Path) -> None:
+def test_calls_of_functions_are_noted_in_steps_and_in_forked_processes(tmp_path: Path) -> None:
     assert noted(tmp_path, sys.executable).splitlines()[1] == (
-        "{'mine.py': {7: 'forward', 19: 'loss'}}"
+        "{'mine.py': {7: 'forward', 19: 'loss'}, 'worker.py': {1: 'data', 3: 'data'}}"
     )
 
 

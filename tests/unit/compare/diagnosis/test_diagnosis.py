@@ -21,14 +21,20 @@ from canary.report.render import render
 from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
     CASES,
+    GRAD_NORMS,
     GRADIENT,
     LOSSES,
+    OTHER_HASHES,
     OTHER_LOSS,
     TOTAL,
     TRAJECTORY,
+    WORK,
     Change,
     changed,
     diagnosed,
+    every_micro,
+    exact,
+    later,
     sides,
 )
 
@@ -241,6 +247,114 @@ def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, 
     assert any("model.train()" in action for action in suspect.suggested_actions)
     same = compared().diagnosis.suspects
     assert not any(words in one.description for one in same), "a model without dropout"
+
+
+MODEL = ("exact", "model")
+OPERATORS = ("exact", "work", "operators")
+ADDED, STORED = "aten.add_.Tensor", "aten.detach.default"
+CALLS, NORMS = WORK["operators"], [1.0 + 0.1 * step for step in range(len(LOSSES))]
+GROUPS_NOW = exact()["model"]["trainable_groups"]
+LEFT: list[Change] = [
+    ((*TRAJECTORY, "grad_norms"), later(GRAD_NORMS, 2, 1.9)),
+    ((*OPERATORS, ADDED), CALLS[ADDED] + 29),
+    ((*OPERATORS, STORED), CALLS[STORED] - 29),
+]
+NONE_TRAINED: list[Change] = [
+    ((*MODEL, "trainable_parameters"), 0),
+    ((*MODEL, "trainable_tensors"), 0),
+    ((*MODEL, "trainable_groups"), {}),
+]
+FEWER: list[Change] = [
+    ((*MODEL, "trainable_tensors"), 26),
+    ((*MODEL, "trainable_parameters"), 300_000),
+    (
+        (*MODEL, "trainable_groups"),
+        {k: v for k, v in GROUPS_NOW.items() if k not in ("model.norm", "model.embed_tokens")}
+        | {"model.layers.*.mlp.up_proj": 2, "base_model.model.lm_head.modules_to_save.default": 1},
+    ),
+]
+SAYS: dict[str, tuple[list[Change], str]] = {
+    "nothing trained": (NONE_TRAINED, "No parameter is trainable, so nothing is trained"),
+    "fewer trained": (
+        FEWER,
+        "No longer trained: model.embed_tokens, 1 of 3 tensors of model.layers.*.mlp.up_proj, "
+        "model.norm. Newly trained: lm_head.modules_to_save (403,104 -> 300,000 trainable",
+    ),
+    "one group not updated": (
+        [
+            (("exact", "first_update", "delta_norm"), 0.2),
+            (("exact", "first_update", "tensors_changed"), 28),
+            (("exact", "first_update", "tensors_unchanged"), ["model.norm.weight"]),
+        ],
+        "The first update no longer changes model.norm.weight",
+    ),
+    "gradients kept": (LEFT, "gradient of step 2 adds to that of the step before: it is not set"),
+    "gradients of micro-batches lost": (
+        [
+            ((*GRADIENT, "total"), 0.6 * TOTAL),
+            ((*OPERATORS, ADDED), CALLS[ADDED] - 29),
+            ((*OPERATORS, STORED), CALLS[STORED] + 29),
+        ],
+        "The first gradient has only the last of 2 micro-batches: it is set to zero between",
+    ),
+    "sizes kept": (
+        [
+            *OTHER_HASHES,
+            *every_micro("rows", {"input_ids": ["x", "y"]}),
+            *every_micro("texts", {"input_ids": ["x", "y"]}),
+            *OTHER_LOSS,
+        ],
+        "The batches have the same sizes, but other tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_cause_says_what_happened(name: str) -> None:
+    changes, words = SAYS[name]
+    _, diagnosis = diagnosed("sft", *changes)
+    assert words in diagnosis.suspects[0].description
+
+
+@pytest.mark.parametrize("zeroes", ["none", "aten.zero_.default", "aten._foreach_zero_.default"])
+def test_only_gradients_that_are_no_longer_zeroed_are_called_so(zeroes: str) -> None:
+    """`zero_grad` drops gradients, or fills each with zeros, or all at once."""
+    healthy, faulty = sides()
+    faulty = changed(faulty, *(LEFT if zeroes == "none" else LEFT[:1]))
+    calls = {"aten.zero_.default": 29, "aten._foreach_zero_.default": 1}
+    healthy.exact["work"]["operators"] |= {k: v for k, v in calls.items() if k == zeroes}
+    for before, now in ((healthy, faulty), (faulty, healthy)):
+        top = compare_to_baseline(now, before, gates=()).diagnosis.suspects[0]
+        assert top.category == "optimizer"
+        assert ("is not set to zero" in top.description) is (now is faulty), top.description
+        assert ("is set to zero in between" in top.description) is (before is faulty)
+        assert any("zero_grad" in action for action in top.suggested_actions)
+
+
+def of_clip(norms: list[float], seen: list[float], applied: list[float]) -> list[Change]:
+    """A loop with these norms of the gradient, those that its clip saw, and those it applied."""
+    return [
+        (("exact", "clipping"), {"before": norms, "applied": applied}),
+        ((*TRAJECTORY, "grad_norms"), seen),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (NORMS, "is no longer clipped before the update."),
+        ([0.9, *NORMS[:-1]], "is no longer clipped before the update: the clip comes after it"),
+        ([0.0] * len(NORMS), "is no longer clipped before the update: the clip sees none"),
+    ],
+)
+def test_a_clip_that_no_longer_acts_is_said_with_what_it_sees(
+    seen: list[float], words: str
+) -> None:
+    before, after = sides()
+    before = changed(before, *of_clip(NORMS, NORMS, [0.1] * len(NORMS)))
+    after = changed(after, *of_clip(NORMS, seen, NORMS))
+    top = compare_to_baseline(after, before, gates=()).diagnosis.suspects[0]
+    assert words in top.description
 
 
 def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:

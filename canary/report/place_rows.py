@@ -1,0 +1,65 @@
+"""The changed places of a comparison as strings, and what to do about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canary.compare.checks import CHECKS
+from canary.compare.places import MODULE, SHOWN, only, text_of
+from canary.compare.report import Comparison
+from canary.compare.verdict import leading_failure
+
+MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
+NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """A changed place as shown."""
+
+    where: str
+    """`train.py:88`, a config key or a package."""
+    note: str
+    """More about it: `in collate, the only changed code that ran`."""
+    text: str
+    """Its first changed line, or both values."""
+    path: str = ""
+    """Of code: the file, for a link to it."""
+    line: int | None = None
+
+
+def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
+    """Return the first changed places of a comparison in which something differs."""
+    if found.verdict in ("pass", "no-baseline"):
+        return ()
+    rows, alone = [], only(found.places)
+    for place in found.places.ran[:SHOWN]:
+        notes = [f"in {place.function}"] if place.function not in ("", MODULE) else []
+        notes += [alone] if alone else []
+        line = f":{place.line}" if place.line is not None else ""
+        path = place.name if place.kind == "code" else ""
+        note = ", ".join(notes)
+        rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
+    return tuple(rows)
+
+
+def to_do(found: Comparison, remedy: str) -> str:
+    """Return what to do. `remedy`: what would decide checks that are undecided; may be empty."""
+    if found.verdict == "changed":
+        return "" if found.accepted else MEANT
+    if found.verdict == "inconclusive":
+        return f"{remedy}." if remedy and remedy not in found.first_line else ""
+    if found.verdict != "regression" or not compared(found):
+        return ""
+    if found.places.known and not found.places.ran:
+        return NOWHERE
+    if not found.places.ran or not found.failed_checks:
+        return ""
+    lead = CHECKS.get(leading_failure(found.checks).name)
+    limit = f", or raise {lead.limits[0]} in the config" if lead and lead.limits else ""
+    return f"Undo it{limit}."
+
+
+def compared(found: Comparison) -> bool:
+    """Return whether the sides were compared; an error without suspects says that they were not."""
+    return found.verdict != "error" or bool(found.diagnosis.suspects)
