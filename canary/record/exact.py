@@ -318,11 +318,102 @@ class Varied(TypedDict, total=False):
     """How each rank's loaders share their rows, by rank."""
 
 
+class Rounding(TypedDict, total=False):
+    """Updates of an optimizer like Adam in bfloat16 or float16, in samples of its tensors."""
+
+    dtype: str
+    tensors: int
+    """Sampled tensors that got a gradient."""
+    still: int
+    """Those of which no update changed any sampled element."""
+    still_names: list[str]
+    asked: int
+    """Sampled elements with a gradient, summed over all updates."""
+    lost: int
+    """Those of them that the update left equal."""
+
+
+FollowedOptimizer = TypedDict(
+    "FollowedOptimizer",
+    {
+        "class": str,
+        # All tensors that it holds, and those that had a gradient in an update.
+        "tensors": int,
+        "with_gradient": int,
+        "updates": int,
+        # Per update: backwards before it, and the learning rate of the first group.
+        "backwards": list[int],
+        "rates": list[float],
+        # Whether updates compute gradients themselves, or are made inside of a backward.
+        "closure": bool,
+        # Updates whose gradients began as those of the update before, and those that began empty
+        # or with other values.
+        "left": int,
+        "emptied": int,
+        # Updates whose gradients were clipped before, or after and before the next backward; and
+        # those of the latter in which the norm was above the limit.
+        "clips_before": int,
+        "clips_after": int,
+        "clips_after_acted": int,
+        # Updates before which parameters changed since the update before, and the first of these.
+        "written_before": list[int],
+        "written": str,
+        "rounding": Rounding,
+        # Only if some group has no weight decay: biases and norms with and without it.
+        "decaying_vectors": int,
+        "decaying_names": list[str],
+        "vectors_without_decay": int,
+    },
+    total=False,
+)
+"""One optimizer in the look. Values are compared in samples of its tensors."""
+
+Schedule = TypedDict(
+    "Schedule",
+    {"class": str, "length": int, "begun_at": int, "steps": list[int]},
+    total=False,
+)
+"""A scheduler of torch: its length if it is known, its place at its first step in the look, and its
+steps after each update."""
+
+
+class Holding(TypedDict, total=False):
+    """What the optimizers hold of the model."""
+
+    tensors: int
+    trainable: int
+    """Trainable tensors of the model."""
+    trainable_held: int
+    missing: int
+    """Trainable tensors that got a gradient, did not change, and are in no optimizer."""
+    missing_names: list[str]
+    thawed: int
+    """Those of them that were frozen before the first update."""
+    thawed_names: list[str]
+
+
+class UpdateFacts(TypedDict, total=False):
+    """The updates of a look; missing with several ranks or a compiled optimizer."""
+
+    optimizers: list[FollowedOptimizer]
+    holding: Holding
+    schedules: list[Schedule]
+    planned_updates: int
+    """Updates of the whole training, if the trainer knows them."""
+    loader_length: int
+    """Batches of the `DataLoader` that yielded last."""
+    modes: list[bool]
+    """Per update of the first optimizer: whether any module was in training mode."""
+    noisy_modules: int
+    """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
+
+
 class Facts(Part, total=False):
     """What only the rules read (`canary.compare.rules`)."""
 
     unseen: dict[str, str]
     """Subjects that could not be watched, and why."""
+    updates: UpdateFacts
 
 
 class Asked(TypedDict, total=False):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.config.trainers import TrainerRow, trainer_row
-from canary.record.exact import Micro, Series, Signal
+from canary.record.exact import Micro, Series, Signal, UpdateFacts
 from canary.record.types import RunRecord
 
 
@@ -84,3 +84,22 @@ def no_whole_groups(record: RunRecord) -> str:
 def farthest(values: Sequence[float], expected: float) -> float:
     """Return the value farthest from the expected one; NaN counts as farthest."""
     return max(values, key=lambda v: abs(v - expected) if v == v else float("inf"))
+
+
+def updates_of(record: RunRecord) -> UpdateFacts | None:
+    """Return what the look saw of the optimizers' updates; None if it saw none."""
+    return record.exact.get("facts", {}).get("updates")
+
+
+NO_UPDATES = "no update of the optimizer was watched"
+"""Why a rule about updates is not asked."""
+
+
+def shown(names: Sequence[str], count: int) -> str:
+    """Return the first name, and whether there are more."""
+    return f"{names[0] if names else 'a tensor'}{', ...' if count > 1 else ''}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `1 update` and `2 updates`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

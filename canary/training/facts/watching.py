@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Exact, Facts
+from canary.training.facts.updates import UpdateWatcher
 
 
 class Watcher(Protocol):
@@ -41,8 +42,8 @@ class Watching:
             self._try(one, one.begin)
 
     def end(self) -> None:
-        """Leave nothing behind."""
-        for one in self._watchers:
+        """Leave nothing behind: the last wrapping goes first."""
+        for one in reversed(self._watchers):
             self._try(one, one.end)
 
     def told(self, exact: Exact) -> Facts:
@@ -63,4 +64,4 @@ class Watching:
 
 def watchers_of(trained: Any) -> list[Watcher]:
     """Return the watchers of a training; `trained`: a trainer, or the parts of a loop."""
-    return []
+    return [UpdateWatcher(trained)]

@@ -1,0 +1,114 @@
+"""The steps and the length of a learning-rate schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.rules.facts import NO_UPDATES, updates_of
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.record.exact import Schedule, UpdateFacts
+from canary.record.types import RunRecord
+
+PERIODIC = ("CosineAnnealingLR",)
+"""Schedules that begin again after their length."""
+FEWEST = 2
+"""Updates that must show the same."""
+
+
+def _steady(seen: UpdateFacts) -> Iterator[tuple[Schedule, int, int]]:
+    """Yield the schedules of a known length that step equally often in each update, with their
+    steps and the micro-batches per update. After the last update of a look nothing is seen."""
+    optimizers = [one for one in seen.get("optimizers", []) if not one.get("closure")]
+    if not optimizers:
+        return
+    # The look may begin within the first accumulation.
+    micro = [*set(optimizers[0].get("backwards", [])[1:])]
+    for one in seen.get("schedules", []) if len(micro) == 1 else ():
+        steps = one.get("steps", [])[: optimizers[0]["updates"] - 1]
+        if len(steps) >= FEWEST and len({*steps}) == 1 and one.get("length"):
+            yield one, steps[0], micro[0]
+
+
+def judge_steps(record: RunRecord) -> Answer:
+    """A schedule that counts updates steps once per update, not once per micro-batch.
+
+    One that counts micro-batches is right to step with them. Its length cannot be that if it is
+    over while the training goes on, unless it begins again.
+    """
+    seen = updates_of(record)
+    if not seen:
+        return not_asked(NO_UPDATES)
+    steady = [*_steady(seen)]
+    if not steady:
+        return not_asked("no schedule of a known length stepped equally often in all updates")
+    for one, steps, micro in steady:
+        if steps > 1 and steps == micro:
+            updates = len(one["steps"])
+            over = one.get("begun_at", 0) + steps * updates > one["length"]
+            words = f"the schedule of {one['length']} steps makes {steps} in each update"
+            if over:
+                words += f" and is over after {max(1, one['length'] // steps)} updates"
+            sure = over and one.get("class") not in PERIODIC
+            return answer(
+                True,
+                f"{words}, one per micro-batch",
+                size=steps,
+                value=steps,
+                place="update 1",
+                doubt="" if sure else "its length may count micro-batches",
+            )
+    return answer(False, f"the schedule makes {steady[0][1]} step per update")
+
+
+def judge_length(record: RunRecord) -> Answer:
+    """A schedule that steps once per update is as long as the training has updates.
+
+    A loop does not say how many updates it will make. That the length is a whole number of epochs
+    of micro-batches shows what was counted.
+    """
+    seen = updates_of(record)
+    if not seen:
+        return not_asked(NO_UPDATES)
+    once = [(one, micro) for one, steps, micro in _steady(seen) if steps == 1]
+    if not once:
+        return not_asked("no schedule of a known length stepped once per update")
+    planned, loader = seen.get("planned_updates"), seen.get("loader_length")
+    for one, micro in once:
+        length = one["length"]
+        if planned:
+            if micro > 1 and length in (planned * micro, planned * micro + micro - 1):
+                words = f"the schedule has {length} steps, the training {planned} updates"
+                return answer(True, f"{words} of {micro} micro-batches", size=length / planned)
+        elif micro > 1 and loader and length % loader == 0 and loader % micro == 0:
+            epochs = length // loader
+            return answer(
+                True,
+                f"the schedule of {length} steps is {micro} times as long as {epochs} epochs of "
+                f"{loader // micro} updates: it counts micro-batches",
+                size=micro,
+                value=length,
+                doubt=f"or has the training {epochs * micro} epochs?",
+            )
+    if planned and any(one["length"] == planned for one, _ in once):
+        return answer(False, f"the schedule has {planned} steps, as the training has updates")
+    return not_asked("how many updates the training makes is not known")
+
+
+RULES = (
+    Rule(
+        "schedule_once_per_update",
+        "the schedule steps once per update",
+        "a schedule of a known length that is over in the look",
+        "step the scheduler only after optimizer.step()",
+        "https://arxiv.org/abs/2506.14813",
+        judge_steps,
+    ),
+    Rule(
+        "schedule_length",
+        "the schedule is as long as the training",
+        "gradient accumulation, and a trainer that knows its updates",
+        "divide the schedule's length by the micro-batches per update",
+        "https://github.com/huggingface/transformers/issues/19918",
+        judge_length,
+    ),
+)

@@ -1,0 +1,232 @@
+"""Follows one optimizer through the look, by samples of its tensors.
+
+A sample is at most `ELEMENTS` numbers of each of at most `TENSORS` tensors, kept as numpy arrays:
+they are no tensors of the training, and a large model costs no more than a small one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import Optimizer
+
+from canary.record.exact import FollowedOptimizer, Rounding
+
+TENSORS = 24
+ELEMENTS = 256
+NAMES = 8
+"""Names that are kept of what is broken."""
+LONGEST_NAME = 120
+ADAMS = ("Adam", "AdamW", "NAdam", "Adamax")
+"""Optimizers of torch whose step is near the learning rate, whatever the gradient's size."""
+LOW = (torch.bfloat16, torch.float16)
+ABOVE_EPS = 10.0
+"""A gradient so many times Adam's `eps` makes a step near the learning rate."""
+Sample = list[NDArray[np.float32]]
+
+
+def parameters_in(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return all tensors that an optimizer holds."""
+    return [value for group in optimizer.param_groups for value in group["params"]]
+
+
+def short(name: str) -> str:
+    """Return a name of the user's code, cut to what a record may hold."""
+    return name[:LONGEST_NAME]
+
+
+@torch.no_grad()
+def sampled(values: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> Sample:
+    """Return some numbers of each tensor, at the same places each time; None counts as zeros.
+
+    Raises:
+        ValueError: a gradient is sparse.
+    """
+    parts = []
+    for value, shape in zip(values, like, strict=True):
+        if value is not None and value.layout != torch.strided:
+            raise ValueError("a gradient is sparse")
+        flat = (torch.zeros_like(shape) if value is None else value.detach()).reshape(-1)
+        stride = max(1, flat.numel() // ELEMENTS) | 1
+        parts.append(flat[::stride][:ELEMENTS].float())
+    by_device: dict[torch.device, list[int]] = {}
+    for place, part in enumerate(parts):
+        by_device.setdefault(part.device, []).append(place)
+    found: Sample = [np.empty(0, np.float32)] * len(parts)
+    for places in by_device.values():
+        whole = np.array(torch.cat([parts[place] for place in places]).cpu().numpy(), copy=True)
+        sizes = np.cumsum([parts[place].numel() for place in places])[:-1]
+        for place, numbers in zip(places, np.split(whole, sizes), strict=True):
+            found[place] = numbers
+    return found
+
+
+def equal(one: Sample, other: Sample) -> list[bool]:
+    """Return for each tensor whether all its numbers are equal."""
+    return [np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True)]
+
+
+class Followed:
+    """What happens to one optimizer's tensors and gradients between its updates."""
+
+    def __init__(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
+        """`names`: of the model's parameters, by id."""
+        self.optimizer = optimizer
+        held = parameters_in(optimizer)
+        self.ids = {id(value) for value in held}
+        chosen = sorted(random.Random(0).sample(range(len(held)), min(TENSORS, len(held))))
+        self._tensors = [held[place] for place in chosen]
+        self._names = [short(names.get(id(value), "a tensor")) for value in self._tensors]
+        self.facts: FollowedOptimizer = {
+            "class": short(type(optimizer).__name__),
+            "tensors": len(held),
+            "with_gradient": 0,
+            "updates": 0,
+            "backwards": [],
+            "rates": [],
+            "closure": False,
+            "left": 0,
+            "emptied": 0,
+            "clips_before": 0,
+            "clips_after": 0,
+            "clips_after_acted": 0,
+            "written_before": [],
+            **_decay(optimizer, names),
+        }
+        self._had_gradient: set[int] = set()
+        self._backwards = 0
+        self._stale = self._empty = False
+        self._clipped_before = self._clipped_after = False
+        self._inside = False
+        self._before: Sample | None = None
+        self._after: Sample | None = None
+        self._used: Sample | None = None
+        self._asked = [0] * len(self._tensors)
+        self._lost = [0] * len(self._tensors)
+        adam = type(optimizer).__module__.startswith("torch.optim.")
+        self._rounds = adam and type(optimizer).__name__ in ADAMS
+        # These write other weights for an evaluation, and take them out again.
+        self._swaps = callable(getattr(optimizer, "eval", None))
+
+    def _gradients(self) -> Sample:
+        return sampled([value.grad for value in self._tensors], self._tensors)
+
+    def backward_begins(self) -> None:
+        """A backward of the loop begins, outside of all updates."""
+        if self._inside:
+            self.facts["closure"] = True
+            return
+        if self._used is not None and (self._backwards == 0 or (self._stale and not self._empty)):
+            now = self._gradients()
+            self._empty = not any(numbers.any() for numbers in now)
+            if self._backwards == 0:
+                some = any(numbers.any() for numbers in self._used)
+                self._stale = some and all(equal(now, self._used))
+        self._backwards += 1
+
+    def clipped(self, acted: bool) -> None:
+        """A clip of this optimizer's gradients; `acted`: whether it changed them."""
+        if self._inside:
+            return
+        if self._backwards:
+            self._clipped_before = True
+        elif self._used is not None and not self._clipped_after:
+            self._clipped_after = True
+            self.facts["clips_after"] += 1
+            self.facts["clips_after_acted"] += acted
+
+    def update_begins(self, shared: bool, *, in_backward: bool, closure: bool) -> None:
+        """An update begins. `shared`: another optimizer holds tensors of this one; `closure`: the
+        update computes its gradients itself; `in_backward`: a backward goes on."""
+        facts = self.facts
+        self._inside = True
+        facts["closure"] = facts["closure"] or in_backward or closure
+        for group in self.optimizer.param_groups:
+            for value in group["params"]:
+                if value.grad is not None:
+                    self._had_gradient.add(id(value))
+        facts["with_gradient"] = len(self._had_gradient)
+        facts["rates"].append(float(self.optimizer.param_groups[0]["lr"]))
+        facts["backwards"].append(self._backwards)
+        self._before = sampled(self._tensors, self._tensors)
+        if self._after is not None and not shared and not self._swaps:
+            same = equal(self._before, self._after)
+            if not all(same):
+                facts["written_before"].append(facts["updates"] + 1)
+                facts.setdefault("written", self._names[same.index(False)])
+
+    def update_ended(self) -> None:
+        """The update ended: count what it left equal, and what happened before it."""
+        facts = self.facts
+        if not self._inside or self._before is None:
+            return
+        self._after = sampled(self._tensors, self._tensors)
+        gradients = self._gradients()
+        if self._rounds:
+            self._count_lost(self._before, self._after, gradients)
+        if self._used is not None and self._backwards:
+            facts["left"] += self._stale and not self._empty
+            facts["emptied"] += not self._stale or self._empty
+        facts["clips_before"] += self._clipped_before
+        facts["updates"] += 1
+        self._used, self._before = gradients, None
+        self._backwards = 0
+        self._inside = self._stale = self._empty = False
+        self._clipped_before = self._clipped_after = False
+
+    def _count_lost(self, before: Sample, after: Sample, gradients: Sample) -> None:
+        eps = self.optimizer.defaults.get("eps", 0.0)
+        least = ABOVE_EPS * (float(eps) if isinstance(eps, int | float) else 0.0)
+        for place, value in enumerate(self._tensors):
+            if value.dtype in LOW:
+                size = np.abs(gradients[place])
+                asked = np.isfinite(size) & (size > least)
+                self._asked[place] += int(asked.sum())
+                self._lost[place] += int((asked & (before[place] == after[place])).sum())
+
+    def described(self) -> FollowedOptimizer:
+        """Return what was seen."""
+        low = [place for place, count in enumerate(self._asked) if count]
+        if low:
+            still = [place for place in low if self._lost[place] == self._asked[place]]
+            rounding: Rounding = {
+                "dtype": str(self._tensors[low[0]].dtype).removeprefix("torch."),
+                "tensors": len(low),
+                "still": len(still),
+                "still_names": [self._names[place] for place in still[:NAMES]],
+                "asked": sum(self._asked[place] for place in low),
+                "lost": sum(self._lost[place] for place in low),
+            }
+            self.facts["rounding"] = rounding
+        return self.facts
+
+
+def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Any]:
+    """Return which vectors (biases and norms) decay although a group of others does not; empty if
+    all groups decay, or none."""
+    groups = [group for group in optimizer.param_groups if group["params"]]
+    decays = [float(group.get("weight_decay") or 0.0) for group in groups]
+    if not any(decays) or all(decays):
+        return {}
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for group, decay in zip(groups, decays, strict=True):
+        vectors = [value for value in group["params"] if value.dim() == 1]
+        found[decay > 0] += [short(names.get(id(value), "a tensor")) for value in vectors]
+    return {
+        "decaying_vectors": len(found[True]),
+        "decaying_names": found[True][:NAMES],
+        "vectors_without_decay": len(found[False]),
+    }
+
+
+def named_of(model: Any) -> dict[int, str]:
+    """Return the names of a model's parameters by id; empty without a model."""
+    if not isinstance(model, nn.Module):
+        return {}
+    return {id(value): name for name, value in model.named_parameters()}

@@ -1,0 +1,252 @@
+"""Watches the updates of a look: what optimizers hold and change, and what happens around them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from canary.protocol.failure import one_line
+from canary.record.exact import Exact, Facts, Holding, UpdateFacts
+from canary.training.collectors.distributed import world_size
+from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.wrapping import Wrapping
+from canary.training.facts.followed import (
+    NAMES,
+    Followed,
+    Sample,
+    equal,
+    named_of,
+    sampled,
+    short,
+)
+from canary.training.facts.schedules import Schedules
+
+MOST_OPTIMIZERS = 4
+MOST_MISSING = 64
+"""Tensors outside of all optimizers that are followed."""
+BATCH_NORMS = nn.modules.batchnorm._BatchNorm
+DROPOUTS = nn.modules.dropout._DropoutNd
+
+
+class UpdateWatcher:
+    """Follows the optimizers of one training. With several ranks it sees nothing: parameters may be
+    shards there, and wrappers step in place of the optimizer."""
+
+    subject = "updates of the optimizer"
+
+    def __init__(self, trained: Any) -> None:
+        self._trained = trained
+        self._wrapping = Wrapping()
+        self._handles: list[Any] = []
+        self._followed: list[Followed] = []
+        self._schedules = Schedules()
+        self._error: Exception | None = None
+        self._off = True
+        self._in_backward = False
+        self._loader: int | None = None
+        """The length of the loader that yielded last."""
+        self._facts: UpdateFacts = {"modes": []}
+        self._frozen: set[int] = set()
+        """Ids of the parameters that were frozen before the first update."""
+        self._missing: dict[str, tuple[torch.Tensor, Sample]] = {}
+        """Trainable tensors with a gradient that no optimizer holds, and their values."""
+
+    @property
+    def _model(self) -> Any:
+        return getattr(self._trained, "model", None)
+
+    def begin(self) -> None:
+        """Hook backward, clipping, schedulers and the optimizers that exist."""
+        if world_size() > 1:
+            return
+        self._off = False
+        clip = torch.nn.utils.clip_grad
+        wrap = self._wrapping.wrap
+        wrap(torch.autograd, "backward", self._around_backward)
+        # What `clip_grad_norm_` calls, since scripts import that name before the look begins.
+        wrap(clip, "_clip_grads_with_norm_", self._around_clip)
+        wrap(torch.nn.utils, "clip_grad_value_", self._around_clip)
+        wrap(_BaseDataLoaderIter, "__next__", self._around_fetch)
+        self._schedules.begin()
+        if isinstance(self._model, nn.Module):
+            values = self._model.parameters()
+            self._frozen = {id(value) for value in values if not value.requires_grad}
+        self._follow_new()
+
+    def end(self) -> None:
+        """Restore all that was hooked."""
+        self._off = True
+        self._wrapping.undo()
+        self._schedules.end()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def tell(self, facts: Facts, exact: Exact) -> None:
+        """Add what was seen; nothing if no update was."""
+        followed, self._followed = self._followed, []
+        if self._error is not None:
+            raise self._error
+        if not any(one.facts["updates"] for one in followed):
+            return
+        self._facts["holding"] = self._holding(followed)
+        self._facts["optimizers"] = [one.described() for one in followed]
+        self._facts["schedules"] = self._schedules.described()
+        if self._loader is not None:
+            self._facts["loader_length"] = self._loader
+        planned = getattr(getattr(self._trained, "state", None), "max_steps", None)
+        if isinstance(planned, int) and planned > 0:
+            self._facts["planned_updates"] = planned
+        self._missing = {}
+        facts["updates"] = self._facts
+
+    def _holding(self, followed: list[Followed]) -> Holding:
+        held = set().union(*(one.ids for one in followed))
+        model = self._model
+        named = list(model.named_parameters()) if isinstance(model, nn.Module) else []
+        trainable = [value for _, value in named if value.requires_grad]
+        still = [
+            (name, value)
+            for name, (value, before) in self._missing.items()
+            if id(value) not in held and all(equal(before, sampled([value], [value])))
+        ]
+        thawed = [name for name, value in still if id(value) in self._frozen]
+        return {
+            "tensors": len(held),
+            "trainable": len(trainable),
+            "trainable_held": sum(id(value) in held for value in trainable),
+            "missing": len(still),
+            "missing_names": [short(name) for name, _ in still[:NAMES]],
+            "thawed": len(thawed),
+            "thawed_names": [short(name) for name in thawed[:NAMES]],
+        }
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Look at the training without being a part of it; an error ends this watcher alone."""
+        try:
+            with uncounted(), torch.no_grad():
+                yield
+        except Exception as error:  # noqa: BLE001 - a user's objects may do anything
+            self._error = self._error or RuntimeError(one_line(error))
+            self._off = True
+
+    def _watches(self) -> bool:
+        return not self._off and not torch.compiler.is_compiling()
+
+    def _follow_new(self) -> None:
+        """Follow the optimizers of the training that are not followed yet."""
+        given = getattr(self._trained, "optimizers", None) or ()
+        for one in (*given, getattr(self._trained, "optimizer", None)):
+            inner = one
+            while isinstance(getattr(inner, "optimizer", None), Optimizer):
+                inner = inner.optimizer
+            if not isinstance(inner, Optimizer) or len(self._followed) >= MOST_OPTIMIZERS:
+                continue
+            if any(known.optimizer is inner for known in self._followed):
+                continue
+            if hasattr(inner.step, "_torchdynamo_orig_callable"):
+                raise RuntimeError("torch.compile runs the optimizer's step")
+            followed = Followed(inner, named_of(self._model))
+            self._followed.append(followed)
+            self._handles += [
+                inner.register_step_pre_hook(self._calling(followed, self._update_begins)),
+                inner.register_step_post_hook(self._calling(followed, self._update_ended)),
+            ]
+
+    def _calling(
+        self, followed: Followed, call: Callable[[Followed, bool], None]
+    ) -> Callable[..., None]:
+        def hook(_: Any, args: Any, kwargs: Any) -> None:
+            if self._watches():
+                with self._aside():
+                    closure = [*args[1:], kwargs.get("closure")]
+                    call(followed, any(map(callable, closure)))
+
+        return hook
+
+    def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> None:
+        if self._in_backward or not self._watches():
+            original(*args, **kwargs)
+            return
+        with self._aside():
+            self._follow_new()
+            for one in self._followed:
+                one.backward_begins()
+        self._in_backward = True
+        try:
+            original(*args, **kwargs)
+        finally:
+            self._in_backward = False
+
+    def _around_clip(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._watches() and not isinstance(parameters, torch.Tensor | list | tuple):
+            parameters = [*parameters]  # a generator can be read once
+        if self._watches():
+            with self._aside():
+                several = parameters
+                if isinstance(parameters, torch.Tensor):
+                    several = [parameters]
+                self._clipped({id(value) for value in several}, *args, **kwargs)
+        return original(parameters, *args, **kwargs)
+
+    def _clipped(
+        self, ids: set[int], limit: Any, total_norm: Any = None, *_: Any, **__: Any
+    ) -> None:
+        limit = float(limit)
+        if limit == float("inf"):
+            return  # only to measure the norm
+        acted = total_norm is not None and float(total_norm) > limit
+        for one in self._followed:
+            if ids & one.ids:
+                one.clipped(acted)
+
+    def _around_fetch(self, original: Any, iterator: Any) -> Any:
+        if self._watches() and torch.is_grad_enabled():
+            with contextlib.suppress(TypeError, NotImplementedError):
+                self._loader = len(iterator)
+        return original(iterator)
+
+    def _update_begins(self, followed: Followed, closure: bool) -> None:
+        others = [one for one in self._followed if one is not followed]
+        shared = any(followed.ids & one.ids for one in others)
+        followed.update_begins(shared, in_backward=self._in_backward, closure=closure)
+        model = self._model
+        if followed is self._followed[0] and isinstance(model, nn.Module):
+            self._note_mode(model)
+            held = set().union(*(one.ids for one in self._followed))
+            for name, value in model.named_parameters():
+                outside = id(value) not in held and value.grad is not None
+                if outside and value.requires_grad and len(self._missing) < MOST_MISSING:
+                    self._note_missing(name, value)
+
+    def _note_missing(self, name: str, value: torch.Tensor) -> None:
+        if name not in self._missing and any(s.any() for s in sampled([value.grad], [value])):
+            self._missing[name] = (value, sampled([value], [value]))
+
+    def _note_mode(self, model: nn.Module) -> None:
+        modules = [one for one in model.modules() if one is not model] or [model]
+        if not self._facts["modes"]:
+            self._facts["noisy_modules"] = sum(one.training and _is_noisy(one) for one in modules)
+        self._facts["modes"].append(any(one.training for one in modules))
+
+    def _update_ended(self, followed: Followed, _: bool) -> None:
+        followed.update_ended()
+        if followed is self._followed[0]:
+            self._schedules.update_ended()
+
+
+def _is_noisy(module: nn.Module) -> bool:
+    """Whether a module computes otherwise in training mode."""
+    if isinstance(module, DROPOUTS):
+        return module.p > 0
+    if isinstance(module, BATCH_NORMS):
+        return True
+    rates = (getattr(module, name, 0) for name in ("dropout", "attention_dropout", "dropout_p"))
+    return any(isinstance(rate, float) and rate > 0 for rate in rates)
