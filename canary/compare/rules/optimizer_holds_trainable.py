@@ -66,6 +66,6 @@ RULE = Rule(
     "one rank, and an optimizer that holds the model's own tensors",
     "make tensors trainable first, then make the optimizer from them, or add them with "
     "add_param_group",
-    "https://github.com/huggingface/peft/issues/1306",
+    "https://github.com/huggingface/trl/issues/6700",
     judge,
 )

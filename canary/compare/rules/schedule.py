@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.rules.facts import NO_UPDATES, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
-from canary.record.exact import Schedule, UpdateFacts
+from canary.record.exact import TORCH_LOOP, Schedule, UpdateFacts
 from canary.record.types import RunRecord
 
 PERIODIC = ("CosineAnnealingLR",)
@@ -57,14 +57,27 @@ def judge_steps(record: RunRecord) -> Answer:
                 place="update 1",
                 doubt="" if sure else "its length may count micro-batches",
             )
-    return answer(False, f"the schedule makes {steady[0][1]} step per update")
+    if all(steps > 1 for _, steps, _ in steady):
+        return not_asked(
+            f"the schedule makes {steady[0][1]} steps per update, as for several ranks"
+        )
+    return answer(False, "the schedule makes 1 step per update")
+
+
+def _made(record: RunRecord) -> int | None:
+    """Return the updates of a loop that ended by itself; None if the canary may have ended it."""
+    limits = ("max_steps", "exact", "stop_on")
+    ended = record.status == "completed" and not any(record.config.get(key) for key in limits)
+    if not ended or record.config.get("trainer") != TORCH_LOOP or len(record.launches) != 1:
+        return None
+    return record.launches[0].steps
 
 
 def judge_length(record: RunRecord) -> Answer:
     """A schedule that steps once per update is as long as the training has updates.
 
-    A loop does not say how many updates it will make. That the length is a whole number of epochs
-    of micro-batches shows what was counted.
+    A loop that the canary ended does not say how many updates it would make. That the length is a
+    whole number of epochs of micro-batches is then a note.
     """
     seen = updates_of(record)
     if not seen:
@@ -72,11 +85,12 @@ def judge_length(record: RunRecord) -> Answer:
     once = [(one, micro) for one, steps, micro in _steady(seen) if steps == 1]
     if not once:
         return not_asked("no schedule of a known length stepped once per update")
-    planned, loader = seen.get("planned_updates"), seen.get("loader_length")
+    planned = seen.get("planned_updates") or _made(record)
+    loader = seen.get("loader_length")
     for one, micro in once:
         length = one["length"]
         if planned:
-            if micro > 1 and length in (planned * micro, planned * micro + micro - 1):
+            if micro > 1 and planned * micro <= length < (planned + 1) * micro:
                 words = f"the schedule has {length} steps, the training {planned} updates"
                 return answer(True, f"{words} of {micro} micro-batches", size=length / planned)
         elif micro > 1 and loader and length % loader == 0 and loader % micro == 0:
@@ -100,15 +114,15 @@ RULES = (
         "the schedule steps once per update",
         "a schedule of a known length that is over in the look",
         "step the scheduler only after optimizer.step()",
-        "https://arxiv.org/abs/2506.14813",
+        "https://github.com/huggingface/accelerate/issues/963",
         judge_steps,
     ),
     Rule(
         "schedule_length",
         "the schedule is as long as the training",
-        "gradient accumulation, and a trainer that knows its updates",
+        "gradient accumulation, and a trainer that knows its updates or a loop that ended itself",
         "divide the schedule's length by the micro-batches per update",
-        "https://github.com/huggingface/transformers/issues/19918",
+        "https://github.com/huggingface/diffusers/issues/2632",
         judge_length,
     ),
 )

@@ -32,6 +32,11 @@ def judge(record: RunRecord) -> Answer:
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
         return answer(False, words, value=update.get("tensors_changed"))
+    rounded = any(
+        one.get("rounding", {}).get("still")
+        for one in record.exact.get("facts", {}).get("updates", {}).get("optimizers", [])
+    )
+    doubt = "their updates may be rounded away: see updates_not_rounded" if rounded else ""
     unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
@@ -41,7 +46,9 @@ def judge(record: RunRecord) -> Answer:
         value=update.get("tensors_changed"),
         items=still,
         place=still[0],
-        doubt="they get no gradient: are they unused by the loss?" if unused >= {*still} else "",
+        doubt=(
+            "they get no gradient: are they unused by the loss?" if unused >= {*still} else doubt
+        ),
     )
 
 

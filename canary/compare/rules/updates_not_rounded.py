@@ -59,6 +59,6 @@ RULE = Rule(
     "parameters in bfloat16 or float16 that an Adam of torch updates in place, and a learning rate "
     "that does not rise",
     "keep the parameters in float32 and use autocast, or raise the learning rate",
-    "https://arxiv.org/abs/2010.06192",
+    "https://github.com/vllm-project/speculators/pull/765",
     judge,
 )

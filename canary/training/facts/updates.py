@@ -151,7 +151,7 @@ class UpdateWatcher:
                 continue
             if any(known.optimizer is inner for known in self._followed):
                 continue
-            if hasattr(inner.step, "_torchdynamo_orig_callable"):
+            if hasattr(vars(inner).get("step"), "_torchdynamo_orig_callable"):
                 raise RuntimeError("torch.compile runs the optimizer's step")
             followed = Followed(inner, named_of(self._model))
             self._followed.append(followed)

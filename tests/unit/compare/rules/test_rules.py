@@ -75,6 +75,9 @@ OF_ROLLOUTS |= {"reward_varies", "rewards_add_up", "sampled_ids_trained", "kto_f
 RECORDED = OF_ROLLOUTS | {"loss_not_negative", "dpo_first_loss", "labels_contain_eos"}
 RECORDED |= {"raw_loss_finite", "at_most_one_bos", "trainable_changed", "frozen_unchanged"}
 RECORDED |= {"learning_rate_positive"}
+OF_UPDATES = {"optimizer_holds_trainable", "updates_not_rounded", "gradients_start_empty"}
+OF_UPDATES |= {"clip_before_step", "schedule_once_per_update", "schedule_length", "decay_groups"}
+OF_UPDATES |= {"stays_in_training_mode", "only_the_optimizer_writes"}
 SKIPPED = {
     "sft": {*OF_ROLLOUTS, "dpo_first_loss", "frozen_unchanged"},
     "dpo": OF_ROLLOUTS,
@@ -401,4 +404,5 @@ def test_ranks_with_equal_parameters_agree_and_ranks_with_a_part_each_are_not_as
 def test_every_rule_is_broken_by_a_test_above() -> None:
     by_hand = {"labels_contain_eos", "at_most_one_bos", "advantages_scaled", "reward_varies"}
     by_hand |= {"sampled_ids_trained", "rewards_add_up"}  # the last in test_ppo_compared
+    by_hand |= OF_UPDATES  # in test_update_rules
     assert {name for name, *_ in BROKEN} | by_hand == NAMES

@@ -1,0 +1,322 @@
+"""What the watcher of updates sees in tiny loops, each fault beside its healthy neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, TensorDataset
+from transformers import get_cosine_schedule_with_warmup
+
+from canary.record.exact import Facts, FollowedOptimizer, UpdateFacts
+from canary.training.facts.updates import UpdateWatcher
+
+UPDATES = 4
+Step = Callable[[nn.Module, Optimizer, torch.Tensor], None]
+
+
+def small(dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 1)).to(dtype)
+
+
+def watched(
+    step: Step, model: nn.Module, optimizer: Optimizer, *more: Optimizer, updates: int = UPDATES
+) -> UpdateFacts:
+    """Run a loop under the watcher and return what it told."""
+    watcher = UpdateWatcher(SimpleNamespace(model=model, optimizers=(optimizer, *more)))
+    watcher.begin()
+    torch.manual_seed(1)
+    dtype = next(model.parameters()).dtype
+    try:
+        for _ in range(updates):
+            step(model, optimizer, torch.randn(4, 8, dtype=dtype))
+    finally:
+        watcher.end()
+    facts: Facts = {}
+    watcher.tell(facts, {})
+    return facts["updates"]
+
+
+def first(seen: UpdateFacts) -> FollowedOptimizer:
+    return seen["optimizers"][0]
+
+
+def backward(model: nn.Module, rows: torch.Tensor) -> None:
+    model(rows).square().mean().backward()
+
+
+def plain(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    backward(model, rows)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    optimizer.step()
+
+
+def adam(model: nn.Module, lr: float = 1e-2) -> Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=lr)
+
+
+def trained_with(step: Step, **options: Any) -> FollowedOptimizer:
+    model = small()
+    return first(watched(step, model, adam(model), **options))
+
+
+def test_a_healthy_loop() -> None:
+    model = small()
+    seen = watched(plain, model, adam(model))
+    one = first(seen)
+    assert (one["class"], one["updates"], one["backwards"]) == ("AdamW", 4, [1, 1, 1, 1])
+    assert (one["left"], one["emptied"]) == (0, 3)
+    assert (one["clips_before"], one["clips_after"], one["written_before"]) == (4, 0, [])
+    assert seen["holding"]["trainable_held"] == seen["holding"]["trainable"] == 6
+    assert seen["holding"]["missing"] == 0
+    assert seen["modes"] == [True] * 4
+    assert "rounding" not in one
+
+
+def test_the_training_is_the_same_with_and_without_the_watcher() -> None:
+    def weights(run: Callable[..., Any]) -> tuple[list[torch.Tensor], torch.Tensor]:
+        model = small()
+        run(plain, model, adam(model))
+        return [value.detach() for value in model.parameters()], torch.get_rng_state()
+
+    def alone(step: Step, model: nn.Module, optimizer: Optimizer) -> None:
+        torch.manual_seed(1)
+        for _ in range(UPDATES):
+            step(model, optimizer, torch.randn(4, 8))
+
+    with_watcher, state = weights(watched)
+    without, other = weights(alone)
+    assert all(torch.equal(a, b) for a, b in zip(with_watcher, without, strict=True))
+    assert torch.equal(state, other)
+
+
+def test_nothing_stays_behind() -> None:
+    hooked = (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    model = small()
+    optimizer = adam(model)
+    watched(plain, model, optimizer)
+    assert hooked == (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    assert not optimizer._optimizer_step_pre_hooks
+    assert not optimizer._optimizer_step_post_hooks
+
+
+def test_gradients_that_are_never_emptied() -> None:
+    def forgets(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        backward(model, rows)
+        optimizer.step()
+
+    one = trained_with(forgets)
+    assert (one["left"], one["emptied"]) == (3, 0)
+
+
+def test_gradients_that_decay_on_purpose_are_not_those_of_the_update_before() -> None:
+    def decays(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        backward(model, rows)
+        optimizer.step()
+        for value in model.parameters():
+            assert value.grad is not None
+            value.grad *= 0.5
+
+    assert trained_with(decays)["left"] == 0
+
+
+def test_an_adversary_is_emptied_before_its_own_backward() -> None:
+    """The backward of the generator begins with the critic's old gradients, as in many GANs."""
+    critic, generator = small(), nn.Linear(8, 8)
+    of_generator = adam(generator)
+
+    def both(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        of_generator.zero_grad()
+        model(generator(rows)).mean().backward()
+        of_generator.step()
+        optimizer.zero_grad()
+        backward(model, rows)
+        optimizer.step()
+
+    seen = watched(both, critic, adam(critic), of_generator)
+    assert [(one["left"], one["emptied"]) for one in seen["optimizers"]] == [(0, 3), (0, 3)]
+
+
+def test_accumulation_is_one_update_of_several_backwards() -> None:
+    def accumulates(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        backward(model, rows)
+        backward(model, rows)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    one = trained_with(accumulates)
+    assert (one["left"], one["emptied"], one["backwards"]) == (0, 3, [2] * 4)
+
+
+def test_an_optimizer_that_computes_its_gradients_is_marked() -> None:
+    def closes(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        def closure() -> float:
+            optimizer.zero_grad()
+            loss = model(rows).square().mean()
+            loss.backward()
+            return loss.item()
+
+        optimizer.step(closure)
+
+    model = small()
+    assert first(watched(closes, model, torch.optim.LBFGS(model.parameters())))["closure"]
+
+
+@pytest.mark.parametrize(("limit", "acted"), [(0.01, 4), (1e9, 0)])
+def test_a_clip_after_the_step(limit: float, acted: int) -> None:
+    def late(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        backward(model, rows)
+        optimizer.step()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+    one = trained_with(late)
+    assert (one["clips_before"], one["clips_after"], one["clips_after_acted"]) == (0, 4, acted)
+
+
+def test_a_norm_that_is_only_measured_after_the_step_is_no_clip() -> None:
+    def measures(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        backward(model, rows)
+        optimizer.step()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
+
+    assert trained_with(measures)["clips_after"] == 0
+
+
+def test_updates_that_bfloat16_rounds_away() -> None:
+    model = small(torch.bfloat16)
+    found = first(watched(plain, model, adam(model, lr=1e-5)))["rounding"]
+    assert "1.weight" in found["still_names"]  # a norm at 1
+    assert "1.bias" not in found["still_names"]  # it starts at 0
+    assert found["lost"] > 0.5 * found["asked"] > 0
+
+
+def test_updates_that_bfloat16_holds() -> None:
+    model = small(torch.bfloat16)
+    found = first(watched(plain, model, adam(model, lr=2e-2)))["rounding"]
+    assert (found["still"], found["lost"] < 0.1 * found["asked"]) == (0, True)
+
+
+def test_a_tensor_that_thaws_after_the_optimizer_was_made() -> None:
+    model = small()
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.AdamW([v for v in model.parameters() if v.requires_grad])
+
+    def thaws(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        model[0].requires_grad_(True)  # type: ignore[index]
+
+    holding = watched(thaws, model, optimizer)["holding"]
+    assert holding["thawed_names"] == ["0.weight", "0.bias"]
+
+    def adds(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        if len(optimizer.param_groups) == 1:
+            optimizer.add_param_group({"params": [*model[0].parameters()]})  # type: ignore[index]
+            model[0].requires_grad_(True)  # type: ignore[index]
+
+    model = small()
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.AdamW([v for v in model.parameters() if v.requires_grad])
+    holding = watched(adds, model, optimizer)["holding"]
+    assert (holding["thawed"], holding["missing"]) == (0, 0)
+
+
+def test_tensors_that_the_optimizer_was_never_given() -> None:
+    model = small()
+    holding = watched(plain, model, torch.optim.AdamW(model[2].parameters()))["holding"]
+    assert (holding["missing"], holding["thawed"], holding["trainable_held"]) == (4, 0, 2)
+
+
+def test_weights_that_are_copied_in_between_two_updates() -> None:
+    done = []
+
+    def averages(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        done.append(1)
+        if len(done) == 2:
+            with torch.no_grad():
+                for value in model.parameters():
+                    value.mul_(0.5)
+
+    one = trained_with(averages)
+    assert (one["written_before"], one["written"]) == ([3], "0.weight")
+
+
+def test_weights_that_are_taken_out_again_are_not_written() -> None:
+    def swaps(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        kept = {name: value.clone() for name, value in model.state_dict().items()}
+        with torch.no_grad():
+            for value in model.parameters():
+                value.zero_()
+        model.load_state_dict(kept)
+
+    assert trained_with(swaps)["written_before"] == []
+
+
+def test_a_schedule_and_its_steps_per_update() -> None:
+    model = small()
+    optimizer = adam(model)
+    schedule = get_cosine_schedule_with_warmup(optimizer, 0, 48)
+
+    def twice(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        schedule.step()
+        schedule.step()
+
+    seen = watched(twice, model, optimizer)["schedules"]
+    assert [(one["length"], one["begun_at"], one["steps"]) for one in seen] == [(48, 0, [2] * 4)]
+
+
+def test_the_length_of_the_loader() -> None:
+    model = small()
+    batches = iter(DataLoader(TensorDataset(torch.randn(20, 8)), batch_size=4))
+
+    def reads(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, next(batches)[0])
+
+    assert watched(reads, model, adam(model))["loader_length"] == 5
+
+
+def test_a_model_that_is_left_in_evaluation_mode() -> None:
+    model = small().append(nn.Dropout(0.1))
+
+    def evaluates(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        model.eval()
+
+    seen = watched(evaluates, model, adam(model))
+    assert (seen["modes"], seen["noisy_modules"]) == ([True, False, False, False], 1)
+
+
+def test_decay_of_some_norms_only() -> None:
+    model = small()
+    decays = [value for name, value in model.named_parameters() if "bias" not in name]
+    rest = [value for name, value in model.named_parameters() if "bias" in name]
+    groups = [{"params": decays}, {"params": rest, "weight_decay": 0.0}]
+    one = first(watched(plain, model, torch.optim.AdamW(groups, weight_decay=0.1)))
+    assert (one["decaying_names"], one["vectors_without_decay"]) == (["1.weight"], 3)
+
+
+def test_sparse_gradients_end_the_watcher_alone() -> None:
+    model = nn.Embedding(9, 8, sparse=True)
+    optimizer = torch.optim.SparseAdam(model.parameters())
+    watcher = UpdateWatcher(SimpleNamespace(model=model, optimizers=(optimizer,)))
+    watcher.begin()
+    before = model.weight.detach().clone()
+    for _ in range(2):
+        model(torch.tensor([1, 2])).sum().backward()
+        optimizer.step()
+    watcher.end()
+    assert not torch.equal(before, model.weight)
+    with pytest.raises(RuntimeError, match="sparse"):
+        watcher.tell({}, {})
