@@ -41,7 +41,6 @@ def short(name: str) -> str:
     return name[:LONGEST_NAME]
 
 
-@torch.no_grad()
 def sampled(values: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> Sample:
     """Return some numbers of each tensor, at the same places each time; None counts as zeros.
 
@@ -207,7 +206,7 @@ class Followed:
         return self.facts
 
 
-def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Any]:
+def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> FollowedOptimizer:
     """Return which vectors (biases and norms) decay although a group of others does not; empty if
     all groups decay, or none."""
     groups = [group for group in optimizer.param_groups if group["params"]]
