@@ -7,10 +7,15 @@ from collections.abc import Iterable
 from canary.compare.rules import (
     advantages_scaled,
     advantages_sum,
+    answers_end,
+    answers_kept,
     bos,
+    bos_as_tokenized,
+    each_reward_varies,
     finite,
     first_loss,
     frozen,
+    group_prompts,
     labels_contain_eos,
     learning_rate,
     not_negative,
@@ -18,8 +23,12 @@ from canary.compare.rules import (
     ratio_at_start,
     reward_varies,
     rewards_add_up,
+    rows_have_labels,
     sampled_ids,
+    stops_at_trained_end,
+    stream_split,
     trainable_changed,
+    worker_draws,
 )
 from canary.compare.rules.rule import Answer, Rule
 from canary.errors import did_you_mean, nearest
@@ -40,6 +49,15 @@ RULES: tuple[Rule, ...] = (
     frozen.RULE,
     learning_rate.RULE,
     sampled_ids.RULE,
+    rows_have_labels.RULE,
+    bos_as_tokenized.RULE,
+    stops_at_trained_end.RULE,
+    group_prompts.RULE,
+    each_reward_varies.RULE,
+    worker_draws.RULE,
+    stream_split.RULE,
+    answers_kept.RULE,
+    answers_end.RULE,
     ranks_agree.RULE,
 )
 """All rules, in the order of the answer."""
