@@ -249,7 +249,7 @@ class TrainingLaunch:
         rows, self._kept = self._kept, []
         made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
         self._exact = made or {}
-        if self._watching is not None and (facts := self._watching.told(self._exact)):
+        if made and self._watching is not None and (facts := self._watching.told(self._exact)):
             self._exact["facts"] = facts
         self._unseen = unmeasured_in(exact)
         self._packages = imported_packages()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.rules.facts import micro_batches, special
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
@@ -19,7 +21,7 @@ def judge(record: RunRecord) -> Answer:
     empty = [m.get("rows_without_labels", 0) for m in micro]
     if sum(empty) == rows:
         losses = record.exact.get("trajectory", {}).get("losses", [])
-        if any(loss for loss in losses if loss is not None and loss == loss):
+        if any(loss is not None and math.isfinite(loss) and loss != 0 for loss in losses):
             return not_asked("no row has labels, but the loss has a value: it reads something else")
         return answer(True, f"no label is left in any of {rows} rows", size=rows, value=rows)
     if special(record, "mask") is not None:

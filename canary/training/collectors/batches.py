@@ -69,7 +69,10 @@ def _part(inputs: Mapping[str, Any], name: str) -> Part:
     """Return the sequences under `name`, a format for `input_ids`, `labels` and so on."""
     ids = inputs[name.format("input_ids")]
     mask, labels = inputs.get(name.format("attention_mask")), inputs.get(name.format("labels"))
-    present = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    # A mask of whole attention, such as one of packed texts, says nothing of padding.
+    if mask is None or mask.shape != ids.shape:
+        mask = torch.ones_like(ids)
+    present = mask.bool()
     completion = inputs.get(name.format("completion_mask"))
     if labels is not None and labels.shape == ids.shape:
         return Part(ids, present, labels.ne(IGNORE))

@@ -60,6 +60,12 @@ def test_tokens_of_supervised_batches() -> None:
     assert found["pad_tokens"] == 1
 
 
+def test_a_mask_of_whole_attention_is_none_of_padding() -> None:
+    batch = sft_batch() | {"attention_mask": torch.ones(2, 1, 5, 5)}
+    found = describe_batch(batch, TOKENIZER)
+    assert (found["input_tokens"], found["pad_tokens"], found["eos_labels"]) == (10, 0, 2)
+
+
 def test_masking_eos_shows_in_labels_and_hash() -> None:
     clean, masked = sft_batch(), sft_batch()
     masked["labels"][masked["labels"] == 2] = -100
