@@ -363,6 +363,8 @@ class Facts(Part, total=False):
     loaders: list[LoaderFacts]
     """By kind of loader; missing if no worker reported anything."""
     texts: TextFacts
+    own_advantages: str
+    """The method with which the user's code groups completions; missing if a library does."""
 
     unseen: dict[str, str]
     """Subjects that could not be watched, and why."""

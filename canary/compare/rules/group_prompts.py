@@ -16,9 +16,9 @@ def judge(record: RunRecord) -> Answer:
     if not is_rollout(record):
         return only_for("online RL")
     settings = record.exact.get("evidence", {}).get("settings", {})
-    size, steps = (
+    size, steps, whole_size = (
         argument(record, name, settings.get(f"args.{name}"))
-        for name in ("num_generations", "steps_per_generation")
+        for name in ("num_generations", "steps_per_generation", "generation_batch_size")
     )
     if not isinstance(size, int) or size < 2:
         return only_for("groups of completions")
@@ -34,6 +34,9 @@ def judge(record: RunRecord) -> Answer:
     ]
     if not counts or not all(counts):
         return not_asked("prompts were not recorded")
+    if any(sum(one.values()) != whole_size for one in counts):
+        return not_asked("rows were left out of a generation")
+    own = record.exact.get("facts", {}).get("own_advantages")
     torn = [
         (at, count)
         for at, prompts in enumerate(counts, start=1)
@@ -42,7 +45,7 @@ def judge(record: RunRecord) -> Answer:
     ]
     prompts = sum(map(len, counts))
     words = f"{prompts} prompts come in groups of {size}"
-    place = ""
+    place, doubt = "", f"the trainer overrides {own}" if own else ""
     if torn:
         at, count = torn[0]
         words = (
@@ -50,7 +53,7 @@ def judge(record: RunRecord) -> Answer:
             f"completions, and a group has {size}"
         )
         place = f"generation {at}"
-    return answer(bool(torn), words, size=len(torn), value=len(torn), place=place)
+    return answer(bool(torn), words, size=len(torn), value=len(torn), place=place, doubt=doubt)
 
 
 RULE = Rule(

@@ -10,10 +10,13 @@ from typing import Any
 
 from canary.record.exact import Exact, Facts, TextFacts
 from canary.training.collectors.calls import own_calls
+from canary.training.exact.effective import own_method
 from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
 
 ROWS = 16
 """Rows of the data set whose answers are compared."""
+ADVANTAGES = ("_generate_and_score_completions", "_prepare_inputs")
+"""Methods of trl's online trainers that make groups of completions."""
 LEAST = 4
 """Characters of an answer that must be in its row, to say that it is the row's."""
 
@@ -25,15 +28,19 @@ class Texts:
 
     def __init__(self, trained: Any) -> None:
         self._trained = trained
+        self._own: str | None = None
 
     def begin(self) -> None:
-        """Nothing is hooked."""
+        """Ask before the canary wraps methods; hook nothing."""
+        self._own = own_method(self._trained, ADVANTAGES)
 
     def end(self) -> None:
         """Nothing was hooked."""
 
     def tell(self, facts: Facts, exact: Exact) -> None:
         """Add what the tokenizer says, and where generation stops."""
+        if self._own:
+            facts["own_advantages"] = self._own
         found: TextFacts = {}
         stops = stops_of(self._trained)
         if stops:

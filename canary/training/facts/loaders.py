@@ -204,7 +204,9 @@ class LoaderWorkers:
         @functools.wraps(original)
         def fetch(fetcher: Any, indices: Any) -> Any:
             worker = get_worker_info()
-            if worker is None or self._inside or self._fetches >= FETCHES:
+            seen = self._inside or self._fetches >= FETCHES
+            # A worker inherits this from the loop: without gradients, it is no training's.
+            if worker is None or seen or not torch.is_grad_enabled():
                 return original(fetcher, indices)
             self._inside = True
             before = self._before(fetcher)

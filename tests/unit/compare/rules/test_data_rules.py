@@ -113,6 +113,7 @@ def test_labels_may_end_with_another_stop_than_eos() -> None:
 
 def grouped(*micro: str, size: int = 2, steps: int = 2) -> RunRecord:
     settings = {"args.num_generations": size, "args.steps_per_generation": steps}
+    settings["args.generation_batch_size"] = steps * len(micro[0])
     rows = [{"rows": {"prompt_ids": list(one)}} for one in micro]
     return looked(rows, "grpo", evidence={"settings": settings})
 
@@ -127,6 +128,9 @@ def test_shuffled_rows_and_a_prompt_of_two_groups_are_whole_groups() -> None:
     assert judged("group_prompts", grouped("ab", "ba", "cc", "cc")).status == "holds"
     assert judged("group_prompts", grouped("ab", "ba", "cd")).status == "holds"
     assert judged("group_prompts", grouped("ab", "cd", size=1)).inapplicable
+    assert judged("group_prompts", grouped("ab", "a")).status == "not asked"
+    own = altered(grouped("ab", "cd"), "exact", "facts", to={"own_advantages": "_prepare_inputs"})
+    assert judged("group_prompts", own).status == "note"
     assert judged("group_prompts", looked()).inapplicable
 
 

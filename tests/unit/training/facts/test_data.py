@@ -63,6 +63,19 @@ def test_a_template_that_is_missing_refuses_or_writes_no_bos() -> None:
     ] is (False)
 
 
+def test_groups_that_the_users_code_makes_are_named() -> None:
+    class Own:
+        model = None
+
+        def _prepare_inputs(self) -> None: ...
+
+    facts: Facts = {}
+    watched = Texts(Own())
+    watched.begin()
+    watched.tell(facts, {})
+    assert facts["own_advantages"] == "_prepare_inputs"
+
+
 def conversations(tokens: Any, rendered: str) -> Dataset:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "think yes no"}]
     ids = tokens(rendered, add_special_tokens=False)["input_ids"]

@@ -109,6 +109,11 @@ def test_one_seed_for_all_workers_is_a_copy() -> None:
     assert found["draw_the_same"] == ["numpy.random"]
 
 
+def test_an_evaluation_without_gradients_may_repeat_its_numbers() -> None:
+    with torch.no_grad():
+        assert told(Rows(lambda rows, _: rows.rng.random())) == []
+
+
 class Stream(IterableDataset[torch.Tensor]):
     """Rows that each worker gives, or only its part of them."""
 
