@@ -78,6 +78,13 @@ class Micro(TypedDict, total=False):
     bos_most_in_a_sequence: int
     pad_tokens: int
     pad_ids: int
+    learned_rows: int
+    """Rows that could have labels of tokens."""
+    rows_without_labels: int
+    rows_cut: int
+    """Rows without padding whose last token is a label, and no end of a text."""
+    stop_labels: int
+    """Labels at which the model stops to generate; missing if that is not known."""
     fed_sha256: str
     """Hash of the integer tensors that entered the model, if a `DataLoader` yielded the batch."""
     fed_floats_sha256: str
@@ -408,8 +415,46 @@ class UpdateFacts(TypedDict, total=False):
     """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
 
 
+class LoaderFacts(TypedDict, total=False):
+    """What the workers of one `DataLoader` did in their first two fetches."""
+
+    workers: int
+    seen: int
+    """Workers that reported both fetches."""
+    stream: bool
+    """Whether the workers split an `IterableDataset`."""
+    draws: list[str]
+    """Generators that a worker drew from in both fetches."""
+    draw_the_same: list[str]
+    """Those of them that had the same state in several workers when they began."""
+    same_rows: bool
+    """Of a stream: whether all workers gave the same two batches, which differ from each other.
+    Missing if a batch could not be hashed."""
+
+
+class TextFacts(TypedDict, total=False):
+    """What a tokenizer and a model would do with a text by themselves."""
+
+    sets_bos: bool
+    """Whether the tokenizer sets BOS at the beginning of a text."""
+    template_sets_bos: bool
+    """Whether the chat template writes BOS; missing without one."""
+    stops: list[int]
+    """Tokens at which the model stops to generate."""
+    answers: int
+    """Answers of the data set that were compared with their tokenized rows."""
+    answers_dropped: int
+    """Those of them whose row lacks text before the text that it has."""
+
+
 class Facts(Part, total=False):
     """What only the rules read (`canary.compare.rules`)."""
+
+    loaders: list[LoaderFacts]
+    """By kind of loader; missing if no worker reported anything."""
+    texts: TextFacts
+    own_advantages: str
+    """The method with which the user's code groups completions; missing if a library does."""
 
     unseen: dict[str, str]
     """Subjects that could not be watched, and why."""

@@ -249,10 +249,8 @@ class TrainingLaunch:
         rows, self._kept = self._kept, []
         made = exact.contain(lambda: signals_of(exact, rows, trained, self._counted()))
         self._exact = made or {}
-        if self._watching is not None:
-            facts = self._watching.told(self._exact)
-            if facts and self._exact:
-                self._exact["facts"] = facts
+        if made and self._watching is not None and (facts := self._watching.told(self._exact)):
+            self._exact["facts"] = facts
         self._unseen = unmeasured_in(exact)
         self._packages = imported_packages()
         if self.on_look is not None:

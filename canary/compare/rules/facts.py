@@ -58,6 +58,11 @@ def micro_batches(record: RunRecord) -> list[Micro]:
     return [micro for step in record.exact.get("batches", []) for micro in step]
 
 
+def width(micro: Micro) -> int:
+    """Return the length of a micro-batch's rows, padding included."""
+    return max((shape[-1] for shape in micro.get("shapes", {}).values() if shape), default=0)
+
+
 def logged(record: RunRecord) -> dict[str, Series]:
     """Return the metrics that the trainer logged in the look, one value per step."""
     return record.exact.get("trajectory", {}).get("rl", {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import micro_batches, special, trainer_of, whole_number
+from canary.compare.rules.facts import micro_batches, special, trainer_of, whole_number, width
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
 from canary.record.types import RunRecord
 
@@ -23,10 +23,11 @@ def judge(record: RunRecord) -> Answer:
     if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
         return not_asked("no EOS token is known")
     limit = whole_number(record, "max_length")
-    widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
-    if limit and min(widths) >= limit:
+    if limit and min(map(width, micro)) >= limit:
         return not_asked("every batch is cut at max_length")
     count = sum(m.get("eos_labels", 0) for m in micro)
+    if not count and (stops := sum(m.get("stop_labels", 0) for m in micro)):
+        return answer(False, f"{stops} labels are tokens at which generation stops", value=stops)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
     if count == 0 and not guessed:

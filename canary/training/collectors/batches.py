@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -68,7 +69,10 @@ def _part(inputs: Mapping[str, Any], name: str) -> Part:
     """Return the sequences under `name`, a format for `input_ids`, `labels` and so on."""
     ids = inputs[name.format("input_ids")]
     mask, labels = inputs.get(name.format("attention_mask")), inputs.get(name.format("labels"))
-    present = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    # A mask of whole attention, such as one of packed texts, says nothing of padding.
+    if mask is None or mask.shape != ids.shape:
+        mask = torch.ones_like(ids)
+    present = mask.bool()
     completion = inputs.get(name.format("completion_mask"))
     if labels is not None and labels.shape == ids.shape:
         return Part(ids, present, labels.ne(IGNORE))
@@ -221,10 +225,13 @@ def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str
     return found
 
 
-def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
+def describe_batch(
+    inputs: Mapping[str, Any], tokenizer: Any, stops: frozenset[int] = frozenset()
+) -> Micro:
     """Return the exact facts of one micro-batch: hashes, shapes, and token counts.
 
-    `eos_labels` counts positions in the loss; `eos_inputs` and `bos_tokens` skip padding.
+    `eos_labels` counts positions in the loss; `eos_inputs` and `bos_tokens` skip padding. `stops`:
+    the tokens at which the model stops to generate.
     """
     bits, unseen = hashable(inputs)
     described: Micro = {
@@ -238,6 +245,7 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
+    described.update(_row_counts(inputs, tokenizer, stops))
     unpacked = {*getattr(inputs, "unpacked", ())}
     if parts(inputs):
         unpacked |= {name for name in bits if inputs[name].is_floating_point()}
@@ -247,6 +255,29 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
         described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]
     return described
+
+
+def _row_counts(inputs: Mapping[str, Any], tokenizer: Any, stops: frozenset[int]) -> Micro:
+    """Return counts of rows by their labels, and of labels at which generation stops."""
+    found = parts(inputs)
+    found = found[-1:] if "completion_ids" in inputs else found
+    eos = getattr(tokenizer, "eos_token_id", None)
+    ends = sorted(stops if eos is None else {*stops, eos})
+    counts: Counter[str] = Counter()
+    for part in found:
+        ids, learned = part.ids, part.learned
+        if learned is None or part.repeats > 1 or ids.dim() != 2 or not ids.shape[1]:
+            continue
+        # A template may write one token after EOS.
+        is_open = ~torch.isin(ids[:, -2:], ids.new_tensor(ends)).any(dim=1)
+        is_cut = part.present.all(dim=1) & learned[:, -1] & is_open
+        counts["learned_rows"] += len(ids)
+        counts["rows_without_labels"] += int((~learned.any(dim=1)).sum())
+        counts["rows_cut"] += int(is_cut.sum())
+        if stops:
+            stopping = torch.isin(ids, ids.new_tensor(sorted(stops))) & learned
+            counts["stop_labels"] += int(stopping.sum())
+    return cast(Micro, dict(counts))
 
 
 def _sequences(ids: torch.Tensor) -> int:

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -157,7 +157,12 @@ LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_lo
 
 def own_loss(trainer: Any) -> str | None:
     """Return the method with which the user's code computes the loss; None if a library does."""
-    for name in LOSSES:
+    return own_method(trainer, LOSSES)
+
+
+def own_method(trainer: Any, names: Sequence[str]) -> str | None:
+    """Return the first of these methods that is the user's code."""
+    for name in names:
         code = getattr(unwrapped(getattr(trainer, name, None)), "__code__", None)
         if isinstance(code, CodeType) and is_users_file(code.co_filename):
             return name

@@ -69,6 +69,19 @@ def special_ids(trainer: Any) -> Any:
     return SimpleNamespace(**known)
 
 
+def stops_of(trainer: Any) -> frozenset[int]:
+    """Return the tokens at which the trainer's model stops to generate: those of its generation
+    config, or else of its config. Empty for a model that does not generate."""
+    model: Any = getattr(trainer.model, "module", trainer.model)
+    if not hasattr(model, "generate"):
+        return frozenset()
+    known = (getattr(model, "generation_config", None), getattr(model, "config", None))
+    said = (getattr(one, "eos_token_id", None) for one in known)
+    several = next((one for one in said if one is not None), ())
+    listed = several if isinstance(several, list | tuple) else (several,)
+    return frozenset(one for one in listed if isinstance(one, int))
+
+
 def tokenizer_of(trainer: Any) -> Any:
     """Return the tokenizer or processor of the trainer (by either name) or of its collator."""
     found = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)

@@ -207,7 +207,9 @@ def _loaders_in(objects: Sequence[Any]) -> list[weakref.ref[Any]]:
 def _waiting(loaders: Sequence[weakref.ref[Any]]) -> set[int]:
     """Return the ids of tensors in batches that arrived before the loop asked for them."""
     found: set[int] = set()
-    for loader in filter(None, (reference() for reference in loaders)):
+    for loader in (reference() for reference in loaders):
+        if loader is None:  # not its truth: a stream has no length
+            continue
         arrived = [info[1] for info in list(loader._task_info.values()) if len(info) == 2]
         arrived += list(getattr(loader._data_queue, "queue", ()))  # of the thread that pins memory
         found |= {id(one) for one in _inside(arrived) if isinstance(one, torch.Tensor)}

@@ -20,7 +20,7 @@ from canary.training.collectors.ran import RAN
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.code import ran_code
 from canary.training.exact.effective import effective_settings, own_loss
-from canary.training.exact.fingerprints import special_ids
+from canary.training.exact.fingerprints import special_ids, stops_of
 from canary.training.exact.operators import LiveTensors, WorkCounter, recompiles, why_uncounted
 from canary.training.exact.parameters import (
     UpdateCapture,
@@ -153,7 +153,7 @@ class ExactSignals:
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Describe one micro-batch as it enters the loss."""
         with uncounted():
-            described = describe_batch(inputs, special_ids(self._trainer))
+            described = describe_batch(inputs, special_ids(self._trainer), stops_of(self._trainer))
             not_sampled = self._sampled.not_sampled(inputs) if self._sampled else None
             if not_sampled is not None:
                 described["not_sampled"] = not_sampled

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Exact, Facts
+from canary.training.facts.data import Texts
+from canary.training.facts.loaders import LOADERS
 from canary.training.facts.updates import UpdateWatcher
 
 
@@ -64,4 +66,4 @@ class Watching:
 
 def watchers_of(trained: Any) -> list[Watcher]:
     """Return the watchers of a training; `trained`: a trainer, or the parts of a loop."""
-    return [UpdateWatcher(trained)]
+    return [UpdateWatcher(trained), LOADERS, Texts(trained)]

@@ -146,7 +146,7 @@ class JobKeeper(Keeper):
                 usage_error=True,
             )
         result = self._training.finished(self._loop, self._loop.device)
-        unmeasured = self._loop.unmeasured() | collector.unmeasured()
+        unmeasured = result.unmeasured | self._loop.unmeasured() | collector.unmeasured()
         return Result(**vars(result) | {"unmeasured": unmeasured})
 
 

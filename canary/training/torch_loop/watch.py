@@ -20,6 +20,7 @@ from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.collectors.named import Named
+from canary.training.facts.loaders import LOADERS
 from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
 from canary.training.relations.another_way import ANOTHER_WAY
 from canary.training.torch_loop.batches import LoaderBatches, entering
@@ -83,6 +84,8 @@ class LoopWatch:
             lambda iterator: self._around_fetch(fetch, iterator)
         )
         self._scaling.install()
+        if self._job.look_steps:
+            self._safely(LOADERS.begin)
 
     # What may go wrong in the canary must not reach the user's loop.
 

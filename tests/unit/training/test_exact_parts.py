@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
 from canary.training.collectors.clock import StepClock
@@ -58,6 +61,12 @@ def test_tokens_of_supervised_batches() -> None:
     assert (found["eos_labels"], found["bos_tokens"], found["bos_most_in_a_sequence"]) == (2, 2, 1)
     assert found["eos_inputs"] == 2
     assert found["pad_tokens"] == 1
+
+
+def test_a_mask_of_whole_attention_is_none_of_padding() -> None:
+    batch = sft_batch() | {"attention_mask": torch.ones(2, 1, 5, 5)}
+    found = describe_batch(batch, TOKENIZER)
+    assert (found["input_tokens"], found["pad_tokens"], found["eos_labels"]) == (10, 0, 2)
 
 
 def test_masking_eos_shows_in_labels_and_hash() -> None:
@@ -259,6 +268,25 @@ def test_live_tensors_see_a_leak_exactly_and_garbage_not_at_all() -> None:
         live.release()
     assert [b - a for a, b in zip(live.counts, live.counts[1:], strict=False)] == [1, 1]
     assert live.bytes[1] - live.bytes[0] == 20
+
+
+class Endless(IterableDataset[int]):
+    """A stream without a length."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from itertools.repeat(1)
+
+
+def test_live_tensors_are_counted_while_workers_read_a_stream() -> None:
+    batches = iter(DataLoader(Endless(), batch_size=2, num_workers=1))
+    live = LiveTensors()
+    live.freeze()
+    try:
+        next(batches)
+        live.count()
+    finally:
+        live.release()
+    assert len(live.counts) == 1
 
 
 def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:

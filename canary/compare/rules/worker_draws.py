@@ -1,0 +1,42 @@
+"""Random numbers of data workers."""
+
+from __future__ import annotations
+
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.record.exact import LoaderFacts
+from canary.record.types import RunRecord
+
+NO_WORKERS = "no data worker was seen"
+
+
+def loaders(record: RunRecord, *, stream: bool) -> list[LoaderFacts]:
+    """Return the loaders of a kind with several workers that were seen."""
+    found = record.exact.get("facts", {}).get("loaders", [])
+    return [one for one in found if one.get("seen", 0) > 1 and one.get("stream") == stream]
+
+
+def judge(record: RunRecord) -> Answer:
+    """Workers are copies of one process, with copies of the data set's generators. Torch gives new
+    seeds only to its own generator and to those of `random` and `numpy.random`."""
+    found = loaders(record, stream=False)
+    if not found:
+        return not_asked(NO_WORKERS)
+    same = sorted({name for one in found for name in one.get("draw_the_same", [])})
+    workers = max(one.get("workers", 0) for one in found)
+    drawn = sorted({name for one in found for name in one.get("draws", [])})
+    words = f"{workers} workers draw no random numbers"
+    if drawn:
+        words = f"{workers} workers draw other numbers from {', '.join(drawn[:3])}"
+    if same:
+        words = f"of {workers} workers, several draw the same random numbers from {same[0]}"
+    return answer(bool(same), words, size=len(same), items=same, place=same[0] if same else "")
+
+
+RULE = Rule(
+    "worker_draws",
+    "data workers draw other random numbers",
+    "a data set with __getitem__, whose workers draw in each of their first fetches",
+    "make the generator in the worker, from the seed of torch.utils.data.get_worker_info()",
+    "https://docs.pytorch.org/docs/stable/notes/faq.html#my-data-loader-workers-return-identical-random-numbers",
+    judge,
+)

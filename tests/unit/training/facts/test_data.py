@@ -1,0 +1,126 @@
+"""What a tokenizer of its own, and counts of rows, say of the data."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from canary.record.exact import Facts, TextFacts
+from canary.training.collectors.batches import describe_batch
+from canary.training.facts.data import Texts
+
+WORDS = ("<pad>", "<bos>", "<eos>", "user", "bot", "think", "yes", "no", "a", "b")
+TEMPLATE = (
+    "{{ bos_token }} {% for m in messages %}{{ m.role.replace('assistant', 'bot') }} "
+    "{{ m.content }} {% endfor %}"
+)
+
+
+def tokenizer(*, sets_bos: bool = True, template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
+    raw = Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="<pad>")
+    )
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if sets_bos:
+        raw.post_processor = processors.TemplateProcessing(
+            single="<bos> $A", special_tokens=[("<bos>", 1)]
+        )
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>"
+    )
+    made.chat_template = template
+    return made
+
+
+def told(tokens: Any, **more: Any) -> TextFacts:
+    facts: Facts = {}
+    model = SimpleNamespace(generate=None, generation_config=SimpleNamespace(eos_token_id=[2, 7]))
+    watched = Texts(SimpleNamespace(model=model, processing_class=tokens, **more))
+    watched.begin()
+    watched.end()
+    watched.tell(facts, {})
+    return facts["texts"]
+
+
+@pytest.mark.parametrize("sets_bos", [True, False])
+def test_what_the_tokenizer_sets_is_asked_of_it(sets_bos: bool) -> None:
+    tokens = tokenizer(sets_bos=sets_bos)
+    tokens(["a b", "a"], padding=True, padding_side="left")  # which stays set
+    assert told(tokens) == {"sets_bos": sets_bos, "template_sets_bos": True, "stops": [2, 7]}
+
+
+def test_a_template_that_is_missing_refuses_or_writes_no_bos() -> None:
+    assert "template_sets_bos" not in told(tokenizer(template=None))
+    assert "template_sets_bos" not in told(tokenizer(template="{{ raise_exception('no') }}"))
+    assert told(tokenizer(template=TEMPLATE.replace("{{ bos_token }} ", "")))[
+        "template_sets_bos"
+    ] is (False)
+
+
+def test_groups_that_the_users_code_makes_are_named() -> None:
+    class Own:
+        model = None
+
+        def _prepare_inputs(self) -> None: ...
+
+    facts: Facts = {}
+    watched = Texts(Own())
+    watched.begin()
+    watched.tell(facts, {})
+    assert facts["own_advantages"] == "_prepare_inputs"
+
+
+def conversations(tokens: Any, rendered: str) -> Dataset:
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "think yes no"}]
+    ids = tokens(rendered, add_special_tokens=False)["input_ids"]
+    return Dataset.from_list([{"messages": chat, "input_ids": ids}] * 3)
+
+
+def test_answers_are_compared_with_the_rows_that_were_made_from_them() -> None:
+    tokens = tokenizer()
+    kept = conversations(tokens, "<bos> user a bot think yes no <eos>")
+    found = told(tokens, train_dataset=kept)
+    assert (found["answers"], found["answers_dropped"]) == (3, 0)
+    dropped = conversations(tokens, "<bos> user a bot yes no <eos>")
+    found = told(tokens, train_dataset=dropped)
+    assert (found["answers"], found["answers_dropped"]) == (3, 3)
+
+
+def test_cut_rows_and_rows_of_another_text_are_not_compared() -> None:
+    tokens = tokenizer()
+    dropped = conversations(tokens, "<bos> user a bot yes no <eos>")
+    cut = told(tokens, train_dataset=dropped, args=SimpleNamespace(max_length=7))
+    assert "answers" not in cut
+    assert "answers" not in told(tokens, train_dataset=conversations(tokens, "<bos> user a b"))
+
+
+SPECIAL = SimpleNamespace(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
+
+def test_rows_are_counted_by_labels_and_by_their_ends() -> None:
+    batch = {
+        "input_ids": torch.tensor([[1, 5, 6, 2], [1, 5, 6, 8], [1, 5, 7, 9], [5, 6, 6, 0]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1]] * 3 + [[1, 1, 1, 0]]),
+        "labels": torch.tensor(
+            [[-100, 5, 6, 2], [-100, 5, 6, 8], [-100, 5, 7, 9], [-100, -100, -100, -100]]
+        ),
+    }
+    found = describe_batch(batch, SPECIAL, frozenset({7}))
+    assert (found["learned_rows"], found["rows_without_labels"]) == (4, 1)
+    assert (found["rows_cut"], found["stop_labels"]) == (1, 1)  # one token may follow the stop
+    assert "stop_labels" not in describe_batch(batch, SPECIAL)
+
+
+def test_prompts_beside_completions_are_no_rows_without_labels() -> None:
+    ones = torch.ones(2, 3, dtype=torch.long)
+    rollout = {
+        f"{side}_{part}": ones for side in ("prompt", "completion") for part in ("ids", "mask")
+    }
+    found = describe_batch(rollout, SPECIAL)
+    assert (found["learned_rows"], found["rows_without_labels"]) == (2, 0)
