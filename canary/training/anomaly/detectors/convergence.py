@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from canary.record.alert import Alert
 from canary.training.anomaly.detectors.common import Episodes, alert
-from canary.training.anomaly.detectors.series import spread_of, trend_of
+from canary.training.anomaly.detectors.series import split, spread_of, trend_of
 from canary.training.anomaly.observation import Observation
 
 NOTHING = 1e-6
@@ -22,8 +22,9 @@ BLOCK = 5
 MOST_BLOCKS = 128
 """At this many blocks, neighbours are merged and blocks become twice as long."""
 STILL = 0.025
-"""A loss stands still if it surely fell by less than this over the last two thirds of the steps at
-a rate that trains. A share of the run, because a healthy loss falls ever more slowly."""
+"""A loss stands still if it surely fell by less than this over the last two thirds, or the last
+quarter, of the steps at a rate that trains. Shares of the run, because a healthy loss falls ever
+more slowly."""
 STILL_STEPS = 150
 """Fewer steps do not show that a loss stands still."""
 PERCENT_99 = 2.33
@@ -49,7 +50,9 @@ CLIMB_STEPS = 40
 """... within so many steps ..."""
 LEAST_CLIMB = 20
 CLIMBS = 8.0
-"""... by this many standard errors of the trend. New data raise a loss at once, not steadily."""
+"""... by this many standard errors of its trend, and of the trend before. New data raise a loss at
+once, not steadily."""
+KEPT = 100
 
 
 class ConvergenceDetector:
@@ -59,11 +62,11 @@ class ConvergenceDetector:
 
     def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
         self._threshold = plateau_threshold
-        self._still = max(plateau_threshold, min(STILL, STILL / 0.001 * plateau_threshold))
+        self._least_change = max(plateau_threshold, min(STILL, STILL / 0.001 * plateau_threshold))
         self._losses: deque[float] = deque(maxlen=plateau_window)
         self._rates: deque[float] = deque(maxlen=plateau_window)
         self._peak = 0.0
-        self._recent: deque[float] = deque(maxlen=CLIMB_STEPS)
+        self._recent: deque[float] = deque(maxlen=KEPT)
         self._first: list[float] = []
         self._seen = 0
         self._history = _Blocks()
@@ -91,7 +94,10 @@ class ConvergenceDetector:
         # The loss of online RL has no level: it begins at 0, and its penalty grows.
         has_level = observation.rewards is None
         if has_level and self._trained.add(loss):
-            yield from self._still_level(observation.step)
+            self._by_block.next()
+            means = self._trained.means
+            for part in (means[len(means) // 3 :], means[3 * len(means) // 4 :]):
+                yield from self._still(observation.step, part)
         yield from self._divergence(observation.step, loss, has_level)
 
     def _flat(self, step: int) -> Iterator[Alert]:
@@ -115,20 +121,18 @@ class ConvergenceDetector:
         rising = self._rates[-1] > self._rates[0]
         return not rising and (self._peak == 0.0 or min(self._rates) >= TRAINING * self._peak)
 
-    def _still_level(self, step: int) -> Iterator[Alert]:
-        blocks = self._trained.means[len(self._trained.means) // 3 :]
+    def _still(self, step: int, blocks: list[float]) -> Iterator[Alert]:
         steps = len(blocks) * self._trained.length
         if steps < STILL_STEPS or min(blocks) <= NOTHING:
             return
         level = statistics.fmean(blocks)
         change, error = (each / level for each in trend_of(blocks))
         most = abs(change) + PERCENT_99 * error
-        self._by_block.next()
-        still = most < self._still and change > -FALLS * error
+        still = most < self._least_change and change > -FALLS * error
         if self._by_block.is_new("plateau", still):
             words = f"the loss has stopped moving: over the last {steps} steps it changed by "
             words += f"{100 * change:+.2g}% (at most {100 * most:.2g}%), near {level:.4g}"
-            yield alert("convergence_plateau", step, words, most, self._still, mean=level)
+            yield alert("convergence_plateau", step, words, most, self._least_change, mean=level)
 
     def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
         if len(self._recent) >= RECENT:
@@ -158,12 +162,14 @@ class ConvergenceDetector:
         yield from self._diverges(step, last > limit, last, limit, words)
 
     def _climb(self, step: int) -> Iterator[Alert]:
-        losses = list(self._recent)
+        before, losses = split(self._recent, CLIMB_STEPS)
         start, now = statistics.fmean(losses[:FIRST]), statistics.fmean(losses[-FIRST:])
         floor = OF_START * statistics.fmean(self._first)
         if len(losses) < LEAST_CLIMB or now < max(floor, start) or min(losses) <= NOTHING:
             return
         rise, error = trend_of([math.log(loss) for loss in losses])
+        if len(before) >= LEAST_CLIMB and min(before) > NOTHING:
+            error = max(error, trend_of([math.log(loss) for loss in before])[1])
         above = rise > math.log(CLIMB) and rise > CLIMBS * error
         words = f"{FIRST} steps, after a steady rise from {start:.4g} in {len(losses)} steps"
         yield from self._diverges(step, above, now, CLIMB * start, words)

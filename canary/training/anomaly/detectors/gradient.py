@@ -22,6 +22,9 @@ yet: losses that are sums or squares, such as IPO's, have norms of hundreds."""
 BEYOND = 1.5
 """An explosion is at least this many times the window's 90th percentile: the norms of policies have
 long tails, and a median near zero if most groups have equal rewards."""
+TAIL = (4.0, 50.0)
+"""If the 90th percentile is far above the median, an explosion is above the median by this power of
+their ratio, 5 standard deviations of a log-normal norm; at most by the second number."""
 LOW = 8
 """Vanished norms in succession that raise an alert, in a run that had larger ones."""
 CHANGES = 30
@@ -114,5 +117,7 @@ def _limit(norms: deque[float]) -> float:
     if len(norms) < min(KNOWN, norms.maxlen or KNOWN):
         return EXPLOSION * max(1.0, *norms)
     ordered = sorted(norms)
-    usual = EXPLOSION * ordered[len(ordered) // 2]
-    return max(EXPLOSION, usual, BEYOND * ordered[int(0.9 * len(ordered))])
+    usual, high = ordered[len(ordered) // 2], ordered[int(0.9 * len(ordered))]
+    power, most = TAIL
+    times = min(most, (high / usual) ** power) if usual > 0 else EXPLOSION
+    return max(EXPLOSION, max(EXPLOSION, times) * usual, BEYOND * high)
