@@ -36,8 +36,10 @@ class FiniteDetector:
             }
             yield alert("loss_not_finite", step, f"the loss is {bad}", bad, None, **more)
         reward = observation.rewards.mean if observation.rewards is not None else None
-        for name, value in (("kl", observation.kl), ("reward", reward)):
-            if self._episodes.is_new(name, value is not None and math.isnan(value)):
+        # `kl_blowup` reports an infinite KL.
+        kl = None if observation.kl == math.inf else observation.kl
+        for name, value in (("kl", kl), ("reward", reward)):
+            if self._episodes.is_new(name, value is not None and not math.isfinite(value)):
                 yield alert(f"{name}_not_finite", step, f"the {name} is {value}", value, None)
         if norm is None:
             return

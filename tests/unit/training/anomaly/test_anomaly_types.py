@@ -122,7 +122,10 @@ FIRES: dict[str, dict[str, Run]] = {
         ),
     },
     "kl_not_finite": {"NaN": run(5, kl=before_after(0.1, math.nan, 4))},
-    "reward_not_finite": {"NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4)))},
+    "reward_not_finite": {
+        "NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4))),
+        "Inf": run(5, rewards=rewards(before_after(1.0, math.inf, 4))),
+    },
     "gradient_not_finite": {"Inf": run(5, grad_norm=before_after(1.0, math.inf, 4))},
     "kl_blowup": {
         "a policy that runs away": run(60, kl=before_after(wobble(0.05), growing(1e-4, 1.2), 40)),
