@@ -83,13 +83,13 @@ def curves(runs: int, seed: str) -> None:
         name = "online" if online else "supervised"
         print(f"healthy, {name}: {share(alarmed, 5 * runs)} {dict(kinds) or ''}", flush=True)
     for kind in FAULTS:
-        found, early = 0, 0
+        hits, early = 0, 0
         for number in range(runs):
             observations, begins = faulty(kind, f"{seed} {number}")
             alerts = judged(observations)
-            found += any(alert.type == kind and alert.step >= begins for alert in alerts)
+            hits += any(alert.type == kind and alert.step >= begins for alert in alerts)
             early += any(alert.step < begins for alert in alerts)
-        print(f"{kind}: {found} of {runs} found, {early} with an alert before it", flush=True)
+        print(f"{kind}: {hits} of {runs} found, {early} with an alert before it", flush=True)
 
 
 def times(runs: int) -> None:

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from canary.training.anomaly.observation import Agreement, Observation, Sample
 
@@ -140,8 +141,8 @@ def _to(name: str, low: float, high: float) -> Change:
 
     def change(chance: random.Random, run: Run, first: int) -> Run:
         value = math.exp(chance.uniform(math.log(low), math.log(high)))
-        wrong = (value,) if name == "learning_rates" else value
-        return _from(first, run, lambda n, one: replace(one, **{name: wrong}))
+        wrong: dict[str, Any] = {name: (value,) if name == "learning_rates" else value}
+        return _from(first, run, lambda n, one: replace(one, **wrong))
 
     return change
 
@@ -223,7 +224,7 @@ def _runaway(chance: random.Random, run: Run, first: int) -> Run:
 
 def _not_a_number(name: str) -> Change:
     def change(chance: random.Random, run: Run, first: int) -> Run:
-        wrong: dict[str, float] = {name: math.nan}
+        wrong: dict[str, Any] = {name: math.nan}
         return _from(first, run, lambda n, one: replace(one, **wrong))
 
     return change
