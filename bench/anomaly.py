@@ -1,10 +1,10 @@
-"""False alarms and cost of live anomaly detection: `python -m bench.anomaly noise|replay|cost`.
+"""Figures of live anomaly detection: `python -m bench.anomaly curves|times|replay|cost`.
 
-- `noise`: healthy runs with noise, white or correlated between steps, in every signal that
-  detectors read; prints the share of runs with any alert, with a 95% upper bound;
+- `curves`: healthy curves with noise, white or correlated between steps, in every signal that
+  detectors read, and the same with a fault of each type (`bench.anomaly_curves`);
 - `times`: the same for step times on a machine whose speed shifts; also the share of runs found
   that slow down from their middle on;
-- `replay FOLDER`: runs the detectors on the steps of real runs;
+- `replay FOLDER...`: runs the detectors on the steps of real runs;
 - `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in rounds with
   and without it.
 """
@@ -12,94 +12,26 @@
 from __future__ import annotations
 
 import argparse
-import math
 import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from scipy import stats
 
+from bench.anomaly_curves import FAULTS, correlated, faulty, healthy
+from canary.record.alert import Alert
 from canary.record.jsonio import rows_since
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.detectors.slowing import SlowingDetector
-from canary.training.anomaly.observation import Agreement, Observation, Sample, from_row
+from canary.training.anomaly.observation import Observation, from_row
 
 PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
 SDS = (0.001, 0.01, 0.05, 0.1, 0.2)
 LENGTHS = (100, 300, 1000)
 RUNS = 200
-
-
-def correlated(chance: random.Random, phi: float, sd: float) -> Iterator[float]:
-    """Yield a stationary AR(1) series with mean 1 and standard deviation `sd`, clipped at 5 sd."""
-    state = chance.gauss(0.0, 1.0)
-    while True:
-        yield 1.0 + sd * max(-5.0, min(5.0, state))
-        state = phi * state + math.sqrt(1 - phi * phi) * chance.gauss(0.0, 1.0)
-
-
-LEVELS = {
-    "loss": (0.7, 2.0, 8.0),
-    "grad_norm": (0.05, 1.0, 8.0),
-    "wall_s": (0.1,),
-    "kl": (0.01, 0.3, 5.0),
-    "entropy": (0.05, 1.0),
-    "clip_fraction": (0.05, 0.25),
-    "length": (40.0, 400.0),
-    "reward": (1.0, 0.5, -2.0),
-    "spread": (0.3,),
-    "error": (0.05, 0.15, 0.2),
-}
-"""Signals, and the levels from which each run draws one."""
-VALUES = {"value_loss": (0.02, 0.3, 40.0), "unexplained": (0.2, 1.0, 1.3)}
-"""The same for a value function: its loss, and the unexplained share of the variance."""
-
-
-def noisy_run(
-    seed: int, phi: float, sd: float, steps: int, around_zero: bool = False
-) -> list[Observation]:
-    """Return a run whose signals are stationary noise; with `around_zero`, rewards of mean 0."""
-    chance = random.Random(f"{seed} {phi} {sd} {steps} {around_zero}")
-    level = {name: chance.choice(levels) for name, levels in LEVELS.items()}
-    series = {name: correlated(chance, phi, sd) for name in LEVELS}
-    # A separate generator, so that the draws of the other signals stay the same.
-    apart = random.Random(f"values {seed} {phi} {sd} {steps}")
-    level |= {name: apart.choice(levels) for name, levels in VALUES.items()}
-    series |= {name: correlated(apart, phi, sd) for name in VALUES}
-    found = []
-    for step in range(1, steps + 1):
-        now = {name: level[name] * next(values) for name, values in series.items()}
-        reward = now["reward"] - level["reward"] if around_zero else now["reward"]
-        error = now["error"] * abs(level["reward"])
-        agreement = Agreement(
-            error=error,
-            centred_error=error / 2,
-            centred_std=error / 3,
-            square=level["reward"] ** 2,
-            count=64,
-        )
-        found.append(
-            Observation(
-                step=step,
-                loss=now["loss"],
-                grad_norm=now["grad_norm"],
-                learning_rates=(1e-4,),
-                batch_size=8 if step % 25 else 3,
-                wall_s=now["wall_s"],
-                rewards=Sample(reward, now["spread"], 64),
-                agreement=agreement,
-                kl=now["kl"],
-                entropy=now["entropy"],
-                clip_fraction=now["clip_fraction"],
-                length=now["length"],
-                value_loss=now["value_loss"],
-                explained_variance=1 - now["unexplained"],
-            )
-        )
-    return found
 
 
 SHIFTS = ((1.0,), (1.0, 1.2), (1.0, 1.2, 1.4))
@@ -122,10 +54,15 @@ def own_seconds(
     return found
 
 
-def alerts_of(observations: Sequence[Observation]) -> list[str]:
-    """Return the types of all alerts of a run."""
+def judged(observations: Sequence[Observation]) -> list[Alert]:
+    """Return all alerts of a run."""
     detector = AdvancedAnomalyDetector(save_alerts=False)
-    return [alert.type for each in observations for alert in detector.judge(each)]
+    return [alert for each in observations for alert in detector.judge(each)]
+
+
+def alerts_of(observations: Sequence[Observation]) -> list[str]:
+    """Return their types."""
+    return [alert.type for alert in judged(observations)]
 
 
 def upper(alarms: int, runs: int) -> float:
@@ -133,24 +70,26 @@ def upper(alarms: int, runs: int) -> float:
     return 1.0 if alarms == runs else float(stats.beta.ppf(0.95, alarms + 1, runs - alarms))
 
 
-def noise(runs: int) -> None:
-    """Print a line for each kind of noise, and one for all."""
-    total: Counter[str] = Counter()
-    for phi in PHIS:
-        for sd in SDS:
-            cell: Counter[str] = Counter()
-            for seed in range(runs):
-                steps = LENGTHS[seed % len(LENGTHS)]
-                found = set(alerts_of(noisy_run(seed, phi, sd, steps, bool(seed % 2))))
-                cell.update(found or {"none": 1})
-                cell["alarmed"] += bool(found)
-            total.update(cell | {"runs": runs})
-            kinds = {kind: n for kind, n in cell.items() if kind not in ("none", "alarmed")}
-            print(
-                f"phi {phi:<4} sd {100 * sd:>4.1f}%: {share(cell['alarmed'], runs)} {kinds or ''}",
-                flush=True,
-            )
-    print(f"all: {share(total['alarmed'], total['runs'])}")
+def curves(runs: int, seed: str) -> None:
+    """Print the share of healthy curves with any alert, and per fault how many are found, and how
+    many of these trainings raise an alert before their fault."""
+    for online in (False, True):
+        kinds: Counter[str] = Counter()
+        alarmed = 0
+        for number in range(5 * runs):
+            found = set(alerts_of(healthy(f"{seed} {number}", online)))
+            alarmed += bool(found)
+            kinds.update(found)
+        name = "online" if online else "supervised"
+        print(f"healthy, {name}: {share(alarmed, 5 * runs)} {dict(kinds) or ''}", flush=True)
+    for kind in FAULTS:
+        hits, early = 0, 0
+        for number in range(runs):
+            observations, begins = faulty(kind, f"{seed} {number}")
+            alerts = judged(observations)
+            hits += any(alert.type == kind and alert.step >= begins for alert in alerts)
+            early += any(alert.step < begins for alert in alerts)
+        print(f"{kind}: {hits} of {runs} found, {early} with an alert before it", flush=True)
 
 
 def times(runs: int) -> None:
@@ -187,16 +126,19 @@ def share(alarms: int, runs: int) -> str:
     )
 
 
-def replay(folder: Path) -> None:
-    """Run the detectors on all real runs under a folder and print the alerts of each."""
-    files = sorted(folder.rglob("steps.jsonl"))
-    alarmed = 0
+def replay(folders: Sequence[Path]) -> None:
+    """Run the detectors on all real runs under the folders and print which raised an alert."""
+    files = sorted(file for folder in folders for file in folder.rglob("steps.jsonl"))
+    alarmed, longer, kinds = 0, 0, Counter[str]()
     for file in files:
         rows, _ = rows_since(file, 0)
         found = alerts_of([from_row(row) for row in rows])
         alarmed += bool(found)
-        print(f"{file.parent.name}: {len(rows)} steps, {', '.join(found) or 'nothing'}")
-    print(f"all: {alarmed} of {len(files)} runs raised an alert")
+        longer += len(rows) >= LENGTHS[0]
+        kinds.update(set(found))
+        if found:
+            print(f"{file.parent}: {len(rows)} steps, {', '.join(found)}")
+    print(f"all: {alarmed} of {len(files)} runs raised an alert, {dict(kinds)}; {longer} are long")
 
 
 ROUNDS = 12
@@ -285,16 +227,17 @@ class SmallLlama:
 def main() -> None:
     """Run the requested measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("noise", "times", "replay", "cost"))
-    parser.add_argument("folder", nargs="?", type=Path, help="runs to replay")
-    parser.add_argument("-n", type=int, default=RUNS, help="runs per kind of noise")
+    parser.add_argument("what", choices=("curves", "times", "replay", "cost"))
+    parser.add_argument("folders", nargs="*", type=Path, help="runs to replay")
+    parser.add_argument("-n", type=int, default=RUNS, help="runs of each kind")
+    parser.add_argument("--seed", default="", help="other curves")
     asked = parser.parse_args()
-    if asked.what == "noise":
-        noise(asked.n)
+    if asked.what == "curves":
+        curves(asked.n, asked.seed)
     elif asked.what == "times":
         times(asked.n)
     elif asked.what == "replay":
-        replay(asked.folder or Path("canary_output"))
+        replay(asked.folders or [Path("canary_output")])
     else:
         for batch, length in ((4, 64), (4, 256), (8, 256)):
             cost(batch, length)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.record.alert import SEVERITIES, Alert, Severity
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
-from canary.training.anomaly.detectors.episodes import Detector
+from canary.training.anomaly.detectors.common import Detector
 from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining, profiler_registry
 from canary.training.anomaly.observation import Observation
 

@@ -20,6 +20,7 @@ from canary.config.output import OUTPUT_DIR
 from canary.config.redaction import hidden_text
 from canary.errors import EarlierRecord, InputError, MachineError, RecordError
 from canary.record import jsonio
+from canary.record.consistency import contradictions
 from canary.record.ranks import RankSteps, merged_rows
 from canary.record.step_row import Row
 from canary.record.summary import summarise_ranks
@@ -210,7 +211,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     """Validate a parsed document.
 
     Raises:
-        RecordError: the document is wrong; names the first wrong key.
+        RecordError: the document is wrong or contradicts itself; names the first wrong key.
         EarlierRecord: an earlier version wrote it.
     """
     if not isinstance(document, dict):
@@ -219,7 +220,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     if document.get("schema_version") != SCHEMA_VERSION:
         raise RecordError(*_other_version(document, source))
     try:
-        return RunRecord.model_validate(document)
+        record = RunRecord.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:200]
@@ -229,6 +230,12 @@ def parse_record(document: Any, source: Path) -> RunRecord:
                 "read it with the version of rlhf-canary that wrote it",
             ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
+    for key, words in contradictions(record):
+        raise RecordError(
+            f"{source} contradicts itself: `{key}` is {words}",
+            "take the record as the run wrote it, or train again",
+        )
+    return record
 
 
 def refuse_earlier(document: Mapping[str, Any], source: Path) -> None:

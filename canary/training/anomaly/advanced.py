@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,23 +13,22 @@ from typing import TYPE_CHECKING, Any
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
 from canary.record.alert import SEVERITIES, Alert, Severity
-from canary.training.anomaly.detectors.adapter import StalledAdapterDetector
 from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
+from canary.training.anomaly.detectors.common import Detector
 from canary.training.anomaly.detectors.convergence import ConvergenceDetector, LossSpikeDetector
-from canary.training.anomaly.detectors.episodes import Detector
-from canary.training.anomaly.detectors.finite import FiniteDetector
+from canary.training.anomaly.detectors.finite import FiniteDetector, StalledAdapterDetector
 from canary.training.anomaly.detectors.gradient import GradientDetector
 from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
 from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
 from canary.training.anomaly.detectors.rlhf import RLHFDetector
 from canary.training.anomaly.detectors.slowing import SlowingDetector
 from canary.training.anomaly.detectors.value_function import ValueDetector
-from canary.training.anomaly.hooks import Handler, call_all, stop_for
+from canary.training.anomaly.hooks import Handler, StopTraining, call_all, stop_for
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.observation import Observation
 
 if TYPE_CHECKING:
-    from canary.training.anomaly.measure import Given, Measure
+    from canary.training.anomaly.measure import Measure
 
 Settings = Mapping[str, float] | None
 
@@ -44,8 +45,9 @@ class AdvancedAnomalyDetector:
             optimizer.zero_grad()
 
     Args:
-        output_dir: folder of `alerts.jsonl`; each alert is appended as it happens.
-        save_alerts: whether to write that file.
+        output_dir: folder of `alerts.jsonl`, to which each alert is appended as it happens, and of
+            `alert_summary.json`, which is written at the end.
+        save_alerts: whether to write these files.
         gradient: explosion_threshold 10.0, vanishing_threshold 1e-6, window_size 100.
         learning_rate: change_threshold 0.3, min_lr 1e-8, max_lr 1.0.
         batch_size: performance_threshold 0.1, window_size 20.
@@ -56,6 +58,9 @@ class AdvancedAnomalyDetector:
         scaled_gradients: True for float16, whose first gradients overflow until their scale fits.
         stop_on: an alert of at least this severity raises StopTraining.
         detectors: your additional detectors, with `observe(observation) -> Iterable[Alert]`.
+
+    Thresholds that you set are taken as given. A default `explosion_threshold`,
+    `vanishing_threshold` or `kl_limit` is also compared with the run's own past.
 
     Raises:
         UsageError: unknown or invalid threshold, or unknown severity.
@@ -98,9 +103,31 @@ class AdvancedAnomalyDetector:
         ]
         self.stop_on = stop_on
         self._log = AlertLog(Path(output_dir) / ALERTS_FILE if save_alerts else None)
+        # Also at the end of the process, for a loop that does not call `flush`.
+        weakref.finalize(self, self._log.write_summary)
+        self._told: list[Alert] = []
+        self._more: dict[str, Any] = {}
         self._listeners: list[Handler] = []
         self._measure: Measure | None = None
         self._step = 0
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Log also the alerts that a subclass adds in its `analyze_training_step`."""
+        super().__init_subclass__(**arguments)
+        own = vars(cls).get("analyze_training_step")
+        if own is None:
+            return
+
+        @functools.wraps(own)
+        def analyze(self: AdvancedAnomalyDetector, *given: Any, **named: Any) -> list[Alert]:
+            alerts = list(own(self, *given, **named) or ())
+            told = {id(alert) for alert in self._told}
+            added = [alert for alert in alerts if id(alert) not in told]
+            if added:
+                self._tell(added, added[0].step)
+            return alerts
+
+        cls.analyze_training_step = analyze  # type: ignore[method-assign]
 
     def analyze_training_step(
         self,
@@ -141,9 +168,12 @@ class AdvancedAnomalyDetector:
             StopTraining: by a handler or `stop_on`.
             UsageError: an argument is not a number.
         """
-        from canary.training.anomaly.measure import Given, hash_later, integers_of
+        from canary.training.anomaly.measure import Given, Measure, hash_later, integers_of
 
         self._step = self._step + 1 if step is None else step
+        fields: dict[str, Any] = {
+            "batch_hash": None if batch is None else hash_later([integers_of(batch)])
+        }
         given = Given(
             self._step,
             model=model,
@@ -157,22 +187,29 @@ class AdvancedAnomalyDetector:
             entropy=entropy,
             clip_fraction=clip_fraction,
             length=length,
-            batch_hash=None if batch is None else hash_later([integers_of(batch)]),
             metrics=metrics,
+            **fields | self._more,
         )
-        return self.analyze(given)
-
-    def analyze(self, given: Given) -> list[Alert]:
-        """Check a step like `analyze_training_step`, with its arguments in one object."""
-        from canary.training.anomaly.measure import Measure
-
+        self._told = []
         if self._measure is None:
             self._measure = Measure()
         return self._judge_all(self._measure.take(given))
 
+    def analyze(self, more: Mapping[str, Any], **given: Any) -> list[Alert]:
+        """Call `analyze_training_step`, with more fields of `Given` than its arguments have."""
+        self._more = dict(more)
+        try:
+            return self.analyze_training_step(**given)
+        finally:
+            self._more = {}
+
     def flush(self) -> list[Alert]:
-        """Wait for the last numbers from the device and return their alerts. Call it at the end."""
-        return self._judge_all(self._measure.ready(wait=True)) if self._measure else []
+        """Wait for the last numbers from the device, return their alerts and write the summary.
+        Call it at the end."""
+        try:
+            return self._judge_all(self._measure.ready(wait=True)) if self._measure else []
+        finally:
+            self._log.write_summary()
 
     def _judge_all(self, observations: Iterable[Observation]) -> list[Alert]:
         return [alert for observation in observations for alert in self.judge(observation)]
@@ -184,14 +221,21 @@ class AdvancedAnomalyDetector:
             StopTraining: by a handler or `stop_on`.
         """
         alerts = list(self.observe(observation))
-        if not alerts:
-            return []
-        self._log.add(alerts)
-        call_all(tuple(self._listeners), alerts, observation.step)
-        for alert in alerts:
-            if self.stop_on is not None and alert.at_least(self.stop_on):
-                raise stop_for(alert)
+        if alerts:
+            self._tell(alerts, observation.step)
         return alerts
+
+    def _tell(self, alerts: list[Alert], step: int) -> None:
+        self._told += alerts
+        self._log.add(alerts)
+        try:
+            call_all(tuple(self._listeners), alerts, step)
+            for alert in alerts:
+                if self.stop_on is not None and alert.at_least(self.stop_on):
+                    raise stop_for(alert)
+        except StopTraining:
+            self._log.write_summary()
+            raise
 
     def observe(self, observation: Observation) -> list[Alert]:
         """Return the alerts of all detectors for one step. A subclass may add alerts."""
@@ -225,7 +269,7 @@ class AdvancedAnomalyDetector:
             self._listeners.remove(listener)
 
     def summary(self) -> dict[str, Any]:
-        """Return `{total, by_category, by_severity, latest}` of all alerts so far."""
+        """Return `total_alerts`, `by_category`, `by_severity`, `latest_alerts` of all so far."""
         return self._log.summary()
 
 

@@ -18,7 +18,7 @@ from transformers import Trainer, TrainerCallback
 from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.anomaly.measure import Given, hash_later, integers_of, rates_of
+from canary.training.anomaly.measure import hash_later, integers_of, rates_of
 from canary.training.anomaly.parameters import gradient_norm
 from canary.training.collectors.metrics import StepMetrics, Trackers
 
@@ -125,20 +125,23 @@ class AnomalyCallback(TrainerCallback):
         """Check the step, before the trainer logs it."""
         losses, batches = self._losses, self._batches
         fresh = self._metrics.fresh() if self._metrics is not None else {}
-        given = Given(
-            step=state.global_step,
-            model=kwargs.get("model"),
+        more = {
+            "micro_losses": losses,
+            "rates": self._rates or rates_of(kwargs.get("optimizer")),
+            "batch_hash": hash_later(batches),
+        }
+        given: dict[str, Any] = {
+            "step": state.global_step,
+            "model": kwargs.get("model"),
+            "optimizer": kwargs.get("optimizer"),
             # The losses of micro-batches are already divided by their number.
-            loss=torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else None,
-            micro_losses=losses,
-            batch_size=int(args.per_device_train_batch_size) * len(losses) or None,
-            grad_norm=self._norm,
-            rates=self._rates or rates_of(kwargs.get("optimizer")),
-            batch_hash=hash_later(batches),
-            metrics=self._logged | fresh,
-        )
+            "loss": torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else None,
+            "batch_size": int(args.per_device_train_batch_size) * len(losses) or None,
+            "grad_norm": self._norm,
+            "metrics": self._logged | fresh,
+        }
         self._clear()
-        self._check(state, control, lambda detector: detector.analyze(given))
+        self._check(state, control, lambda detector: detector.analyze(more, **given))
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:

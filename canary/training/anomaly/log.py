@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -14,6 +15,7 @@ from canary.record.alert import SEVERITIES, Alert
 
 LATEST = 10
 ALERTS_FILE = "alerts.jsonl"
+SUMMARY_FILE = "alert_summary.json"
 
 
 class AlertLog:
@@ -27,6 +29,7 @@ class AlertLog:
         self._by_category: Counter[str] = Counter()
         self._by_severity: Counter[str] = Counter()
         self._latest: deque[Alert] = deque(maxlen=LATEST)
+        self._pid = os.getpid()
         if path is not None:
             self._write("")
 
@@ -50,15 +53,25 @@ class AlertLog:
             print(f"canary: alerts are no longer written: {error}", file=sys.stderr, flush=True)
             self._path = None
 
+    def write_summary(self) -> None:
+        """Write the summary beside the alerts, in place of an earlier one."""
+        if self._path is not None and self._pid == os.getpid():
+            try:
+                text = jsonio.dumps(self.summary(), indent=1) + "\n"
+                jsonio.replace_file(self._path.with_name(SUMMARY_FILE), text)
+            except OSError as error:
+                print(f"canary: no summary of alerts: {error}", file=sys.stderr, flush=True)
+
     def summary(self) -> dict[str, Any]:
-        """Return `{total, by_category, by_severity, latest}`; the worst severity first."""
+        """Return `{total_alerts, by_category, by_severity, latest_alerts}`; the worst severity
+        first."""
         return {
-            "total": sum(self._by_severity.values()),
+            "total_alerts": sum(self._by_severity.values()),
             "by_category": dict(sorted(self._by_category.items())),
             "by_severity": {
                 severity: self._by_severity[severity]
                 for severity in reversed(SEVERITIES)
                 if self._by_severity[severity]
             },
-            "latest": [alert.as_dict() for alert in self._latest],
+            "latest_alerts": [alert.as_dict() for alert in self._latest],
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import time
 import weakref
 from collections import deque
@@ -203,14 +202,12 @@ def _scalar(value: Any, name: str) -> Scalar:
         ) from error
 
 
-def _numbers(values: Any, name: str) -> torch.Tensor | list[float]:
-    """Return one number per sample: a tensor if they are on a device, else a list."""
+def _numbers(values: Any, name: str, device: torch.device) -> torch.Tensor:
+    """Return one number per sample, on `device`."""
     try:
-        if isinstance(values, torch.Tensor) and values.device.type != "cpu":
-            return values.detach().float().reshape(-1)
         found = values if isinstance(values, torch.Tensor) else torch.as_tensor(values)
-        numbers: list[float] = found.detach().double().reshape(-1).tolist()
-        return numbers
+        wide = torch.float64 if device.type == "cpu" else torch.float32
+        return found.detach().to(device=device, dtype=wide).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"{name} must be numbers, one per sample, not {type(values).__name__}",
@@ -222,61 +219,26 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
     """Add statistics of rewards and predictions to `scalars`. Return the number of each."""
     if given.rewards is None:
         return 0, 0
-    rewards = _numbers(given.rewards, "rewards")
+    tensors = [v for v in (given.rewards, given.predictions) if isinstance(v, torch.Tensor)]
+    devices = (value.device for value in tensors if value.device.type != "cpu")
+    device = next(devices, torch.device("cpu"))
+    rewards = _numbers(given.rewards, "rewards", device)
     count = len(rewards)
     if not count:
         return 0, 0
-    predictions = None
-    if given.predictions is not None:
-        predictions = _numbers(given.predictions, "predictions")
-        if len(predictions) != count:
-            raise UsageError(
-                f"{count} rewards but {len(predictions)} predictions", "pass one per sample"
-            )
-    if isinstance(rewards, list) and not isinstance(predictions, torch.Tensor):
-        _sums(rewards, predictions, scalars)
-    else:
-        _sums_on_device(rewards, predictions, scalars)
-    return count, 0 if predictions is None else count
-
-
-def _moments(values: list[float]) -> tuple[float, float]:
-    """Return the standard deviation and the mean."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values)), mean
-
-
-def _sums(
-    rewards: list[float], predictions: list[float] | None, scalars: dict[str, Scalar]
-) -> None:
-    if not all(map(math.isfinite, rewards)) or not all(map(math.isfinite, predictions or ())):
-        # As on a device: one NaN makes all statistics NaN.
-        rewards = [math.nan] * len(rewards)
-    scalars["reward_std"], scalars["reward_mean"] = _moments(rewards)
-    if predictions is None:
-        return
-    errors = [p - r for p, r in zip(predictions, rewards, strict=True)]
-    centre = math.fsum(errors) / len(errors)
-    scalars["centred_std"], scalars["centred_error"] = _moments([abs(e - centre) for e in errors])
-    scalars["error"] = math.fsum(map(abs, errors)) / len(errors)
-    scalars["square"] = math.fsum(r * r for r in rewards) / len(rewards)
-
-
-def _sums_on_device(
-    rewards: torch.Tensor | list[float],
-    predictions: torch.Tensor | list[float] | None,
-    scalars: dict[str, Scalar],
-) -> None:
-    tensors = [each for each in (rewards, predictions) if isinstance(each, torch.Tensor)]
-    device = tensors[0].device
-    actual = torch.as_tensor(rewards, device=device, dtype=torch.float32)
-    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(actual, correction=0)
-    if predictions is None:
-        return
-    errors = torch.as_tensor(predictions, device=device, dtype=torch.float32) - actual
+    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(rewards, correction=0)
+    if given.predictions is None:
+        return count, 0
+    predictions = _numbers(given.predictions, "predictions", device)
+    if len(predictions) != count:
+        raise UsageError(
+            f"{count} rewards but {len(predictions)} predictions", "pass one per sample"
+        )
+    errors = predictions - rewards
     centred = (errors - errors.mean()).abs()
     scalars["centred_std"], scalars["centred_error"] = torch.std_mean(centred, correction=0)
-    scalars["error"], scalars["square"] = errors.abs().mean(), actual.square().mean()
+    scalars["error"], scalars["square"] = errors.abs().mean(), rewards.square().mean()
+    return count, count
 
 
 def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:

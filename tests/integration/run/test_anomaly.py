@@ -12,7 +12,14 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
-from canary.anomaly import AnomalyCallback, StopTraining, profiler_registry
+from canary.anomaly import (
+    AdvancedAnomalyDetector,
+    Alert,
+    AnomalyCallback,
+    AnomalyDetectionHook,
+    StopTraining,
+    profiler_registry,
+)
 from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
@@ -152,9 +159,23 @@ def test_the_callback_sees_raw_losses_norms_and_rates(tmp_path: Path) -> None:
         assert observation.batch_size == 8
         assert observation.grad_norm == pytest.approx(float(entry["grad_norm"]), rel=1e-3)
     assert callback.detector is not None
-    assert callback.detector.summary()["total"] == 0, callback.detector.summary()
+    assert callback.detector.summary()["total_alerts"] == 0, callback.detector.summary()
     assert (Trainer.training_step, Trainer.log) == untouched
     assert "clip_grad_norm_" not in vars(trainer.accelerator)
+
+
+def test_the_callback_calls_what_a_subclass_adds_to_a_step(tmp_path: Path) -> None:
+    class Task(AdvancedAnomalyDetector):
+        def analyze_training_step(self, *args: Any, **kwargs: Any) -> list[Alert]:
+            found = super().analyze_training_step(*args, **kwargs)
+            if kwargs["step"] == 3:
+                found.append(Alert("high", "task", "mine", "a word", 3))
+            return found
+
+    callback = AnomalyCallback(Task(output_dir=tmp_path))
+    a_trainer(tmp_path, Words(), callback).train()
+    assert [row["type"] for row in read_rows(tmp_path / "alerts.jsonl")] == ["mine"]
+    assert (tmp_path / "alert_summary.json").exists()
 
 
 def test_the_callback_tells_trackers_and_a_handler_may_stop_the_training(tmp_path: Path) -> None:
@@ -163,8 +184,6 @@ def test_the_callback_tells_trackers_and_a_handler_may_stop_the_training(tmp_pat
     def stop(alerts: Any, step: int) -> None:
         heard.append((sorted(alert.type for alert in alerts), step))
         raise StopTraining("enough")
-
-    from canary.anomaly import AdvancedAnomalyDetector, AnomalyDetectionHook
 
     detector = AdvancedAnomalyDetector(output_dir=tmp_path)
     AnomalyDetectionHook(detector).register_with_profiler()
@@ -199,6 +218,6 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {row["step"] for row in rows} == {40}
     profiler_registry.clear()
     exec(compile(trainer, "anomaly.md", "exec"), found)
-    assert found["watch"].detector.summary()["total"] == 0
+    assert found["watch"].detector.summary()["total_alerts"] == 0
     assert found["watch"].stopped is None
     exec(compile(own, "anomaly.md", "exec"), {})

@@ -5,37 +5,36 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.series import Shift, shift_of
+from canary.training.anomaly.detectors.common import alert
+from canary.training.anomaly.detectors.series import shift_of
 from canary.training.anomaly.observation import Observation
 
 ENOUGH = 10
 """Steps of one size before it is judged: an epoch's smaller last batch is not a change."""
 SURE = 6.0
+WHOLE = 0.9
+"""At least this share of the new values is above the old mean: not a few outliers."""
 
 
-@dataclass
 class _Stretch:
     """Consecutive steps of one batch size: losses, and seconds per sample."""
 
-    size: int
-    window: int
-    steps: int = 0
-    losses: deque[float] = field(default_factory=deque)
-    seconds: deque[float] = field(default_factory=deque)
+    def __init__(self, size: int, window: int) -> None:
+        self.size = size
+        self.steps = 0
+        self.values: dict[str, deque[float]] = {
+            "the loss": deque(maxlen=window),
+            "the time per sample": deque(maxlen=window),
+        }
 
     def add(self, observation: Observation) -> None:
         self.steps += 1
-        for values, value in (
-            (self.losses, observation.loss),
-            (self.seconds, observation.wall_s and observation.wall_s / self.size),
-        ):
+        seconds = observation.wall_s and observation.wall_s / self.size
+        for values, value in zip(self.values.values(), (observation.loss, seconds), strict=True):
             if value is not None and math.isfinite(value):
                 values.append(value)
-                if len(values) > self.window:
-                    values.popleft()
 
 
 class BatchSizeDetector:
@@ -61,44 +60,28 @@ class BatchSizeDetector:
         if self._new is None or self._new.size != size:
             self._new = _Stretch(size, self._window)
         self._new.add(observation)
-        if self._usual.steps < ENOUGH and self._new.steps >= ENOUGH:
-            self._usual, self._new = self._new, None  # nothing to compare with
+        if self._new.steps < ENOUGH:
             return
-        if self._new.steps >= ENOUGH:
-            found = list(self._impact(observation.step, self._usual, self._new))
-            yield from found
-            if found or self._new.steps >= self._window:
-                self._usual, self._new = self._new, None
+        found = None
+        if self._usual.steps >= ENOUGH:
+            found = self._impact(observation.step, self._usual, self._new)
+            if found is not None:
+                yield found
+        if found or self._usual.steps < ENOUGH or self._new.steps >= self._window:
+            self._usual, self._new = self._new, None
 
-    def _impact(self, step: int, before: _Stretch, after: _Stretch) -> Iterator[Alert]:
-        pairs = (
-            ("the loss", before.losses, after.losses),
-            ("the time per sample", before.seconds, after.seconds),
-        )
-        for what, was, now in pairs:
+    def _impact(self, step: int, before: _Stretch, after: _Stretch) -> Alert | None:
+        for what, now in after.values.items():
+            was = before.values[what]
             if min(len(was), len(now)) < ENOUGH:
                 continue
             shift = shift_of(was, now)
-            scale = abs(shift.before)
-            if scale > 0 and shift.difference / scale > self._threshold and self._sure(shift, now):
-                yield Alert(
-                    "medium",
-                    "batch_size",
-                    "batch_size_impact",
-                    f"{what} rose by {100 * shift.difference / scale:.3g}% when the batch size "
-                    f"changed from {before.size} to {after.size}",
-                    step,
-                    shift.difference / scale,
-                    self._threshold,
-                    {
-                        "what": what,
-                        "batch_size": [before.size, after.size],
-                        "mean": [shift.before, shift.after],
-                    },
-                )
-                return
-
-    def _sure(self, shift: Shift, now: deque[float]) -> bool:
-        """Return whether the new values are surely higher as a whole, not because of outliers."""
-        above = sum(value > shift.before for value in now)
-        return shift.z > SURE and above >= 0.9 * len(now)
+            rise = shift.difference / abs(shift.before) if shift.before else 0.0
+            above = sum(value > shift.before for value in now)
+            if rise > self._threshold and shift.z > SURE and above >= WHOLE * len(now):
+                words = f"{what} rose by {100 * rise:.3g}% when the batch size changed from "
+                words += f"{before.size} to {after.size}"
+                sizes, means = [before.size, after.size], [shift.before, shift.after]
+                more = {"what": what, "batch_size": sizes, "mean": means}
+                return alert("batch_size_impact", step, words, rise, self._threshold, **more)
+        return None

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
-from canary.training.anomaly.detectors.series import spread_of
+from canary.training.anomaly.detectors.common import Episodes, alert
+from canary.training.anomaly.detectors.series import split, spread_of, trend_of
 from canary.training.anomaly.observation import Observation
 
 NOTHING = 1e-6
@@ -21,6 +21,16 @@ BLOCK = 5
 """Steps averaged into one point of the long history."""
 MOST_BLOCKS = 128
 """At this many blocks, neighbours are merged and blocks become twice as long."""
+STILL = 0.025
+"""A loss stands still if it surely fell by less than this over the last two thirds, or the last
+quarter, of the steps at a rate that trains. Shares of the run, because a healthy loss falls ever
+more slowly."""
+STILL_STEPS = 150
+"""Fewer steps do not show that a loss stands still."""
+PERCENT_99 = 2.33
+"""Standard errors: one-sided 99%."""
+FALLS = 2.0
+"""A loss that falls by this many standard errors still learns, however slowly."""
 FIRST_BLOCKS = 10
 RISE = 2.5
 """A loss diverges at this many times its level in the best quarter of the run so far ..."""
@@ -34,63 +44,75 @@ EARLY_RISE = 4.0
 five's largest ..."""
 LEVEL = 1e-3
 """... and the first five are above this: a loss that begins at zero, as a penalty, has no level."""
+CLIMB = 1.5
+"""A loss diverges too if it climbs steadily by this factor ..."""
+CLIMB_STEPS = 40
+"""... within so many steps ..."""
+LEAST_CLIMB = 20
+CLIMBS = 8.0
+"""... by this many standard errors of its trend, and of the trend before. New data raise a loss at
+once, not steadily."""
+KEPT = 100
 
 
 class ConvergenceDetector:
-    """Reports divergence, and plateaus: at a rate that trains, the last `plateau_window` losses lie
-    within a band of `plateau_threshold` times their mean."""
+    """Reports divergence and plateaus. A plateau: at a rate that trains, the last `plateau_window`
+    losses lie within a band of `plateau_threshold` times their mean; or, with noise, their trend
+    over most of the run is surely none."""
 
     def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
         self._threshold = plateau_threshold
+        self._least_change = max(plateau_threshold, min(STILL, STILL / 0.001 * plateau_threshold))
         self._losses: deque[float] = deque(maxlen=plateau_window)
         self._rates: deque[float] = deque(maxlen=plateau_window)
         self._peak = 0.0
-        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._recent: deque[float] = deque(maxlen=KEPT)
         self._first: list[float] = []
         self._seen = 0
         self._history = _Blocks()
+        self._trained = _Blocks()
         self._episodes = Episodes()
+        self._by_block = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
         """Check one loss."""
         if observation.learning_rates:
             rate = max(observation.learning_rates)
-            self._rates.append(rate)
             peaks = [peak for peak in observation.peak_rates if peak is not None]
             self._peak = max(self._peak, rate, *peaks)
+            if rate < TRAINING * self._peak or (self._rates and rate > self._rates[-1]):
+                self._trained = _Blocks()
+            self._rates.append(rate)
         loss = observation.loss
         if loss is None or not math.isfinite(loss):
             return
         self._episodes.next()
         self._losses.append(loss)
-        yield from self._plateau(observation.step)
-        if not observation.surrogate:
-            # The loss of online RL has no level: it begins at 0, and its penalty grows.
-            yield from self._divergence(observation.step, loss, observation.rewards is None)
+        yield from self._flat(observation.step)
+        if observation.surrogate:
+            return
+        # The loss of online RL has no level: it begins at 0, and its penalty grows.
+        has_level = observation.rewards is None
+        if has_level and self._trained.add(loss):
+            self._by_block.next()
+            means = self._trained.means
+            for part in (means[len(means) // 3 :], means[3 * len(means) // 4 :]):
+                yield from self._still(observation.step, part)
+        yield from self._divergence(observation.step, loss, has_level)
 
-    def _plateau(self, step: int) -> Iterator[Alert]:
+    def _flat(self, step: int) -> Iterator[Alert]:
         window = self._losses.maxlen or 1
         if len(self._losses) < window or window < 2:
             return
         highest, lowest = max(self._losses), min(self._losses)
-        if highest - lowest > self._threshold * max(abs(highest), abs(lowest)):
-            return
         level = abs(statistics.fmean(self._losses))
-        if level < NOTHING:
+        if level < NOTHING or highest - lowest >= self._threshold * level or not self._trains():
             return
-        width = (highest - lowest) / level
-        if self._episodes.is_new("plateau", width < self._threshold and self._trains()):
-            yield Alert(
-                "medium",
-                "convergence",
-                "convergence_plateau",
-                f"the loss has stopped moving: the last {window} values differ by at most "
-                f"{100 * width:.2g}%, near {level:.4g}",
-                step,
-                width,
-                self._threshold,
-                {"mean": level},
-            )
+        if self._episodes.is_new("plateau", True):
+            width = (highest - lowest) / level
+            words = f"the loss has stopped moving: the last {window} values differ by at most "
+            words += f"{100 * width:.2g}%, near {level:.4g}"
+            yield alert("convergence_plateau", step, words, width, self._threshold, mean=level)
 
     def _trains(self) -> bool:
         """Return whether the rate was high enough for the loss to move, and did not rise."""
@@ -99,50 +121,65 @@ class ConvergenceDetector:
         rising = self._rates[-1] > self._rates[0]
         return not rising and (self._peak == 0.0 or min(self._rates) >= TRAINING * self._peak)
 
+    def _still(self, step: int, blocks: list[float]) -> Iterator[Alert]:
+        steps = len(blocks) * self._trained.length
+        if steps < STILL_STEPS or min(blocks) <= NOTHING:
+            return
+        level = statistics.fmean(blocks)
+        change, error = (each / level for each in trend_of(blocks))
+        most = abs(change) + PERCENT_99 * error
+        still = most < self._least_change and change > -FALLS * error
+        if self._by_block.is_new("plateau", still):
+            words = f"the loss has stopped moving: over the last {steps} steps it changed by "
+            words += f"{100 * change:+.2g}% (at most {100 * most:.2g}%), near {level:.4g}"
+            yield alert("convergence_plateau", step, words, most, self._least_change, mean=level)
+
     def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
-        if len(self._recent) == RECENT:
-            self._history.add(self._recent[0])
+        if len(self._recent) >= RECENT:
+            self._history.add(self._recent[-RECENT])
         self._recent.append(loss)
         self._seen += 1
         if len(self._first) < FIRST:
             self._first.append(loss)
         blocks = self._history.means
-        if len(blocks) < FIRST_BLOCKS and has_level and self._seen >= EARLY_STEPS:
-            yield from self._early_divergence(step)
-        if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(self._recent)) <= NOTHING:
+        if has_level and min(self._first) > LEVEL and self._seen >= EARLY_STEPS:
+            if len(blocks) < FIRST_BLOCKS:
+                yield from self._early(step)
+            yield from self._climb(step)
+        last = list(self._recent)[-RECENT:]
+        if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(last)) <= NOTHING:
             return
-        now = statistics.fmean(self._recent)
-        usual = self._history.best_quarter
+        now, usual = statistics.fmean(last), self._history.best_quarter
         limit = max(RISE * usual, OF_START * blocks[0])
         # The median must be above too: one spike is not divergence.
-        above = usual > 0 and min(now, statistics.median(self._recent)) > limit
-        if self._episodes.is_new("divergence", above):
-            yield Alert(
-                "high",
-                "convergence",
-                "convergence_divergence",
-                f"the loss diverges: {now:.4g} over the last {RECENT} steps, up from {usual:.4g}",
-                step,
-                now,
-                limit,
-                {"best_quarter": usual, "start": blocks[0]},
-            )
+        above = usual > 0 and min(now, statistics.median(last)) > limit
+        yield from self._diverges(step, above, now, limit, f"{RECENT} steps, up from {usual:.4g}")
 
-    def _early_divergence(self, step: int) -> Iterator[Alert]:
-        start, last = max(self._first), list(self._recent)[-FIRST:]
+    def _early(self, step: int) -> Iterator[Alert]:
+        start, last = max(self._first), min(list(self._recent)[-FIRST:])
         limit = EARLY_RISE * start
-        if self._episodes.is_new("divergence", min(self._first) > LEVEL and min(last) > limit):
-            yield Alert(
-                "high",
-                "convergence",
-                "convergence_divergence",
-                f"the loss diverges: the last {FIRST} losses are at least {min(last):.4g}, the "
-                f"first {FIRST} were at most {start:.4g}",
-                step,
-                min(last),
-                limit,
-                {"start": start},
-            )
+        words = f"{FIRST} steps at least, the first were at most {start:.4g}"
+        yield from self._diverges(step, last > limit, last, limit, words)
+
+    def _climb(self, step: int) -> Iterator[Alert]:
+        before, losses = split(self._recent, CLIMB_STEPS)
+        start, now = statistics.fmean(losses[:FIRST]), statistics.fmean(losses[-FIRST:])
+        floor = OF_START * statistics.fmean(self._first)
+        if len(losses) < LEAST_CLIMB or now < max(floor, start) or min(losses) <= NOTHING:
+            return
+        rise, error = trend_of([math.log(loss) for loss in losses])
+        if len(before) >= LEAST_CLIMB and min(before) > NOTHING:
+            error = max(error, trend_of([math.log(loss) for loss in before])[1])
+        above = rise > math.log(CLIMB) and rise > CLIMBS * error
+        words = f"{FIRST} steps, after a steady rise from {start:.4g} in {len(losses)} steps"
+        yield from self._diverges(step, above, now, CLIMB * start, words)
+
+    def _diverges(
+        self, step: int, above: bool, now: float, limit: float, since: str
+    ) -> Iterator[Alert]:
+        if self._episodes.is_new("divergence", above):
+            words = f"the loss diverges: {now:.4g} over the last {since}"
+            yield alert("convergence_divergence", step, words, now, limit)
 
 
 class _Blocks:
@@ -151,21 +188,23 @@ class _Blocks:
     def __init__(self) -> None:
         self.means: list[float] = []
         self.best_quarter = 0.0
-        self._length = BLOCK
+        self.length = BLOCK
         self._open: list[float] = []
 
-    def add(self, value: float) -> None:
+    def add(self, value: float) -> bool:
+        """Add a loss. Return whether it completed a block."""
         self._open.append(value)
-        if len(self._open) < self._length:
-            return
+        if len(self._open) < self.length:
+            return False
         self.means.append(statistics.fmean(self._open))
         self._open.clear()
         if len(self.means) >= MOST_BLOCKS:
             pairs = zip(self.means[::2], self.means[1::2], strict=True)
             self.means = [(a + b) / 2 for a, b in pairs]
-            self._length *= 2
+            self.length *= 2
         if len(self.means) > 1:
             self.best_quarter = statistics.quantiles(self.means, n=4)[0]
+        return True
 
 
 WINDOW = 50
@@ -201,13 +240,6 @@ class LossSpikeDetector:
         if self._episodes.is_new("spike", loss > limit):
             hashes = observation.batch_hash() if observation.batch_hash is not None else None
             batch = f", batch {str(hashes[0])[:12]}" if hashes else ""
-            yield Alert(
-                "medium",
-                "convergence",
-                "loss_spike",
-                f"the loss jumped from about {level:.4g} to {loss:.4g}{batch}",
-                observation.step,
-                loss,
-                limit,
-                {"median": level, "batch_sha256": hashes},
-            )
+            words = f"the loss jumped from about {level:.4g} to {loss:.4g}{batch}"
+            more = {"median": level, "batch_sha256": hashes}
+            yield alert("loss_spike", observation.step, words, loss, limit, **more)

@@ -1,4 +1,4 @@
-"""Losses and gradients that are NaN or infinite; KL and rewards that are NaN. Pure."""
+"""Values that are NaN or infinite, and trainable tensors that never change. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.observation import Observation
 
 SCALING = 20
 """In float16 the gradient scale begins too high and halves until gradients fit: this many
 non-finite norms in succession are ignored."""
+SHOWN = 5
 
 
 class FiniteDetector:
@@ -25,48 +26,45 @@ class FiniteDetector:
     def observe(self, observation: Observation) -> Iterator[Alert]:
         """Check one step."""
         self._episodes.next()
+        step, norm = observation.step, observation.grad_norm
         losses = [observation.loss, *observation.micro_losses]
         bad = next((loss for loss in losses if loss is not None and not math.isfinite(loss)), None)
         if self._episodes.is_new("loss", bad is not None):
-            hashes = observation.batch_hash() if observation.batch_hash is not None else None
-            yield Alert(
-                "critical",
-                "numerics",
-                "loss_not_finite",
-                f"the loss is {bad}",
-                observation.step,
-                bad,
-                None,
-                {"micro_losses": list(observation.micro_losses), "batch_sha256": hashes},
-            )
-        yield from self._signals(observation)
-        norm = observation.grad_norm
+            more = {
+                "micro_losses": list(observation.micro_losses),
+                "batch_sha256": observation.batch_hash() if observation.batch_hash else None,
+            }
+            yield alert("loss_not_finite", step, f"the loss is {bad}", bad, None, **more)
+        reward = observation.rewards.mean if observation.rewards is not None else None
+        # `kl_blowup` reports an infinite KL.
+        kl = None if observation.kl == math.inf else observation.kl
+        for name, value in (("kl", kl), ("reward", reward)):
+            if self._episodes.is_new(name, value is not None and not math.isfinite(value)):
+                yield alert(f"{name}_not_finite", step, f"the {name} is {value}", value, None)
         if norm is None:
             return
         self._bad_norms = 0 if math.isfinite(norm) else self._bad_norms + 1
         if self._episodes.is_new("gradient", self._bad_norms > self._patience):
-            yield Alert(
-                "critical",
-                "numerics",
-                "gradient_not_finite",
-                f"the gradient norm is {norm}",
-                observation.step,
-                norm,
-                None,
-                {"steps": self._bad_norms},
-            )
+            words = f"the gradient norm is {norm}"
+            yield alert("gradient_not_finite", step, words, norm, None, steps=self._bad_norms)
 
-    def _signals(self, observation: Observation) -> Iterator[Alert]:
-        """Check the KL and the reward of online training for NaN."""
-        reward = observation.rewards.mean if observation.rewards is not None else None
-        for name, value in (("kl", observation.kl), ("reward", reward)):
-            bad = value is not None and math.isnan(value)
-            if self._episodes.is_new(name, bad):
-                yield Alert(
-                    "high",
-                    "numerics",
-                    f"{name}_not_finite",
-                    f"the {name} is {value}",
-                    observation.step,
-                    value,
-                )
+
+class StalledAdapterDetector:
+    """Reports each tensor that `canary.training.anomaly.parameters` found unchanged, once."""
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Check the unchanged tensors found since the previous step."""
+        names = [name for name in observation.never_changed if name not in self._reported]
+        if not names:
+            return
+        self._reported.update(names)
+        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        words = (
+            f"{len(names)} trainable tensor{'s' if len(names) > 1 else ''} did not change in "
+            f"{observation.updates} updates: {shown}"
+        )
+        more = {"names": names, "updates": observation.updates}
+        yield alert("stalled_adapter", observation.step, words, float(len(names)), 0.0, **more)

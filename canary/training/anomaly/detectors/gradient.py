@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.observation import Observation
 
+EXPLOSION = 10.0
+VANISHING = 1e-6
 KNOWN = 5
 """Norms after which the run's usual level is known."""
 FIRST = 1000.0
@@ -20,6 +22,9 @@ yet: losses that are sums or squares, such as IPO's, have norms of hundreds."""
 BEYOND = 1.5
 """An explosion is at least this many times the window's 90th percentile: the norms of policies have
 long tails, and a median near zero if most groups have equal rewards."""
+TAIL = (4.0, 50.0)
+"""If the 90th percentile is far above the median, an explosion is above the median by this power of
+their ratio, 5 standard deviations of a log-normal norm; at most by the second number."""
 LOW = 8
 """Vanished norms in succession that raise an alert, in a run that had larger ones."""
 CHANGES = 30
@@ -30,18 +35,26 @@ JUMPY = 10.0
 
 
 class GradientDetector:
-    """Compares norms with the run's usual level. An explosion is above `explosion_threshold`, and
-    above that many times the median of the last `window_size` norms."""
+    """Compares norms with the run's usual level, or with the thresholds that the user sets.
+
+    Args:
+        explosion_threshold: a norm above it has exploded. By default it must be above 10.0 and
+            above that many times the median of the last `window_size` norms.
+        vanishing_threshold: a norm below it has vanished. By default 1e-6, in `LOW` steps running.
+        window_size: norms that give the usual level.
+    """
 
     def __init__(
         self,
-        explosion_threshold: float = 10.0,
-        vanishing_threshold: float = 1e-6,
+        explosion_threshold: float | None = None,
+        vanishing_threshold: float | None = None,
         window_size: int = 100,
     ) -> None:
         self._explosion = explosion_threshold
-        self._vanishing = vanishing_threshold
+        self._vanishing = vanishing_threshold or VANISHING
+        self._patience = LOW if vanishing_threshold is None else 1
         self._norms: deque[float] = deque(maxlen=window_size)
+        self._without_signal: deque[float] = deque(maxlen=window_size)
         self._seen = 0
         self._low = 0
         self._episodes = Episodes()
@@ -52,55 +65,36 @@ class GradientDetector:
         if norm is None or not math.isfinite(norm):
             return
         self._episodes.next()
-        if norm > self._explosion:
+        if norm > (self._explosion or EXPLOSION):
             yield from self._exploded(observation.step, norm)
-        if not observation.no_signal:
-            yield from self._vanished(observation.step, norm)
-            self._norms.append(norm)
-            self._seen += 1
-            yield from self._varies(observation.step)
-
-    def _limit(self) -> float:
-        if not self._norms:
-            return FIRST * self._explosion
-        if len(self._norms) < min(KNOWN, self._norms.maxlen or KNOWN):
-            return self._explosion * max(1.0, *self._norms)
-        ordered = sorted(self._norms)
-        usual = self._explosion * ordered[len(ordered) // 2]
-        return max(self._explosion, usual, BEYOND * ordered[int(0.9 * len(ordered))])
+        if observation.no_signal:
+            # Groups of equal rewards have little gradient or none, and not what is usual.
+            if norm >= self._vanishing:
+                self._without_signal.append(norm)
+            return
+        yield from self._vanished(observation.step, norm)
+        self._norms.append(norm)
+        self._seen += 1
+        yield from self._varies(observation.step)
 
     def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
-        limit = self._limit()
+        norms = self._norms if len(self._norms) >= KNOWN else self._norms + self._without_signal
+        limit = self._explosion or _limit(norms)
         if self._episodes.is_new("explosion", norm > limit):
-            usual = statistics.median(self._norms) if self._norms else None
+            usual = statistics.median(norms) if norms else None
             compared = "" if usual is None else f"; the median of recent steps is {usual:.4g}"
-            yield Alert(
-                "critical",
-                "gradient",
-                "gradient_explosion",
-                f"gradient norm {norm:.4g} is above the limit {limit:.4g}{compared}",
-                step,
-                norm,
-                limit,
-                {"median": usual, "norms": len(self._norms)},
-            )
+            words = f"gradient norm {norm:.4g} is above the limit {limit:.4g}{compared}"
+            more = {"median": usual, "norms": len(norms)}
+            yield alert("gradient_explosion", step, words, norm, limit, **more)
 
     def _vanished(self, step: int, norm: float) -> Iterator[Alert]:
-        # Groups of equal rewards have no gradient, by chance several times in succession. The
-        # first norm may be near 0 because the weights start at 0.
+        # The first norm may be near 0 because the weights start at 0.
         self._low = self._low + 1 if norm < self._vanishing else 0
-        low = self._low >= LOW or self._low == self._seen + 1 > 1
+        low = self._low >= self._patience or self._low == self._seen + 1 > 1
         if self._episodes.is_new("vanishing", low):
-            yield Alert(
-                "high",
-                "gradient",
-                "gradient_vanishing",
-                f"the model learns almost nothing: gradient norm {norm:.4g} is below "
-                f"{self._vanishing:g}",
-                step,
-                norm,
-                self._vanishing,
-            )
+            words = f"the model learns almost nothing: gradient norm {norm:.4g} is below "
+            words += f"{self._vanishing:g}"
+            yield alert("gradient_vanishing", step, words, norm, self._vanishing)
 
     def _varies(self, step: int) -> Iterator[Alert]:
         if len(self._norms) <= CHANGES or self._seen % EVERY:
@@ -111,13 +105,19 @@ class GradientDetector:
             return
         factor = math.exp(statistics.median(abs(b - a) for a, b in pairwise(logs)))
         if self._episodes.is_new("variance", factor > JUMPY):
-            yield Alert(
-                "medium",
-                "gradient",
-                "gradient_variance",
-                f"gradient norms are unstable: in half of the last {CHANGES} steps they changed "
-                f"by a factor of at least {factor:.3g}",
-                step,
-                factor,
-                JUMPY,
-            )
+            words = f"gradient norms are unstable: in half of the last {CHANGES} steps they "
+            words += f"changed by a factor of at least {factor:.3g}"
+            yield alert("gradient_variance", step, words, factor, JUMPY)
+
+
+def _limit(norms: deque[float]) -> float:
+    """Return the default limit of a norm, from the run's norms so far."""
+    if not norms:
+        return FIRST * EXPLOSION
+    if len(norms) < min(KNOWN, norms.maxlen or KNOWN):
+        return EXPLOSION * max(1.0, *norms)
+    ordered = sorted(norms)
+    usual, high = ordered[len(ordered) // 2], ordered[int(0.9 * len(ordered))]
+    power, most = TAIL
+    times = min(most, (high / usual) ** power) if usual > 0 else EXPLOSION
+    return max(EXPLOSION, max(EXPLOSION, times) * usual, BEYOND * high)

@@ -1,8 +1,9 @@
 """Learning rates that are out of bounds, or change suddenly outside a schedule. Pure.
 
 A schedule is recognised by its shape. Each change is about as large as the previous one, or
-smaller, as in warm-up and decay. Any other change is judged one step later, because a ramp may have
-begun. A rise back to an earlier rate of the run is a restart.
+smaller, as in warm-up and decay. A schedule may hold each rate for several steps. Any other change
+is judged one step later, because a ramp may have begun. A rise back to an earlier rate of the run
+is a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.observation import Observation
 
 HELD = 10
@@ -21,7 +22,12 @@ decay ends there."""
 HELD_BY_HAND = 2
 """The same for a rate without a scheduler."""
 CONTINUES = 3.0
-"""A change continues the previous one if it is at most this many times as large."""
+"""A change continues the previous one if it is at most this many times as large ..."""
+STAIR = 0.25
+"""... and, if the rate was held in between, at least this share of it: a drop to a tenth, and then
+to a hundredth, is no ramp."""
+AS_LONG = 1.5
+"""A schedule holds each rate for as many steps, or at most this many times as long."""
 RETURNS = 1.05
 """A rise to at most this many times the run's highest rate is a restart."""
 
@@ -32,10 +38,14 @@ class _Group:
 
     last: float
     change: float
-    """The last change; the first step counts as a linear warm-up from zero."""
+    """The last change that was not 0; the first step counts as a linear warm-up from zero."""
     highest: float
     same: int = 1
     """Steps with exactly this rate."""
+    held: int = 1
+    """Steps with the rate before."""
+    ramp: bool = False
+    """Whether the last change continued the one before."""
     pending: tuple[int, float, float] | None = None
     """Step, rate before it, and change, if this may be the first step of a ramp."""
 
@@ -64,36 +74,20 @@ class LearningRateDetector:
             yield from self._group(observation.step, place, rate, by_hand)
 
     def _group(self, step: int, place: int, rate: float, by_hand: bool) -> Iterator[Alert]:
-        extra = {"group": place}
         if self._episodes.is_new(f"high{place}", rate > self._highest):
-            yield Alert(
-                "high",
-                "learning_rate",
-                "lr_too_high",
-                f"learning rate {rate:.4g} is above the limit {self._highest:g}",
-                step,
-                rate,
-                self._highest,
-                extra,
-            )
+            words = f"learning rate {rate:.4g} is above the limit {self._highest:g}"
+            yield alert("lr_too_high", step, words, rate, self._highest, group=place)
         group = self._groups.get(place)
         if group is None:
             group = self._groups[place] = _Group(rate, rate, rate)
         else:
             yield from self._moved(step, place, group, rate, by_hand)
         patience = HELD_BY_HAND if by_hand and rate > 0 else HELD
+        if group.ramp:
+            patience = max(patience, 2 * group.held)
         if self._episodes.is_new(f"low{place}", rate < self._lowest and group.same >= patience):
-            yield Alert(
-                "medium",
-                "learning_rate",
-                "lr_too_low",
-                f"learning rate {rate:.4g} has stayed below {self._lowest:g} for {group.same} "
-                "steps",
-                step,
-                rate,
-                self._lowest,
-                extra,
-            )
+            words = f"learning rate {rate:.4g} has stayed below {self._lowest:g} for {group.same} "
+            yield alert("lr_too_low", step, words + "steps", rate, self._lowest, group=place)
 
     def _moved(
         self, step: int, place: int, group: _Group, rate: float, by_hand: bool
@@ -102,38 +96,31 @@ class LearningRateDetector:
         if group.pending is not None:
             began, before, first = group.pending
             group.pending = None
-            if not _goes_on_from(first, change):
-                yield self._alert(began, place, before, before + first)
-        relative = abs(change) / group.last if group.last > 0 else 0.0
+            if not (_continues(first, change) and _continues(change, first)):
+                yield self._sudden(began, place, before, before + first)
+        if change == 0.0:
+            group.same += 1
+            return
+        least = 0.0 if group.same == 1 else STAIR
+        ramp = _continues(group.change, change, least) and group.same <= AS_LONG * group.held
         restart = change > 0 and rate <= RETURNS * group.highest
-        sudden = relative > self._change and not _continues(group.change, change) and not restart
-        if sudden and by_hand:
-            yield self._alert(step, place, group.last, rate)
-        elif sudden:
-            group.pending = (step, group.last, change)
-        group.same = group.same + 1 if change == 0.0 else 1
-        group.last, group.change = rate, change
+        if abs(change) > self._change * group.last > 0 and not ramp and not restart:
+            if by_hand:
+                yield self._sudden(step, place, group.last, rate)
+            else:
+                group.pending = (step, group.last, change)
+        group.held, group.ramp = group.same, ramp
+        group.same, group.last, group.change = 1, rate, change
         group.highest = max(group.highest, rate)
 
-    def _alert(self, step: int, place: int, before: float, after: float) -> Alert:
+    def _sudden(self, step: int, place: int, before: float, after: float) -> Alert:
+        words = f"learning rate changed from {before:.4g} to {after:.4g} in one step"
         relative = abs(after - before) / before
-        return Alert(
-            "medium",
-            "learning_rate",
-            "lr_sudden_change",
-            f"learning rate changed from {before:.4g} to {after:.4g} in one step",
-            step,
-            relative,
-            self._change,
-            {"group": place, "before": before, "after": after},
-        )
+        more = {"group": place, "before": before, "after": after}
+        return alert("lr_sudden_change", step, words, relative, self._change, **more)
 
 
-def _continues(before: float, change: float) -> bool:
-    """Return whether `change` has the direction of `before` and at most CONTINUES its size."""
-    return before * change > 0 and abs(change) <= CONTINUES * abs(before)
-
-
-def _goes_on_from(first: float, change: float) -> bool:
-    """Return whether `first` began a ramp of which `change` is the next step."""
-    return _continues(first, change) and _continues(change, first)
+def _continues(before: float, change: float, least: float = 0.0) -> bool:
+    """Return whether `change` has the direction of `before`, at most CONTINUES and at least `least`
+    times its size."""
+    return before * change > 0 and least <= change / before <= CONTINUES

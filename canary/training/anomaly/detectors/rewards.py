@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.detectors.series import long_run, shift_of, split
 from canary.training.anomaly.observation import Agreement, Observation, Sample
 
@@ -71,32 +71,17 @@ class CalibrationDetector:
                 score = 1 - mean / scale
         if self._episodes.is_new("poor", score is not None):
             assert score is not None
-            yield Alert(
-                "medium",
-                "reward_drift",
-                "calibration_poor",
-                f"reward predictions are inaccurate: calibration {score:.3g}, limit {self._poor:g}",
-                step,
-                score,
-                self._poor,
-                {"scale": scale, "steps": len(self._errors)},
-            )
+            words = f"reward predictions are inaccurate: calibration {score:.3g}"
+            more = {"scale": scale, "steps": len(self._errors)}
+            yield alert("calibration_poor", step, words, score, self._poor, **more)
 
     def _drifted(self, step: int, scale: float) -> Iterator[Alert]:
         shift = shift_of(*split(self._errors, RECENT))
         fall = shift.difference / scale
         if self._episodes.is_new("drift", fall > self._drift and shift.sure(SURE)):
-            yield Alert(
-                "medium",
-                "reward_drift",
-                "calibration_drift",
-                "reward predictions became less accurate: calibration fell from "
-                f"{1 - shift.before / scale:.3g} to {1 - shift.after / scale:.3g}",
-                step,
-                fall,
-                self._drift,
-                {"scale": scale},
-            )
+            words = "reward predictions became less accurate: calibration fell from "
+            words += f"{1 - shift.before / scale:.3g} to {1 - shift.after / scale:.3g}"
+            yield alert("calibration_drift", step, words, fall, self._drift, scale=scale)
 
 
 class RewardDriftDetector:
@@ -125,16 +110,8 @@ class RewardDriftDetector:
         if self._episodes.is_new("drift", what is not None):
             assert what is not None
             words, value, metadata = what
-            yield Alert(
-                "medium",
-                "reward_drift",
-                "reward_distribution_drift",
-                words,
-                observation.step,
-                value,
-                self._drift,
-                metadata,
-            )
+            kind, step = "reward_distribution_drift", observation.step
+            yield alert(kind, step, words, value, self._drift, **metadata)
 
     def _keep(self, rewards: Sample) -> None:
         self._seen += 1

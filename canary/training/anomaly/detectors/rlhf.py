@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.detectors.rewards import EVERY, RECENT
 from canary.training.anomaly.detectors.series import shift_of, split
 from canary.training.anomaly.observation import Observation
 
+KL = 1.0
 WINDOW = 100
 LAST = 5
 KNOWN = 10
@@ -39,16 +40,17 @@ class RLHFDetector:
     """Compares medians of the last few steps with limits and with earlier steps of the run.
 
     Args:
-        kl_limit: the KL blew up if its mean per token is above this and five times its past. In a
-            run that began at its reference model, five times this limit is enough.
+        kl_limit: the KL blew up above it. By default its mean per token must be above 1.0 and five
+            times its past. In a run that began at its reference model, 5.0 is enough.
         entropy_floor: entropy collapsed below this share of the entropy of the first two steps.
         clip_limit: above this share of clipped tokens, updates no longer follow the objective.
     """
 
     def __init__(
-        self, kl_limit: float = 1.0, entropy_floor: float = 0.1, clip_limit: float = 0.5
+        self, kl_limit: float | None = None, entropy_floor: float = 0.1, clip_limit: float = 0.5
     ) -> None:
-        self._kl_limit = kl_limit
+        self._given_kl_limit = kl_limit
+        self._kl_limit = kl_limit or KL
         self._entropy_floor = entropy_floor
         self._clip_limit = clip_limit
         self._kl: deque[float] = deque(maxlen=WINDOW)
@@ -78,7 +80,7 @@ class RLHFDetector:
         allowed = self._kl_limit * (TOKENS_IN_A_SEQUENCE if observation.kl_of_sequence else 1.0)
         if self._first_kl is None:
             self._first_kl = kl
-        if kl <= allowed and max(islice(reversed(self._kl), LAST)) <= allowed:
+        if kl <= self._kl_limit and max(islice(reversed(self._kl), LAST)) <= self._kl_limit:
             return
         now, before = self._kl_now()
         limit = max(allowed, RUNAWAY * before)
@@ -89,17 +91,12 @@ class RLHFDetector:
         if far and not runaway:
             before, limit = self._first_kl, FAR * allowed
             since = f"up from {before:.4g} at the start"
+        if self._given_kl_limit is not None:
+            runaway = len(self._kl) >= SOON and now > self._given_kl_limit
+            limit = self._given_kl_limit
         if self._episodes.is_new("kl", runaway or far):
-            yield Alert(
-                "high",
-                "rlhf",
-                "kl_blowup",
-                f"the policy drifts too far from the reference model: KL {now:.4g}, {since}",
-                observation.step,
-                now,
-                limit,
-                {"before": before},
-            )
+            words = f"the policy drifts too far from the reference model: KL {now:.4g}, {since}"
+            yield alert("kl_blowup", observation.step, words, now, limit, before=before)
 
     def _kl_now(self) -> tuple[float, float]:
         before, last = split(self._kl, LAST)
@@ -117,17 +114,9 @@ class RLHFDetector:
         limit = self._entropy_floor * start
         enough = len(self._entropy) >= SOON
         if self._episodes.is_new("entropy", enough and start > 0 and now < limit):
-            yield Alert(
-                "high",
-                "rlhf",
-                "entropy_collapse",
-                f"the policy's outputs hardly vary any more: entropy {now:.4g}, down from "
-                f"{start:.4g} at the start",
-                observation.step,
-                now,
-                limit,
-                {"start": start},
-            )
+            words = f"the policy's outputs hardly vary any more: entropy {now:.4g}, down from "
+            words += f"{start:.4g} at the start"
+            yield alert("entropy_collapse", observation.step, words, now, limit, start=start)
 
     def _clipping(self, observation: Observation) -> Iterator[Alert]:
         share = observation.clip_fraction
@@ -137,16 +126,10 @@ class RLHFDetector:
         now = statistics.median(self._clip)
         full = len(self._clip) == KNOWN
         if self._episodes.is_new("clip", full and now > self._clip_limit):
-            yield Alert(
-                "medium",
-                "rlhf",
-                "clip_fraction_saturation",
-                f"{100 * now:.3g}% of the tokens are clipped, limit {100 * self._clip_limit:.3g}%: "
-                "the updates are too large, or the rollouts too old",
-                observation.step,
-                now,
-                self._clip_limit,
-            )
+            words = f"{100 * now:.3g}% of the tokens are clipped: the updates are too large, or "
+            words += "the rollouts too old"
+            kind, step = "clip_fraction_saturation", observation.step
+            yield alert(kind, step, words, now, self._clip_limit)
 
     def _hacking(self, observation: Observation) -> Iterator[Alert]:
         reward = observation.rewards
@@ -161,18 +144,11 @@ class RLHFDetector:
         cost = self._runaway() if gain.z > SURE else None
         if self._episodes.is_new("hacking", cost is not None):
             assert cost is not None
-            words, value, limit = cost
-            yield Alert(
-                "high",
-                "rlhf",
-                "reward_hacking",
-                "possible reward hacking: the reward rose from "
-                f"{gain.before:.4g} to {gain.after:.4g} while {words}",
-                observation.step,
-                value,
-                limit,
-                {"reward": [gain.before, gain.after]},
-            )
+            grown, value, limit = cost
+            words = "possible reward hacking: the reward rose from "
+            words += f"{gain.before:.4g} to {gain.after:.4g} while {grown}"
+            rewards = [gain.before, gain.after]
+            yield alert("reward_hacking", observation.step, words, value, limit, reward=rewards)
 
     def _runaway(self) -> tuple[str, float, float] | None:
         """Return what grew beyond its limit: words, value, limit; None if nothing did."""

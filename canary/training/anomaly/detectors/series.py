@@ -79,3 +79,16 @@ def spread_of(values: Sequence[float]) -> float:
     """Return the standard deviation, estimated from the median absolute deviation (Gaussian)."""
     centre = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - centre) for value in values)
+
+
+def trend_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return how far a straight line through the values moves from their first to their last, and
+    its standard error, corrected for correlation of the residuals."""
+    count = len(values)
+    places = [place - (count - 1) / 2 for place in range(count)]
+    squares = count * (count * count - 1) / 12
+    level = statistics.fmean(values)
+    slope = math.fsum(x * y for x, y in zip(places, values, strict=True)) / squares
+    residuals = [y - level - slope * x for x, y in zip(places, values, strict=True)]
+    spread = max(0.0, long_run(residuals)[2])
+    return slope * (count - 1), (count - 1) * math.sqrt(spread / squares)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from canary.record.alert import Alert
 from canary.record.slowing import more_work
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.detectors.series import spread_of
 from canary.training.anomaly.observation import Observation
 
@@ -59,17 +59,9 @@ class SlowingDetector:
         early, late = ([seconds for seconds, _ in part] for part in (self._early, self._recent))
         limit = SLOWER * before * self._work()
         if self._episodes.is_new("slower", now > limit and _surely(early, late)):
-            yield Alert(
-                "medium",
-                "performance",
-                "slowing_down",
-                f"training slows down: a step takes {1e3 * now:.4g} ms, up from "
-                f"{1e3 * before:.4g} ms at the start",
-                observation.step,
-                now,
-                limit,
-                {"before_s": before},
-            )
+            words = f"training slows down: a step takes {1e3 * now:.4g} ms, up from "
+            words += f"{1e3 * before:.4g} ms at the start"
+            yield alert("slowing_down", observation.step, words, now, limit, before_s=before)
 
     def _work(self) -> float:
         parts = (self._early, self._recent)

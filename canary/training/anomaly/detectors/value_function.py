@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.common import Episodes, alert
 from canary.training.anomaly.detectors.series import split
 from canary.training.anomaly.observation import Observation, Sample
 
@@ -64,31 +64,16 @@ class ValueDetector:
         usual = max(statistics.median(self._first), statistics.median(before))
         limit = self._loss_limit * usual
         if self._episodes.is_new("loss", worse and now > limit):
-            yield Alert(
-                "high",
-                "rlhf",
-                "value_loss_blowup",
-                f"the value function diverges: value loss {now:.4g}, up from {usual:.4g}",
-                step,
-                now,
-                limit,
-                {"before": usual},
-            )
+            words = f"the value function diverges: value loss {now:.4g}, up from {usual:.4g}"
+            yield alert("value_loss_blowup", step, words, now, limit, before=usual)
 
     def _misleads(self, step: int, loss: float, worse: bool) -> Iterator[Alert]:
         share = statistics.median(self._unexplained)
         if self._episodes.is_new("variance", worse and share > self._unexplained_limit):
-            yield Alert(
-                "medium",
-                "rlhf",
-                "value_explains_nothing",
-                "the value function predicts returns worse than a constant would: explained "
-                f"variance {1 - share:.4g}",
-                step,
-                1 - share,
-                1 - self._unexplained_limit,
-                {"value_loss": loss},
-            )
+            words = "the value function predicts returns worse than a constant would: explained "
+            words += f"variance {1 - share:.4g}"
+            limit = 1 - self._unexplained_limit
+            yield alert("value_explains_nothing", step, words, 1 - share, limit, value_loss=loss)
 
 
 def _loss_of_zeros(scores: Sample | None) -> float:

@@ -107,7 +107,7 @@ assert {{a.type for a in found}} == {{"loss_not_finite", "gradient_not_finite"}}
 def test_a_healthy_loop_raises_nothing() -> None:
     detector = quiet()
     Loop(120).run(detector)
-    assert detector.summary()["total"] == 0, detector.summary()
+    assert detector.summary()["total_alerts"] == 0, detector.summary()
 
 
 def test_a_faulty_step_is_told_while_the_loop_goes_on_with_the_hash_of_its_batch(
@@ -125,10 +125,10 @@ def test_a_faulty_step_is_told_while_the_loop_goes_on_with_the_hash_of_its_batch
     keys = {"severity", "category", "type", "message", "step", "value", "threshold", "metadata"}
     assert keys <= set(rows[0])
     summary = detector.summary()
-    assert summary["total"] == len(rows)
+    assert summary["total_alerts"] == len(rows)
     assert summary["by_severity"]["critical"] == 1
     assert summary["by_category"]["gradient"] == 1
-    assert summary["latest"][-1]["type"] == rows[-1]["type"]
+    assert summary["latest_alerts"][-1]["type"] == rows[-1]["type"]
 
 
 def test_gradient_norm_and_rates_are_those_of_the_model(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_trainable_tensor_that_never_changes_is_named_once() -> None:
     loop.optimizer = torch.optim.AdamW(loop.model[0].parameters(), lr=1e-2)
     detector = quiet()
     loop.run(detector)
-    (alert,) = detector.summary()["latest"]
+    (alert,) = detector.summary()["latest_alerts"]
     assert alert["type"] == "stalled_adapter"
     assert alert["metadata"] == {"names": ["1.weight", "1.bias"], "updates": 20}
 
@@ -431,6 +431,58 @@ def test_a_detector_of_ones_own_by_protocol_and_by_subclass() -> None:
         assert detector.summary()["by_category"] == {"task": 1}
 
 
+class Task(AdvancedAnomalyDetector):
+    """A subclass that adds its alerts where the loop calls it."""
+
+    def analyze_training_step(self, *args: Any, **kwargs: Any) -> list[Alert]:
+        found = super().analyze_training_step(*args, **kwargs)
+        return [*found, Alert("high", "task", "mine", "a word", kwargs.get("step") or 1)]
+
+
+class Further(Task):
+    def analyze_training_step(self, *args: Any, **kwargs: Any) -> list[Alert]:
+        first = Alert("low", "task", "further", "a word", 1)
+        return [first, *super().analyze_training_step(*args, **kwargs)]
+
+
+def test_alerts_that_a_subclass_adds_to_a_step_are_logged_once_and_told(tmp_path: Path) -> None:
+    detector = Further(output_dir=tmp_path)
+    heard: list[str] = []
+    detector.add_listener(lambda alerts, step: heard.extend(alert.type for alert in alerts))
+    found = detector.analyze_training_step(loss=float("nan"))
+    assert [alert.type for alert in found] == ["further", "loss_not_finite", "mine"]
+    assert sorted(heard) == sorted(alert.type for alert in found)
+    assert sorted(row["type"] for row in read_rows(tmp_path / "alerts.jsonl")) == sorted(heard)
+    summary = detector.summary()
+    assert summary["total_alerts"] == 3
+    assert summary["by_category"] == {"numerics": 1, "task": 2}
+    with pytest.raises(StopTraining, match="mine"):
+        Task(save_alerts=False, stop_on="high").analyze_training_step(loss=1.0)
+
+
+def test_the_summary_is_a_file_at_the_end(tmp_path: Path) -> None:
+    detector = AdvancedAnomalyDetector(output_dir=tmp_path / "flushed")
+    nan_step(detector)
+    detector.flush()
+    stopped = AdvancedAnomalyDetector(output_dir=tmp_path / "stopped", stop_on="critical")
+    with pytest.raises(StopTraining):
+        nan_step(stopped)
+    code = (
+        "from canary.anomaly import AdvancedAnomalyDetector\n"
+        f"detector = AdvancedAnomalyDetector(output_dir={str(tmp_path / 'left')!r})\n"
+        "detector.analyze_training_step(loss=float('nan'))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for folder in ("flushed", "stopped", "left"):
+        text = (tmp_path / folder / "alert_summary.json").read_text(encoding="utf-8")
+        summary = jsonio.loads(text)
+        assert set(summary) == {"total_alerts", "by_category", "by_severity", "latest_alerts"}
+        assert summary["total_alerts"] == 1
+        assert summary["latest_alerts"][0]["type"] == "loss_not_finite"
+    AdvancedAnomalyDetector(output_dir=tmp_path / "none", save_alerts=False).flush()
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_detector_that_raises_is_asked_no_more_and_the_others_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -500,5 +552,5 @@ def test_a_folder_that_cannot_be_written_ends_no_training(
     (tmp_path / "file").write_text("")
     detector = AdvancedAnomalyDetector(output_dir=tmp_path / "file")
     assert nan_step(detector)
-    assert detector.summary()["total"] == 1
+    assert detector.summary()["total_alerts"] == 1
     assert capsys.readouterr().err.count("alerts are no longer written") == 1

@@ -125,3 +125,24 @@ def test_a_schedule_by_hand_raises_nothing(steps: int) -> None:
             rate = 6e-5 + 0.5 * (1 + math.cos(math.pi * share)) * (6e-4 - 6e-5)
         observation = Observation(step=it + 1, learning_rates=(rate,), peak_rates=(None,))
         assert not detector.judge(observation), it
+
+
+@pytest.mark.parametrize("updates", [300, 30_000])
+def test_a_linear_decay_of_several_steps_per_rate_raises_nothing(updates: int) -> None:
+    """As cleanrl's PPO: it lowers the rate once per rollout, and takes 16 steps at each rate."""
+    for shown in (range(40), range(updates - 40, updates)):
+        detector = AdvancedAnomalyDetector(save_alerts=False)
+        for number, update in enumerate(shown):
+            rate = (1.0 - update / updates) * 2.5e-4
+            for step in range(16 * number + 1, 16 * number + 17):
+                observation = Observation(step=step, learning_rates=(rate,), peak_rates=(None,))
+                assert not detector.judge(observation), (update, rate)
+
+
+def test_drops_by_hand_to_a_tenth_are_reported_each() -> None:
+    detector = AdvancedAnomalyDetector(save_alerts=False)
+    found = []
+    for step in range(1, 91):
+        rate = 1e-3 * 0.1 ** (step // 30)
+        found += detector.judge(Observation(step=step, learning_rates=(rate,), peak_rates=(None,)))
+    assert [alert.step for alert in found] == [30, 60, 90]

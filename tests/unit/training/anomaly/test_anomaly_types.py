@@ -36,6 +36,9 @@ def falling(step: int) -> float:
 
 FIRES: dict[str, dict[str, Run]] = {
     "gradient_explosion": {
+        "in a loop whose rewards are equal in each step": run(
+            30, grad_norm=before_after(wobble(1.0), 100.0, 20), no_signal=True
+        ),
         "a norm of a thousand times the usual": run(
             30, grad_norm=before_after(wobble(1.0), 1000.0, 20)
         ),
@@ -76,8 +79,18 @@ FIRES: dict[str, dict[str, Run]] = {
             wall_s=before_after(wobble(0.64), wobble(0.16), 21),
         ),
     },
-    "convergence_plateau": {"a loss that stands still": run(60, loss=0.5)},
+    "convergence_plateau": {
+        "a loss that stands still": run(60, loss=0.5),
+        "240 steps with noise of 2%": run(240, loss=wobble(2.0, 0.02)),
+        "the same after it learned": run(
+            320, loss=lambda n: wobble(1 + 3 * math.exp(-n / 15), 0.02)(n), learning_rates=(1e-4,)
+        ),
+    },
     "convergence_divergence": {
+        "2% per step for 50 steps": run(50, loss=growing(2.0, 1.02)),
+        "2% per step with noise of 5%, after it learned": run(
+            130, loss=lambda n: wobble(falling(n) if n < 80 else falling(79) * 1.02 ** (n - 79))(n)
+        ),
         "after it had learned": run(
             120, loss=lambda n: falling(n) if n < 80 else falling(79) * 1.06 ** (n - 79)
         ),
@@ -109,7 +122,10 @@ FIRES: dict[str, dict[str, Run]] = {
         ),
     },
     "kl_not_finite": {"NaN": run(5, kl=before_after(0.1, math.nan, 4))},
-    "reward_not_finite": {"NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4)))},
+    "reward_not_finite": {
+        "NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4))),
+        "Inf": run(5, rewards=rewards(before_after(1.0, math.inf, 4))),
+    },
     "gradient_not_finite": {"Inf": run(5, grad_norm=before_after(1.0, math.inf, 4))},
     "kl_blowup": {
         "a policy that runs away": run(60, kl=before_after(wobble(0.05), growing(1e-4, 1.2), 40)),
@@ -163,6 +179,7 @@ FIRES: dict[str, dict[str, Run]] = {
 
 SILENT: dict[str, dict[str, Run]] = {
     "gradient_explosion": {
+        "norms of 15, never otherwise": run(60, grad_norm=wobble(15.0)),
         "norms that are always large": run(60, grad_norm=wobble(60.0)),
         "the first step of a fresh head": run(60, grad_norm=lambda n: 1 + 40 * math.exp(-n / 3)),
         "small norms that grow": run(40, grad_norm=growing(1e-3, 1.1)),
@@ -195,6 +212,12 @@ SILENT: dict[str, dict[str, Run]] = {
         "a warm-up so slow that nothing moves yet": run(
             60, loss=0.6931, learning_rates=cosine(10_000, 1e-6, 1000)
         ),
+        "slow learning with noise of 2%": run(300, loss=lambda n: wobble(2 * n**-0.05, 0.02)(n)),
+        "slow learning, linear": run(240, loss=lambda n: wobble(2 - 0.0004 * n, 0.02)(n)),
+        "noise that hides whether it learns": run(300, loss=wobble(2.0, 0.2)),
+        "what online RL minimises": run(
+            300, loss=wobble(2.0, 0.02), rewards=rewards(wobble(1.0, 0.05))
+        ),
         "the end of a decay": run(
             100,
             loss=lambda n: falling(n) if n < 45 else 1.5,
@@ -203,6 +226,10 @@ SILENT: dict[str, dict[str, Run]] = {
     },
     "convergence_divergence": {
         "a loss that falls": run(200, loss=falling),
+        "half as high again after new data": run(
+            120, loss=before_after(wobble(1.0), wobble(1.6), 60)
+        ),
+        "a rise by a quarter": run(100, loss=lambda n: wobble(1 + 0.0025 * n)(n)),
         "one spike": run(100, loss=lambda n: 50.0 if n == 60 else falling(n)),
         "a penalty that begins at zero": run(40, loss=lambda n: 1e-4 * n * n),
         "what online RL minimises": run(
@@ -380,3 +407,25 @@ def test_every_threshold_moves_what_it_names(
     assert not types(within, **arguments)
     # The default judges one of the two otherwise.
     assert any(types(each) != types(each, **arguments) for each in (beyond, within))
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "observations"),
+    [
+        ("gradient", {"explosion_threshold": 10.0}, run(1, grad_norm=15.0)),
+        ("gradient", {"explosion_threshold": 10.0}, run(30, grad_norm=at_20(wobble(9.0), 15.0))),
+        ("gradient", {"vanishing_threshold": 1e-3}, run(30, grad_norm=at_20(wobble(1.0), 1e-4))),
+        ("rlhf", {"kl_limit": 1.0}, run(30, kl=at_20(0.9, 1.5))),
+        ("rlhf", {"kl_limit": 1.0}, run(30, kl=at_20(0.9, 1.5), kl_of_sequence=True)),
+    ],
+)
+def test_a_limit_that_the_user_sets_is_taken_as_given(
+    section: str, settings: dict[str, float], observations: Run
+) -> None:
+    arguments: dict[str, Any] = {section: settings}
+    found = judged(observations, **arguments)
+    assert found
+    assert found[0].threshold in settings.values()
+    late = 20 if len(observations) > 1 else 1
+    assert late <= found[0].step <= late + 3
+    assert not types(observations), "the default compares with what is usual"
