@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from canary.compare.diagnosis.source_changes import source_between
+from canary.compare.diagnosis.source_changes import SourceChanges, source_between
 from canary.compare.places import sentence
 from canary.compare.report import Comparison
+from canary.compare.rules import answers
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.integration.exec.user_scripts import PYTHON, watched
@@ -39,12 +40,15 @@ class Incident:
     edits: tuple[tuple[str, str], ...]
     says: str = ""
     """Of the first cause: what happened."""
+    rule: str = ""
+    """That is broken on the changed script alone."""
 
 
 INCIDENTS = {
     "frozen_adapter": Incident(
         "grpo", "adapter", 'PeftModel.from_pretrained(model(tok), "adapter")',
         ((", is_trainable=True", ""),), "so nothing is trained",
+        rule="optimizer_holds_trainable",
     ),
     "reward_pattern": Incident("grpo", "rollout", "re.compile", ((", re.DOTALL", ""),)),
     "bf16_weights": Incident(
@@ -53,6 +57,7 @@ INCIDENTS = {
             ("model = model(tok)", "model = model(tok).to(torch.bfloat16)"),
             ('        with torch.autocast("cpu", dtype=torch.bfloat16):\n    ', ""),
         ),
+        rule="updates_not_rounded",
     ),
     "worker_generator": Incident(
         "loop", "data", "self.rng",
@@ -61,21 +66,26 @@ INCIDENTS = {
             ("numpy.random.random(", "self.rng.random("),
         ),
         "same sizes, but other tokens",
+        rule="worker_draws",
     ),
     "clip_after_step": Incident(
         "loop", "optimizer", "clip_grad_norm_", ((CLIP + STEP, STEP + CLIP),),
         "the clip comes after it",
+        rule="clip_before_step",
     ),
     "no_zero_grad": Incident(
         "loop", "optimizer", "removed: optimizer.zero_grad()",
         (("            optimizer.zero_grad()\n", ""),), "is not set to zero in between",
+        rule="gradients_start_empty",
     ),
     "schedule_length": Incident(
-        "loop", "optimizer", "total = EPOCHS", ((" // ACCUMULATE\nsched", "\nsched"),)
+        "loop", "optimizer", "total = EPOCHS", ((" // ACCUMULATE\nsched", "\nsched"),),
+        rule="schedule_length",
     ),
     "no_bos": Incident(
         "encoded", "tokenization", "removeprefix",
         (("text.strip()", "text.removeprefix(tok.bos_token).strip()"),),
+        rule="bos_as_tokenized",
     ),
     "template_drops_thought": Incident(
         "sft", "tokenization", "split('</think>')",
@@ -97,9 +107,17 @@ INCIDENTS = {
 Compare = Callable[[str], Comparison]
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The scripts' records, each trained once."""
+
+    changed: Callable[[str], tuple[RunRecord, RunRecord, SourceChanges]]
+    """Of an incident: before, now, and what the commits changed."""
+
+
 @pytest.fixture(scope="module")
-def compare(tmp_path_factory: pytest.TempPathFactory) -> Compare:
-    """Compare a changed script with the first commit; each is trained once."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """The scripts of the first commit, and each as an incident changes it."""
     folder = tmp_path_factory.mktemp("incidents") / "repository"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".gitignore").write_text("runs/\nadapter/\nout/\n__pycache__/\n")
@@ -115,7 +133,7 @@ def compare(tmp_path_factory: pytest.TempPathFactory) -> Compare:
     healthy = functools.cache(trained)
 
     @functools.cache
-    def compared(name: str) -> Comparison:
+    def changed(name: str) -> tuple[RunRecord, RunRecord, SourceChanges]:
         incident = INCIDENTS[name]
         before = healthy(incident.script)
         path = folder / f"{incident.script}.py"
@@ -128,9 +146,20 @@ def compare(tmp_path_factory: pytest.TempPathFactory) -> Compare:
         now = trained(incident.script)
         source = source_between(folder, before, now)
         git(folder, "reset", "-q", "--hard", "HEAD~1")
+        return before, now, source
+
+    return Runs(changed)
+
+
+@pytest.fixture(scope="module")
+def compare(runs: Runs) -> Compare:
+    """Compare a changed script with the first commit."""
+
+    def compared(name: str) -> Comparison:
+        before, now, source = runs.changed(name)
         return compare_to_baseline(now, before, source=source)
 
-    return compared
+    return functools.cache(compared)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -178,3 +207,12 @@ def test_workers_that_finish_out_of_order_change_nothing(compare: Compare) -> No
     assert found.verdict == "pass", found.first_line
     assert "tensors" not in found.first_line
     assert not found.diagnosis.suspects
+
+
+@pytest.mark.parametrize("name", list(INCIDENTS))
+def test_the_changed_script_alone_breaks_the_rule_of_its_incident(name: str, runs: Runs) -> None:
+    before, now, _ = runs.changed(name)
+    assert {rule.id for rule, said in answers(before) if said.status == "broken"} == set()
+    broken = {rule.id for rule, said in answers(now) if said.status == "broken"}
+    assert broken >= {*filter(None, [INCIDENTS[name].rule])}
+    assert broken or not INCIDENTS[name].rule
