@@ -163,7 +163,7 @@ def test_a_loop_that_ended_by_itself_says_how_many_updates_it_made() -> None:
     whole = example()
     whole.config |= {"trainer": "torch loop", "max_steps": None, "exact": False}
     whole.launches = [Launch(index=0, status="completed", steps=12, look_steps=12)]
-    long = {"schedules": [ONCE | {"length": 48}], "loader_length": 24}
+    long: dict[str, Any] = {"schedules": [ONCE | {"length": 48}], "loader_length": 24}
     assert answered("schedule_length", record=whole, **long).status == "broken"
     whole.config["max_steps"] = 12
     assert answered("schedule_length", record=whole, **long).status == "note"
