@@ -39,7 +39,7 @@ def answered(
     """What a rule says of a healthy look, changed in one optimizer's facts or in all."""
     whole = example() if record is None else record
     optimizers = [ADAM | (adam or {})]
-    updates = {"optimizers": optimizers, "holding": HOLDING, "schedules": [], **facts}
+    updates: Any = {"optimizers": optimizers, "holding": HOLDING, "schedules": [], **facts}
     whole.exact["facts"] = {"updates": updates}
     return next(one for one in RULES if one.id == rule).judge(whole)
 
