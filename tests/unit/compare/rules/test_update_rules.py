@@ -39,7 +39,7 @@ def answered(
     """What a rule says of a healthy look, changed in one optimizer's facts or in all."""
     whole = example() if record is None else record
     optimizers = [ADAM | (adam or {})]
-    updates = {"optimizers": optimizers, "holding": HOLDING, "schedules": [], **facts}
+    updates: Any = {"optimizers": optimizers, "holding": HOLDING, "schedules": [], **facts}
     whole.exact["facts"] = {"updates": updates}
     return next(one for one in RULES if one.id == rule).judge(whole)
 
@@ -163,7 +163,7 @@ def test_a_loop_that_ended_by_itself_says_how_many_updates_it_made() -> None:
     whole = example()
     whole.config |= {"trainer": "torch loop", "max_steps": None, "exact": False}
     whole.launches = [Launch(index=0, status="completed", steps=12, look_steps=12)]
-    long = {"schedules": [ONCE | {"length": 48}], "loader_length": 24}
+    long: dict[str, Any] = {"schedules": [ONCE | {"length": 48}], "loader_length": 24}
     assert answered("schedule_length", record=whole, **long).status == "broken"
     whole.config["max_steps"] = 12
     assert answered("schedule_length", record=whole, **long).status == "note"
