@@ -38,7 +38,7 @@ data = Noisy([tok.apply_chat_template(chat, tokenize=False) for chat in chats(48
 loader = DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate, num_workers=2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 total = EPOCHS * len(loader) // ACCUMULATE
-schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (total - n) / 8))
+schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=total)
 for _ in range(EPOCHS):
     for i, batch in enumerate(loader, 1):
         with torch.autocast("cpu", dtype=torch.bfloat16):
