@@ -32,7 +32,7 @@ def collate(batch):
     return {"input_ids": ids, "attention_mask": (labels != -100).long(), "labels": labels}
 
 
-ACCUMULATE, EPOCHS = 2, 2
+ACCUMULATE, EPOCHS = 2, 3
 torch.manual_seed(0)
 data = Noisy([tok.apply_chat_template(chat, tokenize=False) for chat in chats(48)])
 loader = DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate, num_workers=2)
