@@ -9,6 +9,7 @@ from canary.compare.rules import (
     advantages_sum,
     answers_end,
     answers_kept,
+    asked,
     bos,
     bos_as_tokenized,
     clip_before_step,
@@ -30,6 +31,7 @@ from canary.compare.rules import (
     rewards_add_up,
     rows_have_labels,
     sampled_ids,
+    sampler_logprobs,
     schedule,
     stays_in_training_mode,
     stops_at_trained_end,
@@ -74,7 +76,9 @@ RULES: tuple[Rule, ...] = (
     stream_split.RULE,
     answers_kept.RULE,
     answers_end.RULE,
+    sampler_logprobs.RULE,
     ranks_agree.RULE,
+    *asked.RULES,
 )
 """All rules, in the order of the answer."""
 
