@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypedDict, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from canary.record.exact import Calls, Exact
     from canary.record.step_row import Row
     from canary.record.types import Failure, Status
-    from canary.relations.relation import Outcome, Variation
-from typing import TextIO
-
 from canary.record.step_row import Row
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
@@ -35,8 +32,16 @@ EVENTS = "_RLHF_CANARY_EVENTS"
 """Environment variable of a run that another of our programs follows: the descriptor of the open
 file that gets its events, one JSON object per line (see `canary.runner.display.progress.Event`)."""
 
-SAMPLES = "_RLHF_CANARY_SAMPLES"
-"""Environment variable of a command whose processes are asked what they sample."""
+
+class Variation(TypedDict, total=False):
+    """What one run of a pair does in another way (see `canary.training.pairs`)."""
+
+    workers: int
+    """Load data with so many workers of each `DataLoader`."""
+    save_at: int
+    """Save a checkpoint after this update, into the run's folder; a transformers Trainer only."""
+    resume: str
+    """The checkpoint to begin at; a transformers Trainer only."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,9 @@ class Job:
     """The least severity of an alert that ends the training."""
     save_model: str | None = None
     """Folder for the trained model."""
-    relations: Sequence[str] = ()
-    """Relations that the look asks beside its first update (see `canary.relations`)."""
-    relation_files: Mapping[str, str] = field(default_factory=dict)
-    """Files of the user's own relations, by id."""
+    asks_again: bool = False
+    """The look calls the model again about rows of its first update (see
+    `canary.training.asking.again`)."""
     variation: Variation | None = None
     """What this launch does in another way."""
 
@@ -113,10 +117,6 @@ class Result:
     """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
     """Exit code of the user's command, if there was one."""
-    relations: list[Outcome] = field(default_factory=list)
-    """What the relations of the job showed."""
-    own_relations: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What the job's `relation_files` hold (see `canary.training.relations.own`)."""
     not_varied: str | None = None
     """Why the job's variation is not possible."""
 

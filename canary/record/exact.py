@@ -291,38 +291,13 @@ class RankParameters(TypedDict, total=False):
     """Each rank holds a part of them."""
 
 
-class Share(TypedDict):
-    """How a `DistributedSampler` of torch shares the rows of a dataset."""
-
-    rows: int
-    """Of the dataset."""
-    replicas: int
-    rank: int
-    seed: int
-    epoch: int
-    shuffle: bool
-    drop_last: bool
-
-
 class Varied(TypedDict, total=False):
-    """What a launch of `canary check` did in another way, as far as it found out itself."""
+    """What one run of a pair did in another way."""
 
     saved_at: int
     """The update after which it saved a checkpoint."""
-    saved: list[str]
-    """The checkpoint's files, absolute."""
     iterable: bool
     """Whether a `DataLoader` read a stream, which its workers split."""
-    saves: bool
-    """Whether a first launch saved a checkpoint between two updates."""
-    loads: bool
-    """Whether a `DataLoader` gave it batches."""
-    workers: int
-    """The most workers of a `DataLoader` in a first launch."""
-    ranks: bool
-    """Whether a plain loop of a first launch looks as if it could train on several ranks."""
-    shares: dict[str, list[Share]]
-    """How each rank's loaders share their rows, by rank."""
 
 
 class Rounding(TypedDict, total=False):

@@ -196,13 +196,6 @@ def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
         return first
     each = [by_rank[rank] for rank in ranks]
     merged: Exact = {**first, "batches": _batches(by_rank), "ranks": _parameters(by_rank)}
-    shares = {
-        str(rank): part
-        for rank, exact in sorted(by_rank.items())
-        for part in exact.get("varied", {}).get("shares", {}).values()
-    }
-    if shares:
-        merged["varied"] = {**first["varied"], "shares": shares}
     if all("first_loss" in exact for exact in each):
         of_step_1 = [exact["first_loss"] for exact in each]
         merged["first_loss"] = {

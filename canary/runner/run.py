@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +19,13 @@ from canary.errors import ConfigError, InputError, MachineError, Stopped, UsageE
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
 from canary.protocol.heartbeat import Readings, reading_path
-from canary.protocol.job import NODE_RANK, Job, Listener, Result, disk_full
+from canary.protocol.job import NODE_RANK, Job, Listener, Result, Variation, disk_full
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
-from canary.relations.relation import Variation
 from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.exec.command import CommandRunner
@@ -44,17 +43,14 @@ def run_canary(
     *,
     echo: bool = False,
     rendezvous: Rendezvous | None = None,
-    relations: Sequence[str] = (),
-    relation_files: Mapping[str, str] | None = None,
+    asks_again: bool = False,
     variation: Variation | None = None,
-    copied: Path | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
-    `rendezvous`: where this machine's ranks meet the ranks of other machines. `relations`: what
-    the look asks beside its first update; `relation_files`: the user's own of them, by id.
-    `variation`: what it does in another way. `copied`: a copy of the working folder, in which a
-    user's command runs.
+    `rendezvous`: where this machine's ranks meet the ranks of other machines. `asks_again`:
+    whether a user's command is asked again about its first update, as built-in trainings are.
+    `variation`: what it does in another way.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`.
@@ -82,10 +78,8 @@ def run_canary(
         listener,
         echo=echo,
         rendezvous=rendezvous,
-        relations=relations,
-        relation_files=relation_files,
+        asks_again=asks_again,
         variation=variation,
-        copied=copied,
     )
     try:
         listener.run_begins(folder.path, config)
@@ -169,24 +163,9 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     inherited = without_warm_start(os.environ)
-    if session.copied is not None:
-        streams: Streams = LogOnly(str(session.copied))
-        environment = inherited | {"PWD": str(session.copied)}
-        words = in_copy(config.command, session.copied)
-        return CommandRunner(folder.log, environment, words, streams, on_start)
-    streams = PassedOn() if session.echo and launch == 0 else LogOnly()
+    streams: Streams = PassedOn() if session.echo and launch == 0 else LogOnly()
     runner = CommandRunner if config.imports is None else LauncherRunner
     return runner(folder.log, inherited, config.command, streams, on_start)
-
-
-def in_copy(words: Sequence[str], copied: Path) -> tuple[str, ...]:
-    """Return a command for a copy of the working folder. A program that the copy lacks, as one of a
-    virtual environment, is that of the folder itself."""
-    program = Path(words[0])
-    is_path = len(program.parts) > 1 and not program.is_absolute()
-    if is_path and not (copied / program).exists():
-        return (str(Path.cwd() / program), *words[1:])
-    return (*words,)
 
 
 @contextlib.contextmanager
@@ -263,7 +242,6 @@ def _job(session: Session, launch: int, cache_dir: Path) -> Job:
         profile=None if window is None else asdict(window),
         stop_on=config.stop_on,
         save_model=None if saves is None else str(_saved_model_folder(saves)),
-        relations=list(session.relations),
-        relation_files=dict(session.relation_files),
+        asks_again=session.asks_again or config.training_type != "exec",
         variation=session.variation,
     )

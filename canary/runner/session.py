@@ -15,13 +15,12 @@ from canary.config.spans import warmup_steps
 from canary.files import replace_file
 from canary.imports.record import warmup_of
 from canary.protocol.heartbeat import Readings
-from canary.protocol.job import Listener, Result
+from canary.protocol.job import Listener, Result, Variation
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row
 from canary.record.summary import last_untimed
-from canary.relations.relation import Variation
 from canary.runner.distributed import Rendezvous
 
 WRITE_EVERY_S = 1.0
@@ -47,10 +46,8 @@ class Session(RecordWriter):
         *,
         echo: bool = False,
         rendezvous: Rendezvous | None = None,
-        relations: Sequence[str] = (),
-        relation_files: Mapping[str, str] | None = None,
+        asks_again: bool = False,
         variation: Variation | None = None,
-        copied: Path | None = None,
     ) -> None:
         super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
@@ -61,12 +58,8 @@ class Session(RecordWriter):
         self.rendezvous = rendezvous or Rendezvous()
         self.variation = variation
         """What the launches do in another way."""
-        self.copied = copied
-        """A copy of the working folder, in which a user's command runs; None: the folder itself."""
-        self.relation_files = relation_files or {}
-        """Files of the user's own of the relations."""
-        self.relations = relations
-        """What the look asks beside its first update."""
+        self.asks_again = asks_again
+        """Whether the look of a user's command calls the model again."""
         self._listener = listener
         self.readings: Readings | None = None
         """Samples of the machine during the launch that runs."""

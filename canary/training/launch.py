@@ -27,6 +27,7 @@ from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.training.anomaly.run_detectors import RunDetectors
+from canary.training.asking.observer import Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
@@ -44,12 +45,10 @@ from canary.training.exact.trainer_settings import (
 )
 from canary.training.facts.watching import Watching, watchers_of
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
-from canary.training.relations.another_way import ANOTHER_WAY, not_by_loops
-from canary.training.relations.compiling import allow_graph_breaks
+from canary.training.pairs import PAIR
 
 if TYPE_CHECKING:
     from canary.training.loops.trainer import TrainerCollector
-    from canary.training.relations.inspector import Inspector
 
 
 KILLED = (
@@ -59,11 +58,10 @@ KILLED = (
 
 
 def set_up_torch(job: Job) -> None:
-    """Set the number of threads."""
+    """Set the number of threads, and what this process does in another way."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    if job.relations or job.variation is not None:
-        allow_graph_breaks()
+    PAIR.begin(job.variation)
 
 
 def deterministic_kernels() -> Callable[[], None]:
@@ -85,14 +83,6 @@ def deterministic_kernels() -> Callable[[], None]:
         torch.backends.cudnn.benchmark = benchmark
 
     return restore
-
-
-def watch_sampling(job: Job) -> None:
-    """Watch what this process samples, if the job asks: a loop samples before it trains."""
-    from canary.training.sampling.watch import RELATIONS, SAMPLING
-
-    if {*job.relations} & {*RELATIONS}:
-        SAMPLING.begin(Path(job.scratch_dir))
 
 
 def this_rank() -> tuple[int, int]:
@@ -167,9 +157,7 @@ class TrainingLaunch:
         """What the training has imported by the end of its look."""
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
-        self._inspector: Inspector | None = None
         self._watching: Watching | None = None
-        self._not_varied = not_by_loops(job.variation)
 
     def lap(self, name: str) -> None:
         """Store the time since the last lap as this part of the start-up."""
@@ -182,11 +170,7 @@ class TrainingLaunch:
 
         job = self.job
         look = self.begin(trainer, describe_training(trainer))
-        if job.variation is not None:
-            from canary.training.relations.variations import vary
-
-            ANOTHER_WAY.begin(job.variation, trainer=True)
-            self._not_varied = vary(trainer, job.variation, Path(job.rows_file).parent)
+        PAIR.vary(trainer, Path(job.rows_file).parent)
         self._collector = TrainerCollector(
             trainer,
             self.keep,
@@ -218,10 +202,6 @@ class TrainingLaunch:
                 scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
-        if self.job.relations:
-            from canary.training.relations.inspector import Inspector
-
-            self._inspector = Inspector(trained, self.job.relations, self.job.relation_files)
         self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
         if self.job.look_steps:
             exact = ExactSignals(trained, whole_process=self._own_process)
@@ -231,7 +211,9 @@ class TrainingLaunch:
                 self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
-            self._watching = Watching(watchers_of(trained))
+            asking = Asking(trained, again=self.job.asks_again)
+            self.look.leaves_out(asking.tensors)
+            self._watching = Watching([*watchers_of(trained), asking])
             self._watching.begin()
             self.look.at_end(self._watching.end)
         self._files.begin()
@@ -371,7 +353,7 @@ class TrainingLaunch:
         self._files.end()
         self.lap("training")
         found: Exact = {**self._exact}
-        if found and (varied := ANOTHER_WAY.found):
+        if found and (varied := PAIR.found):
             found["varied"] = varied
         distributed = describe_distributed(trained)
         self.notes += not_as_asked(distributed)
@@ -386,9 +368,7 @@ class TrainingLaunch:
             unmeasured=self._host.unmeasured | self._unseen,
             wall_seconds=time.perf_counter() - self._started,
             host=host,
-            relations=[] if self._inspector is None else self._inspector.end(),
-            own_relations={} if self._inspector is None else self._inspector.own.told,
-            not_varied=self._not_varied or ANOTHER_WAY.why_not(),
+            not_varied=PAIR.why_not(),
         )
 
     def write(self, result: Result) -> None:

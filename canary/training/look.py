@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,9 +60,15 @@ class Look:
     def watched_by(self, watch: RunDetectors) -> None:
         """Leave what the detectors keep out of the signals."""
         if self.exact is not None:
-            self.exact.own_tensors = watch.tensors
+            self.leaves_out(watch.tensors)
             watch.in_look = True
             self.at_end(functools.partial(setattr, watch, "in_look", False))
+
+    def leaves_out(self, own: Callable[[], Iterable[torch.Tensor]]) -> None:
+        """Leave the canary's own tensors out of the signals."""
+        if self.exact is not None:
+            before = self.exact.own_tensors
+            self.exact.own_tensors = lambda: [*before(), *own()]
 
     def ends_with(self, count: int) -> bool:
         """Return whether the look ends with the `count`-th step of the training."""

@@ -90,14 +90,13 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
-    from canary.training.launch import set_up_torch, watch_sampling
-    from canary.training.relations.variations import checkpoint_of
+    from canary.training.launch import set_up_torch
+    from canary.training.pairs import PAIR
     from canary.training.reporting import Reporter, keep_tensorboard, silence
     from canary.training.trainers import build_trainer
     from canary.training.trainers.replay import completions_of
 
     set_up_torch(job)
-    watch_sampling(job)
     keep_tensorboard(job)
     launch.lap("imports")
     with count_calls() as calls, contextlib.ExitStack() as around:
@@ -114,8 +113,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
             require_savable(trainer)
         launch.calls = calls
         collector = launch.attach(trainer)
-        begins = None if job.variation is None else checkpoint_of(job.variation)
-        train = functools.partial(trainer.train, begins) if begins else trainer.train
+        train = functools.partial(trainer.train, PAIR.resume) if PAIR.resume else trainer.train
         collector.run(train)
     launch.notes += spec.notes
     result = launch.completed(trainer)

@@ -19,7 +19,6 @@ from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import (
     JOB,
     PARENT,
-    SAMPLES,
     TORCH_LOOP,
     Job,
     Listener,
@@ -27,7 +26,6 @@ from canary.protocol.job import (
     begun_path,
 )
 from canary.record.ranks import rank_files, rank_path
-from canary.relations import RELATIONS
 from canary.runner.exec.streams import Streams
 from canary.runner.local import LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
@@ -82,9 +80,6 @@ def attached_environment(
             environment["WANDB_MODE"] = WANDB_DRYRUN
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    environment.pop(SAMPLES, None)  # from a canary that runs this one
-    if any(RELATIONS[name].group == "sampling" for name in job.relations if name in RELATIONS):
-        environment[SAMPLES] = "1"
     return environment
 
 

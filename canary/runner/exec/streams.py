@@ -15,10 +15,7 @@ CHUNK = 1 << 16
 
 
 class LogOnly:
-    """Output only to the log, and no input. `cwd`: the working folder; None: this process's."""
-
-    def __init__(self, cwd: str | None = None) -> None:
-        self._cwd = cwd
+    """Output only to the log, and no input."""
 
     @contextlib.contextmanager
     def started(
@@ -32,7 +29,6 @@ class LogOnly:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd=self._cwd,
                 start_new_session=True,
             )
 

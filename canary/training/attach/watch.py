@@ -23,13 +23,8 @@ from canary.training.attach.process import (
 )
 from canary.training.attach.suppress import StopAfter, Suppression
 from canary.training.collectors.calls import count_calls
-from canary.training.launch import (
-    TrainingLaunch,
-    claimed_launch,
-    set_up_torch,
-    watch_sampling,
-)
-from canary.training.relations.variations import checkpoint_of
+from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
+from canary.training.pairs import PAIR
 
 
 class WatchedTraining:
@@ -47,7 +42,6 @@ class WatchedTraining:
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
-        watch_sampling(self._job)
         follow_parent()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -56,8 +50,8 @@ class WatchedTraining:
             return original(trainer, *args, **kwargs)
         self._running = True
         TURN.take(type(trainer).__name__)
-        if self._job.variation is not None and self._job.variation.get("resume"):
-            kwargs = {**kwargs, "resume_from_checkpoint": checkpoint_of(self._job.variation)}
+        if PAIR.resume:
+            kwargs = {**kwargs, "resume_from_checkpoint": PAIR.resume}
             args = args[1:]
         try:
             if self._job.stop_after is None or self._job.exact:

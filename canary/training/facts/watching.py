@@ -54,7 +54,7 @@ class Watching:
         for one in self._watchers:
             self._try(one, lambda one=one: one.tell(facts, exact))  # type: ignore[misc]
         if self._failed:
-            facts["unseen"] = self._failed
+            facts.setdefault("unseen", {}).update(self._failed)
         return facts
 
     def _try(self, watcher: Watcher, call: Callable[[], Any]) -> None:

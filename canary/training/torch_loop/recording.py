@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.attach.process import print_without_traceback, say, wait_for_the_end
+from canary.training.attach.process import print_without_traceback, say
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import Named
 from canary.training.collectors.uncounted import uncounted
@@ -267,12 +267,6 @@ class Recording:
             self._optimizers.expect_these()
             self._close()
         self._evaluations = 0
-
-    def killed(self) -> None:
-        """End the record before the update that begins, and wait: the parent kills the process."""
-        self.is_over = True
-        self._keeper.end(self.collector, None)
-        wait_for_the_end()
 
     def closure_begins(self) -> None:
         """The optimizer evaluates the loss, perhaps not for the first time."""

@@ -17,12 +17,12 @@ from torch.optim import optimizer as torch_optimizer
 from canary.protocol.failure import one_line
 from canary.protocol.job import Job
 from canary.training.anomaly.hooks import StopTraining
+from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.collectors.named import Named
 from canary.training.facts.loaders import LOADERS
-from canary.training.launch import claimed_launch, set_up_torch, watch_sampling
-from canary.training.relations.another_way import ANOTHER_WAY
+from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.models import (
@@ -61,9 +61,6 @@ class LoopWatch:
         if not self._off:
             # Before the loop begins: it may compile its first forward.
             set_up_torch(job)
-            watch_sampling(job)
-            # Before this class wraps what it changes.
-            ANOTHER_WAY.begin(job.variation, trainer=False)
         TURN.give_way = self._give_way
         os.register_at_fork(after_in_child=self._forked)
 
@@ -112,7 +109,6 @@ class LoopWatch:
 
     def _give_way(self, by: str) -> None:
         """A Trainer or a Recorder begins: it is recorded in place of a loop."""
-        ANOTHER_WAY.gives_way()
         run = self._run
         if run is not None and not self._off and not run.was_written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
@@ -124,6 +120,8 @@ class LoopWatch:
     def _optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizers.append(weakref.ref(optimizer))
         if self._run is None or size_of(optimizer) > self._run.size:
+            if self._run is None and not self._optimizers[1:]:
+                EARLY.begin()
             self._unsettled = True
             self._watch(outermost_modules(parameters_of(optimizer)))
 
@@ -271,8 +269,6 @@ class LoopWatch:
         if run is None or not run.trains(optimizer):
             return None
         run.update_begins(optimizer, inside=self._in_backward)
-        if ANOTHER_WAY.is_killed(run.collector.steps, run.size):
-            run.killed()
         step = StepArguments(args, kwargs)
         if step.closure is None and not self._in_backward:
             run.collector.optimizer_begins(optimizer)

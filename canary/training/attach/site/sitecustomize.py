@@ -69,28 +69,12 @@ def attach(module: ModuleType) -> None:
 
 
 def torch_loaded(module: ModuleType) -> None:
-    """Wait for the first optimizer of this process. Sampling may begin before."""
+    """Wait for the first optimizer of this process."""
     mark("torch")
     try:
-        if os.environ.get("_RLHF_CANARY_SAMPLES"):
-            watch_sampling()
         load_alone("training/attach/taps").begin(module, optimizer_made, backwards_alone)
     except Exception as error:  # noqa: BLE001 - another torch may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
-
-
-def watch_sampling() -> None:
-    """Watch what this process samples, and its forks: an engine makes no optimizer."""
-    job_file = os.environ["_RLHF_CANARY_JOB"]
-    if foreign_canary() is not None or not os.path.exists(job_file):  # noqa: PTH110
-        return
-    load_canary()
-    from pathlib import Path
-
-    from canary.protocol.job import Job
-    from canary.training.launch import watch_sampling
-
-    watch_sampling(Job.read(Path(job_file)))
 
 
 def backwards_alone(count: str) -> None:

@@ -1,0 +1,324 @@
+"""Follows the first updates of a training, whatever its loop, and keeps what the questions ask for.
+
+Hooks of torch see every call of a model, the gradient of its logits and every step of an optimizer.
+So trainers and plain loops are looked at in the same way. Nothing of the training changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim import optimizer as torch_optimizer
+
+from canary.protocol.failure import one_line
+from canary.record.exact import Asked, Exact, Facts
+from canary.training.asking import conversing, reading
+from canary.training.asking.adapters import adapters_of
+from canary.training.asking.again import REFERENCES, Again
+from canary.training.asking.calls import (
+    Call,
+    autocast_now,
+    call_of,
+    gets_ids,
+    read_gradient,
+    read_said,
+    said_of,
+    scores_tokens,
+)
+from canary.training.asking.gradients import Accumulated
+from canary.training.asking.look import CannotAsk, Look, not_asked
+from canary.training.asking.rounding import undisturbed
+from canary.training.asking.rows import pad_of
+from canary.training.asking.tokenizers import LivingTokenizers, special_ids
+from canary.training.asking.updates import Row, ScoredRows, Update, names_on_stack, trained_rows
+from canary.training.collectors.calls import own_calls
+from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.wrapping import is_compiled
+from canary.training.exact.fingerprints import tokenizer_of
+from canary.training.random_states import kept_random
+
+UPDATES = 3
+"""That are followed."""
+MOST_CALLS = 64
+"""Calls of one update that are kept."""
+MOST_EARLY = 512
+"""Calls before the look that are read."""
+UNSEEN = "no model was called that gets token ids and returns their logits"
+COMPILED = "torch.compile: hooks would make it compile again"
+SEVERAL_RANKS = "the training has several ranks"
+READ = reading.QUESTIONS | conversing.QUESTIONS
+"""What the first updates answer by themselves."""
+
+
+class Asking:
+    """Watches the first updates of one look; see `canary.training.facts.watching.Watcher`."""
+
+    subject = "first updates"
+
+    def __init__(self, trained: Any, *, again: bool) -> None:
+        """`again`: call the model again about rows of the first update."""
+        self._trained, self._again = trained, again
+        self._answers: dict[str, Asked] = {}
+        self._why = ""
+        """Why nothing more is seen; empty as long as all is well."""
+        self._handles: list[Any] = []
+        self._depth = self._count = 0
+        """Of the running calls, and of all that were kept."""
+        self._autocast: torch.dtype | None = None
+        """That of the running call."""
+        self._busy = False
+        """Whether the canary itself calls models now."""
+        self._inner: tuple[nn.Module, Any, Any, Any] | None = None
+        """The newest call of a part that gets token ids and gives logits."""
+        self._modules: set[int] = set()
+        """Models that are known not to be compiled."""
+        self._calls: list[Call] = []
+        self._optimizer: weakref.ref[torch.optim.Optimizer] | None = None
+        """The policy's first one."""
+        self._look: Look | None = None
+        self._asker: Again | None = None
+        self._gradients, self._scored = Accumulated(), ScoredRows()
+        self._tokenizers: LivingTokenizers | None = None
+
+    def begin(self) -> None:
+        """Hook calls of models and steps of optimizers."""
+        compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
+        if _several_ranks():
+            self._why = SEVERAL_RANKS
+        elif compiles or any(map(is_compiled, _modules())):
+            self._why = COMPILED
+        if self._why:
+            return
+        if self is not EARLY:
+            EARLY.end()
+            self._scored, EARLY._scored = EARLY._scored, ScoredRows()
+        self._tokenizers = LivingTokenizers()
+        step = torch_optimizer.register_optimizer_step_pre_hook
+        self._handles = [
+            register_module_forward_pre_hook(self._enters),
+            register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
+            step(lambda optimizer, *_: self._safely(self._update_begins, optimizer)),
+        ]
+
+    def end(self) -> None:
+        """Remove all hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all tensors that are kept."""
+        look, calls = self._look, [*self._calls]
+        calls += look.calls if look is not None else []
+        kept = [value for one in calls for value in one.kept()]
+        kept += [look.start] if look is not None and look.start is not None else []
+        return [*kept, *(value for one in self._scored.calls for value in one.rows.values())]
+
+    def _gives_up(self, why: str) -> None:
+        self._why = self._why or why
+        self.end()
+
+    def _safely(self, call: Callable[..., Any], *args: Any) -> None:
+        """Keep errors of what a user's objects do away from the training."""
+        if self._busy or not self._handles:
+            return
+        try:
+            with uncounted(), torch.no_grad():
+                call(*args)
+        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+            self._gives_up(f"the training cannot be looked at: {one_line(error)}")
+
+    # Calls of models.
+
+    def _enters(self, module: nn.Module, args: Any) -> None:
+        if self._busy or _in_backward():
+            return
+        if not self._depth:
+            self._safely(self._begins, module, torch.is_grad_enabled())
+        self._depth += 1
+        self._autocast = self._autocast or autocast_now()
+
+    def _begins(self, module: nn.Module, grad: bool) -> None:
+        if id(module) not in self._modules and any(map(is_compiled, module.modules())):
+            self._gives_up(COMPILED)
+        self._modules.add(id(module))
+        if grad:
+            self._gradients.forward()
+
+    def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        # After an error, torch leaves out an argument.
+        if self._busy or _in_backward():
+            return
+        self._depth = max(0, self._depth - 1)
+        is_whole = gets_ids(args, kwargs) and scores_tokens(output)
+        if self._depth:
+            if is_whole and not isinstance(module, nn.Embedding):
+                self._inner = (module, args, kwargs, output)
+            return
+        autocast, self._autocast = self._autocast, None
+        call, self._inner = self._inner, None
+        if call is None or output is None or is_whole:
+            call = (module, args, kwargs, output)
+        # Else a wrapper hides the ids, in a dictionary for instance, or says something else.
+        self._safely(self._called, *call, autocast, torch.is_grad_enabled())
+
+    def _called(
+        self, module: nn.Module, args: Any, kwargs: Any, output: Any, autocast: Any, grad: bool
+    ) -> None:
+        """Keep a call of a whole model."""
+        updates, known = self._updates, said_of(output)
+        if known is None or updates >= UPDATES:
+            return
+        says, said = known
+        trains = grad and said.requires_grad
+        whole = trains and self._again and not updates
+        call = call_of(module, args, kwargs, says, said, whole=whole)
+        if trains and self._gradients.is_open:
+            self._hook(said, self._gradients.backward, module, call and _rows_of(call))
+        if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
+            return
+        call.autocast, call.adapters = autocast, adapters_of(module)
+        temperature = getattr(self._trained, "temperature", None)
+        call.temperature = temperature if isinstance(temperature, float) and temperature else 1.0
+        self._count += 1
+        if self is EARLY and (trains or self._count > MOST_EARLY):
+            self.end()
+            return
+        read_said(call, said)
+        if trains:
+            self._calls.append(call)
+            # The loop may keep its loss, and with it the hook.
+            self._hook(said, _read, weakref.ref(call))
+        else:
+            self._scored.called(call, updates)
+
+    def _hook(self, said: torch.Tensor, call: Callable[..., None], *args: Any) -> None:
+        """Call with the gradient of what was said, after the other arguments."""
+        said.register_hook(functools.partial(self._safely, call, *args))
+
+    # Updates.
+
+    @property
+    def _updates(self) -> int:
+        return 0 if self._look is None else len(self._look.updates)
+
+    def _update_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if _several_ranks():
+            self._gives_up(SEVERAL_RANKS)
+        if self._why or self._updates >= UPDATES:
+            return
+        if self._optimizer is not None and self._optimizer() is not optimizer:
+            return
+        own = {id(value) for group in optimizer.param_groups for value in group["params"]}
+        calls = [
+            one
+            for one in self._calls
+            if one.trained and any(id(value) in own for value in one.module.parameters())
+        ]
+        if self._look is None and not calls:
+            return
+        self._calls, self._optimizer = [], weakref.ref(optimizer)
+        self._look = look = self._look or self._looked(calls)
+        for call in calls:
+            if call.module is look.model:
+                look.buffer.add(call.ids.tolist(), look.spans(call))
+        self._gradients.update_begins()
+        adapters = calls[0].adapters if calls else ()
+        scored = self._scored.tell(look.model, adapters, self._updates)
+        rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
+        known: list[Row] = [one for some in rows for one in some] if all(rows) else []
+        look.updates.append(Update(self._updates + 1, tuple(known), names_on_stack()))
+        for one in (one for row in known for one in scored.get(row.key, ())):
+            model = one.model() if one.is_reference else None
+            if model is not None:
+                look.references.setdefault((one.source, one.adapters), (model, one))
+        if self._again:
+            self._ask_again(look)
+
+    def _looked(self, calls: list[Call]) -> Look:
+        model = calls[0].module
+        trainer = self._trained if hasattr(self._trained, "compute_loss") else None
+        assert self._tokenizers is not None
+        tokenizer = tokenizer_of(trainer) if trainer is not None else self._tokenizers.only()
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        pad, ends = special_ids(tokenizer, model)
+        pad = pad_of(calls) if pad is None else pad
+        return Look(model, calls, trainer, tokenizer, pad, ends, self._gradients)
+
+    def _ask_again(self, look: Look) -> None:
+        self._busy = True
+        self._asker = asker = self._asker or Again(look)
+        # The look of a loop begins with the policy's first call: a reference may come before.
+        names = asker.questions if self._updates == 1 else [REFERENCES]
+        try:
+            for name in names:
+                ask = asker.questions[name]
+                if self._answers.get(name, {}).get("status") in ("holds", "broken"):
+                    continue
+                with undisturbed(look.model):
+                    self._answers[name] = _asked(ask)
+        finally:
+            self._busy = False
+
+    def tell(self, facts: Facts, exact: Exact) -> None:
+        """Answer the questions of the look that has ended."""
+        look, self._look, self._asker = self._look, None, None
+        if look is None or self._why:
+            facts.setdefault("unseen", {})[self.subject] = self._why or UNSEEN
+        if look is not None:
+            look.losses = exact.get("trajectory", {}).get("losses", [])
+            with own_calls(), uncounted(), kept_random(), torch.no_grad():
+                for name, ask in READ.items():
+                    self._answers[name] = _asked(functools.partial(ask, look))
+        if self._answers:
+            exact["asked"] = self._answers
+        self._calls, self._scored = [], ScoredRows()
+
+
+EARLY = Asking(None, again=False)
+"""Keeps what models say without gradients before a loop's look begins, with its first update: an
+old policy and a reference may have scored their rows by then."""
+
+
+def _asked(ask: Callable[[], Asked]) -> Asked:
+    try:
+        return ask()
+    except CannotAsk as why:
+        return not_asked(str(why))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
+        return not_asked(f"the test failed: {one_line(error)}")
+
+
+def _in_backward() -> bool:
+    """Whether a backward pass runs, as when a checkpoint computes again."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:
+    kept = call()
+    if kept is not None:
+        read_gradient(kept, gradient)
+
+
+def _rows_of(call: Call) -> tuple[int, ...]:
+    """Return what tells the rows of a call from others: the shape and sums of its token ids."""
+    places = torch.arange(1, call.ids.shape[1] + 1, device=call.ids.device)
+    return (*call.ids.shape, int(call.ids.sum()), int((call.ids * places).sum()))
+
+
+def _modules() -> list[nn.Module]:
+    found = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
+    return [one for one in found if "_parameters" in vars(one)]
+
+
+def _several_ranks() -> bool:
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return several and torch.distributed.get_world_size() > 1

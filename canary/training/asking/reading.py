@@ -1,0 +1,355 @@
+"""Questions that the first updates answer by themselves: the gradient of the logits says what each
+token was trained towards, and how strongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from canary.record.exact import Asked
+from canary.training.asking.calls import Call
+from canary.training.asking.look import CannotAsk, Look, broken, holds
+from canary.training.asking.rows import LEAST, SURE, Line, lines, masked_ids
+from canary.training.asking.updates import CONSTANT, Row, Update, is_called
+
+FACTOR, FLOOR = 8.0, 16 * 1.2e-7
+"""Weights may differ by so many times their spread within a micro-batch, or by rounding."""
+EVEN = 0.02
+"""Relative; five roundings of a gradient in bfloat16. A larger spread is no rounding."""
+WRONG = {0: "its own token", 2: "the token after the next"}
+"""What a label is, by the distance of its place."""
+LEAST_LABELS = 8
+LEAST_COLUMNS = 2
+"""Of a row that must be trained or hidden: a single one may stand for the end of the text."""
+SURE_RUN = 3
+"""Columns of a run that are padding, even if it does not follow EOS: a sampled text may end with
+the token of padding."""
+RATIO = 1e-2
+"""Of log-probabilities; more than another kernel or mixed precision changes."""
+PURE = 0.9
+"""Correlation: if the KL term alone varies within a row, it is almost 1 or -1."""
+LEAST_UPDATES = 2
+LEAST_SIGNED = 12
+"""Tokens of an update, for each sign of the advantage."""
+LEAST_GROUP = 3
+"""Rows of one prompt: two are a pair of preferences."""
+BY_GROUP, BY_BATCH = ("grpo", "rloo"), ("reinforce",)
+"""Parts of names: what normalises advantages within a prompt's completions, and what over the batch
+on purpose (arXiv 2501.03262)."""
+ONLINE = ("ppo", "grpo", "rloo", "reinforce")
+"""Parts of names: there the policy's own log-probabilities are the old ones of a ratio."""
+
+
+def accumulation(look: Look) -> Asked:
+    """Compare the weights of trained tokens across the micro-batches of the first update."""
+    one = look.gradients.changed
+    if one is not None:
+        words = f"after micro-batch {one.micro_batch} the accumulated gradient has the norm "
+        return broken(f"{words}{one.was:.4g}, and before the next one {one.now:.4g}", one.name)
+    if look.gradients.lost >= LEAST_UPDATES:
+        words = "only the last micro-batch of an update has a gradient: those before it are emptied"
+        return broken(words, "update 1")
+    calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
+    if len(calls) < 2:
+        raise CannotAsk("each update has one micro-batch")
+    lowers = any(bool((one.weights < 0).any()) for one in calls if one.weights is not None)
+    if look.samples or (lowers and not {"chosen", "label"} & look.columns):
+        raise CannotAsk("advantages give tokens different weights on purpose")
+    read = []
+    for at, call in enumerate(calls):
+        assert call.weights is not None
+        size = call.weights.abs()
+        used = size[size > LEAST * size.max()]
+        middle = float(used.median()) if len(used) else 0.0
+        spread = float((used / middle - 1).abs().quantile(0.95)) if middle else 1.0
+        if spread > EVEN:
+            raise CannotAsk("the tokens of a micro-batch have different weights")
+        read.append((middle, at, len(used), spread))
+    (most, at, more, _), (least, other, less, _) = max(read), min(read)
+    if most / least - 1 <= max(FACTOR * max(spread for *_, spread in read), FLOOR):
+        return holds(f"a token weighs {most:.4g} in each of {len(calls)} micro-batches")
+    words = f"a token weighs {most:.4g} in micro-batch {at} with {more} tokens, and {least:.4g} in "
+    return broken(f"{words}micro-batch {other} with {less}", f"micro-batch {at}")
+
+
+def next_token(look: Look) -> Asked:
+    """Compare the labels that the gradient shows with the tokens around them."""
+    shares = {shift: _share(look, look.known, shift) for shift in (1, *WRONG)}
+    alike, of = shares[1]
+    if of < LEAST_LABELS:
+        raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
+    if alike >= SURE * of:
+        return holds(f"{alike} of {of} labels are the next token")
+    for shift, what in WRONG.items():
+        other, others = shares[shift]
+        if others >= LEAST_LABELS and other >= SURE * others:
+            return broken(f"{other} of {others} labels are {what}")
+    raise CannotAsk("the labels match no nearby token")
+
+
+def _share(look: Look, calls: Sequence[Call], shift: int) -> tuple[int, int]:
+    """Return how many trained labels are the token at a distance, and how many have such one."""
+    alike = of = 0
+    for call in calls:
+        assert call.weights is not None
+        assert call.labels is not None
+        ids, size = call.ids.cpu(), call.weights.abs()
+        # A call may leave out the logits of the first tokens. Logits are of the next token,
+        # log-probabilities of labels are of their own.
+        first = max(0, ids.shape[1] - size.shape[1] + shift - call.is_fused)
+        there = ids[:, first:]
+        both = min(there.shape[1], size.shape[1])
+        used = (size > LEAST * size.max())[:, :both]
+        for row, (_, end) in enumerate(look.spans(call)):
+            # The token at this distance is padding: the text goes on in the labels alone.
+            used[row, max(0, end - first) :] = False
+        alike += int((call.labels[:, :both] == there[:, :both])[used].sum())
+        of += int(used.sum())
+    return alike, of
+
+
+# Padding.
+
+
+def trained_padding(look: Look) -> Asked:
+    """Look for padding that the loss trains towards, or from."""
+    pad, calls = look.pad_id, [one for one in look.known if not one.is_fused]
+    texts = [
+        (line, *span) for x in calls for line, span in zip(lines(x), look.spans(x), strict=True)
+    ]
+    inside = [pad in line.ids[first : end - 1] for line, first, end in texts]
+    masked = masked_ids(calls)
+    # Masks cover the token, or no text holds it.
+    if not calls or pad is None or (masked != {pad} and (masked or any(inside))):
+        raise CannotAsk("the rows do not show which token is padding")
+    strongest = max((one for line, *_ in texts for one in line.strengths), default=0.0)
+    least, found, of = _least([line for line, *_ in texts]), list[tuple[int, list[int]]](), 0
+    for (line, first, end), is_inside in zip(texts, inside, strict=True):
+        here = [] if is_inside else _padding(look, line.ids, first, end)
+        from_there = {
+            at for at in here if at - 1 in here and line.strengths[at] > LEAST * strongest
+        }
+        to = {at for at in here if line.labels[at] == pad and abs(line.weights[at] or 0.0) > least}
+        found.append((line.row, sorted(from_there | to)))
+        of += len(here)
+    return _spoilt(found, f"of {of} padding tokens are trained on")
+
+
+def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]:
+    """Return the columns of padding around an example, where they are sure to be no text."""
+    left, right = first, end
+    while left and line[left - 1] == look.pad_id:
+        left -= 1
+    while right < len(line) and line[right] == look.pad_id:
+        right += 1
+    before, after = [*range(left, first)], [*range(end, right)]
+    if look.pad_id in look.eos_ids:
+        # The text begins with one if that is BOS too, and ends with one unless a mask hides it.
+        before = before[:-1]
+        after = after if end > first and line[end - 1] == look.pad_id else after[1:]
+    if len(after) < SURE_RUN and not (end > first and line[end - 1] in look.eos_ids):
+        after = []
+    return [*before, *after]
+
+
+def hidden_text(look: Look) -> Asked:
+    """Look for text at the ends of rows that the attention mask hides, and the loss trains on."""
+    found, no_text = list[tuple[int, list[int]]](), {look.pad_id, *look.eos_ids}
+    for call in look.known:
+        texts = lines(call) if call.mask is not None else []
+        for line in texts:
+            assert call.mask is not None
+            real = call.mask[line.row].nonzero().flatten().tolist() or [0]
+            ends = [*range(real[0]), *range(real[-1] + 1, len(line.ids))]
+            trained = (at for at in ends if abs(line.weights[at] or 0.0) > _least(texts))
+            own = [at for at in trained if line.labels[at] == line.ids[at] not in no_text]
+            found.append((line.row, own))
+    if not found:
+        raise CannotAsk("the model gets no attention mask")
+    return _spoilt(found, "trained tokens that are no padding are hidden by the attention mask")
+
+
+def _least(texts: Sequence[Line]) -> float:
+    return LEAST * max((abs(one) for line in texts for one in line.weights if one), default=0.0)
+
+
+def _spoilt(found: Sequence[tuple[int, list[int]]], what: str) -> Asked:
+    """Return that some rows have columns that are trained on."""
+    spoilt = [(row, columns) for row, columns in found if len(columns) >= LEAST_COLUMNS]
+    if not spoilt:
+        return holds(f"0 {what}, in {len(found)} rows")
+    count, (row, columns) = sum(len(columns) for _, columns in spoilt), spoilt[0]
+    words = f"{count} {what}, in {len(spoilt)} of {len(found)} rows"
+    return broken(words, f"row {row}, token {columns[0]}")
+
+
+def leftover(look: Look) -> Asked:
+    """Look for ends of rows that are left over from an earlier batch."""
+    found = look.buffer.left_over()
+    if not found:
+        return holds("no row ends like the row that was there before")
+    worst = found[0]
+    words = f"row {worst.row} ends with {worst.size} tokens of the row that was there before"
+    words += f", as {len(found) - 1} more do" if len(found) > 1 else ""
+    return broken(words, f"model call {worst.call}, row {worst.row}, token {worst.first}")
+
+
+# References and advantages.
+
+
+def reference(look: Look) -> Asked:
+    """Ask whether the reference shares tensors with the policy, draws at random, or is the policy.
+    A loss of margins is then the same in each update, whatever was learned."""
+    if not look.is_preference:
+        raise CannotAsk("only for trainings that raise some rows and lower others")
+    own = {value.data_ptr() for value in look.model.parameters() if value.requires_grad}
+    for model, one in look.references.values():
+        named = () if one.kind == "adapters" else model.named_parameters()
+        shared = [name for name, value in named if value.data_ptr() in own]
+        if shared:
+            words = f"reference and policy share {len(shared)} trainable tensors"
+            return broken(words, shared[0])
+        if one.is_random:
+            return broken(f"{one.what} is in training mode and has dropout")
+    if _is_itself(look):
+        words = f"the policy itself is the reference: in updates 2 to {look.updates[-1].number}, "
+        words += f"both say the same of all rows, and the loss of {look.losses[0]:.6g} stays"
+        return broken(words, "update 2")
+    if not look.references:
+        raise CannotAsk("no reference was seen")
+    return holds("the reference shares no trained tensor with the policy, and does not draw")
+
+
+def _is_itself(look: Look) -> bool:
+    updates, rows = look.updates, [row for one in look.updates for row in one.rows]
+    later = [row for one in updates[1:] for row in one.rows]
+    if len(updates) <= LEAST_UPDATES or not all(one.rows for one in updates):
+        return False
+    # The policy's own log-probabilities may be those of a ratio.
+    if look.samples or is_called(updates, *ONLINE) or any(map(_groups, updates)):
+        return False
+    if not all(row.itself and not row.elsewhere for row in later):
+        return False
+    half = all(2 * sum(row.mean > 0 for row in one.rows) == len(one.rows) for one in updates)
+    alike = all(row.is_constant and row.mean for row in rows) and any(
+        max(values) - min(values) <= CONSTANT * max(values)
+        for values in ([abs(x.mean) for x in rows], [abs(x.total) for x in rows])
+    )
+    losses = [one for one in look.losses if one is not None]
+    size = max(map(abs, losses), default=0.0)
+    same = len(losses) > LEAST_UPDATES and max(losses) - min(losses) <= 1e-5 * size
+    return half and alike and same and size > 1e-6
+
+
+def first_ratio(look: Look) -> Asked:
+    """Ask whether the policy says of sampled rows what it said just before, without gradients: a
+    ratio of both is 1."""
+    online = look.samples or is_called(look.updates, *ONLINE)
+    if not online or not look.is_preference:
+        raise CannotAsk("only for online RL")
+    of_updates = (
+        (one.number, [row.apart for row in one.rows if row.apart is not None])
+        for one in look.updates
+    )
+    found = [(max(apart), number) for number, apart in of_updates if apart]
+    if not found:
+        raise CannotAsk("the policy does not score its rows just before an update")
+    most, number = max(found)
+    if min(found)[0] <= RATIO:
+        return holds(f"log-probabilities move by {most:.2g} between sampling and update")
+    words = f"log-probabilities of the policy move by up to {most:.2g} between sampling and update"
+    return broken(f"{words}, as with dropout: its first ratio is not 1", f"update {number}")
+
+
+def kl_sign(look: Look) -> Asked:
+    """Ask whether the loss raises tokens that the reference finds likelier. At the start there is
+    no difference; a ratio raises and lowers rows in opposite ways, so both must agree."""
+    known = [(one, pulls) for one in look.updates[1:] if (pulls := _pulls(one))]
+    if len(known) < LEAST_UPDATES:
+        raise CannotAsk("only for trainings with a reference and a KL term")
+    every = [value for _, pulls in known for value in pulls]
+    if max(every) < -PURE and sum(len(pulls) == 2 for _, pulls in known) >= LEAST_UPDATES:
+        words = "the KL term pushes away from the reference: within a row, tokens that the "
+        words += f"reference finds likelier weigh less; the correlation is {max(every):.2f} or less"
+        return broken(words, f"update {known[0][0].number}")
+    if min(every) > PURE:
+        return holds(f"the KL term pulls towards the reference: correlation {min(every):.2f}")
+    raise CannotAsk("the weights show no KL term alone")
+
+
+def _pulls(update: Update) -> list[float]:
+    """Return the mean correlation of rows that are raised, and of those that are lowered."""
+    found = []
+    for sign in (1, -1):
+        rows = [row for row in update.rows if row.towards is not None and sign * row.mean > 0]
+        tokens = sum(row.tokens for row in rows)
+        if tokens >= LEAST_SIGNED:
+            found.append(sum(row.tokens * (row.towards or 0.0) for row in rows) / tokens)
+    return found
+
+
+def group_advantages(look: Look) -> Asked:
+    """Ask whether advantages add up to 0 within the completions of one prompt."""
+    judged = [(one, groups) for one in look.updates if (groups := _groups(one))]
+    if not judged or _are_spread(look.updates):
+        raise CannotAsk("only for online RL with several completions per prompt in each update")
+    groups = [rows for _, several in judged for rows in several]
+    if any(all(_apart(one, by_length) <= CONSTANT for one in groups) for by_length in (0, 1)):
+        return holds(f"advantages add up to 0 in each group of {len(judged)} updates")
+    updates = [one for one, _ in judged]
+    name = is_called(updates, *BY_GROUP)
+    if len(judged) < LEAST_UPDATES or not name or is_called(updates, *BY_BATCH):
+        raise CannotAsk("nothing shows that advantages are normalised within each prompt")
+    for by_length in (False, True):
+        if all(_apart(one.rows, by_length) <= CONSTANT for one in updates):
+            kind, worst = name.lower(), max(_apart(one, by_length) for one in groups)
+            words = (
+                f"the training calls itself {'GRPO' if 'grpo' in kind else 'RLOO'} ({name}), but "
+            )
+            words += (
+                "advantages add up to 0 over the update only: over the completions of a prompt, "
+            )
+            words += f"the sum is {worst:.0%} of their sizes"
+            return broken(words, f"update {updates[0].number}")
+    raise CannotAsk("advantages add up to 0 neither in groups nor in updates")
+
+
+def _groups(update: Update) -> list[list[Row]]:
+    """Return the completions of each prompt, if all have several and each row one advantage."""
+    found: dict[bytes, list[Row]] = {row.prompt: [] for row in update.rows if row.tokens}
+    for row in update.rows:
+        # An advantage of 0 does not show where the prompt ends.
+        starts = (one for one in found if row.key.startswith(one))
+        prompt = row.prompt if row.tokens else next(starts, None)
+        if prompt is not None:
+            found[prompt].append(row)
+    sizes = {*map(len, found.values())}
+    whole = len(found) > 1 and len(sizes) == 1 and min(sizes) >= LEAST_GROUP
+    return [*found.values()] if whole and all(row.is_constant for row in update.rows) else []
+
+
+def _are_spread(updates: Sequence[Update]) -> bool:
+    """Whether the completions of a prompt are spread over several updates."""
+    by_prompt: dict[bytes, set[frozenset[bytes]]] = {}
+    for update in updates:
+        for prompt in {row.prompt for row in update.rows if row.tokens}:
+            here = frozenset(row.key for row in update.rows if row.key.startswith(prompt))
+            by_prompt.setdefault(prompt, set()).add(here)
+    return any(len(one) > 1 for one in by_prompt.values())
+
+
+def _apart(rows: Sequence[Row], by_length: int) -> float:
+    """Return the sum of advantages relative to the sum of their sizes. `by_length`: the loss
+    divides a row by its tokens, so that the sum of its weights is its advantage."""
+    values = [row.total if by_length else row.mean for row in rows]
+    size = sum(map(abs, values))
+    return abs(sum(values)) / size if size else 0.0
+
+
+QUESTIONS: dict[str, Callable[[Look], Asked]] = {
+    one.__name__: one
+    for one in (
+        *(accumulation, next_token, trained_padding, hidden_text, leftover),
+        *(reference, first_ratio, kl_sign, group_advantages),
+    )
+}
+"""By the ids of their rules."""

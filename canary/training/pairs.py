@@ -1,0 +1,117 @@
+"""What one run of a pair does in another way: it loads with other workers, saves, or resumes."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+if TYPE_CHECKING:
+    from canary.protocol.job import Variation
+    from canary.record.exact import Varied
+
+PREFETCHED = 2
+"""Batches that each worker loads ahead: the default of torch."""
+NO_LOADER = "no DataLoader of torch was seen"
+NO_TRAINER = "only a transformers Trainer can save and resume here"
+DRAWN = "rows are drawn at random where they are loaded: each worker has random numbers of its own"
+
+
+class Pair:
+    """What this process does in another way. A process has one."""
+
+    def __init__(self) -> None:
+        self._variation: Variation = {}
+        self._loaders = 0
+        """Loaders that began."""
+        self._is_iterable = self._draws = self._is_trainer = False
+
+    def begin(self, variation: Variation | None) -> None:
+        """Change the loaders of this process, whatever its loop."""
+        self._variation = variation or {}
+        if "workers" not in self._variation:
+            return
+        begins, fetches = DataLoader.__iter__, _MapDatasetFetcher.fetch
+
+        @functools.wraps(begins)
+        def begin(loader: Any) -> Any:
+            self._change(loader, self._variation["workers"])
+            return begins(loader)
+
+        @functools.wraps(fetches)
+        def fetch(fetcher: Any, indices: Any) -> Any:
+            before = None if self._draws else _random_numbers()
+            rows = fetches(fetcher, indices)
+            self._draws |= before is not None and before != _random_numbers()
+            return rows
+
+        DataLoader.__iter__ = begin  # type: ignore[method-assign]
+        if not self._variation["workers"]:
+            # In a worker, another process sees it.
+            _MapDatasetFetcher.fetch = fetch
+
+    def _change(self, loader: Any, workers: int) -> None:
+        self._loaders += 1
+        self._is_iterable |= isinstance(loader.dataset, IterableDataset)
+        # A loader forbids to set some of these after its beginning.
+        vars(loader)["num_workers"] = workers
+        vars(loader)["persistent_workers"] = False
+        vars(loader)["prefetch_factor"] = PREFETCHED if workers else None
+        if not workers:
+            vars(loader)["timeout"] = 0
+
+    def vary(self, trainer: Any, folder: Path) -> None:
+        """Let a transformers Trainer save a checkpoint into a folder, if it is to."""
+        self._is_trainer = True
+        step = self._variation.get("save_at")
+        if step is None:
+            return
+        from transformers.trainer_utils import SaveStrategy
+
+        trainer.args.output_dir = str(folder)
+        trainer.args.save_strategy = SaveStrategy.STEPS
+        trainer.args.save_steps = step
+        trainer.args.save_total_limit = None
+        trainer.args.save_only_model = False
+
+    @property
+    def resume(self) -> str | None:
+        """The checkpoint that a transformers Trainer begins at."""
+        return self._variation.get("resume")
+
+    def why_not(self) -> str | None:
+        """Return why the training was not done in another way; None if it was."""
+        if {*self._variation} & {"save_at", "resume"} and not self._is_trainer:
+            return NO_TRAINER
+        if "workers" in self._variation and not self._loaders:
+            return NO_LOADER
+        return DRAWN if self._draws and not self._is_iterable else None
+
+    @property
+    def found(self) -> Varied:
+        """What this launch did, for its record."""
+        if not self._variation:
+            return {}
+        saved: Varied = {}
+        if "save_at" in self._variation:
+            saved["saved_at"] = self._variation["save_at"]
+        return {**saved, "iterable": self._is_iterable}
+
+
+def _random_numbers() -> tuple[Any, ...]:
+    """Return the state of what a dataset may draw from."""
+    numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
+    # Not the legacy form: it is that of one generator only.
+    state = b"" if numpy is None else pickle.dumps(numpy.get_state(legacy=False))
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), state
+
+
+PAIR = Pair()
+"""The one of this process."""

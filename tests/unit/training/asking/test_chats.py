@@ -1,0 +1,166 @@
+"""Relations about prompts, answers and pairs, in healthy and in spoilt trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from canary.training.asking import tokenizers
+from tests.unit.training.asking import chats
+from tests.unit.training.asking.chats import (
+    IGNORE,
+    SFT,
+    Chat,
+    Plain,
+    answers_only,
+    assistant_turns,
+    collate_with,
+    completions,
+    conversations,
+    everything,
+    plain,
+    tokenizer,
+)
+from tests.unit.training.asking.tiny import Answers
+
+MASKING = {"completion_only_loss": None}
+
+
+def status(found: Answers) -> dict[str, str]:
+    return {name: found[name]["status"] for name in HOLDS}
+
+
+HOLDS = {
+    "prompt_labels": "holds",
+    "assistant_mask": "holds",
+    "eos_labels": "holds",
+    "chat_template": "holds",
+}
+WITHOUT_MASK = {**HOLDS, "prompt_labels": "not asked", "assistant_mask": "not asked"}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Chat(SFT(completions(), **MASKING), collate_with(answers_only)), HOLDS),
+        (lambda: Chat(Plain(completions()), collate_with(everything)), WITHOUT_MASK),
+        (
+            lambda: Chat(
+                SFT(conversations(), assistant_only_loss=True), collate_with(assistant_turns)
+            ),
+            HOLDS,
+        ),
+        (
+            lambda: Chat(Plain(plain(conversations())), collate_with(assistant_turns)),
+            HOLDS,
+        ),
+        (
+            lambda: Chat(Plain(plain(conversations())), collate_with(everything)),
+            WITHOUT_MASK,
+        ),
+    ],
+    ids=[
+        "trl masks prompts",
+        "own trains on all",
+        "assistant only",
+        "ids with masks",
+        "ids without masks",
+    ],
+)
+def test_nothing_is_broken_in_a_healthy_training(
+    made: Callable[[], Chat], expected: dict[str, str]
+) -> None:
+    found = made().run()
+    assert status(found) == expected, found
+
+
+def one_less(ids: list[int], prompt: int) -> list[int]:
+    """A mask that covers the first token of the answer."""
+    return answers_only(ids, prompt + 1)
+
+
+def without_eos(ids: list[int], prompt: int) -> list[int]:
+    labels = answers_only(ids, prompt)
+    return [IGNORE if one == tokenizer().eos_token_id else one for one in labels]
+
+
+def first_turn(ids: list[int], prompt: int) -> list[int]:
+    """Masks the first question only."""
+    labels = assistant_turns(ids, prompt)
+    first = next(at for at, one in enumerate(labels) if one != IGNORE)
+    return [IGNORE] * first + ids[first:]
+
+
+def last_turn(ids: list[int], prompt: int) -> list[int]:
+    """Trains on the last answer only."""
+    labels = assistant_turns(ids, prompt)
+    last = max(at for at, one in enumerate(labels) if one == IGNORE)
+    return [IGNORE] * (last + 1) + ids[last + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Chat(SFT(completions(), **MASKING), collate_with(everything)), "prompt_labels"),
+        (lambda: Chat(Plain(plain(conversations())), collate_with(first_turn)), "prompt_labels"),
+        (lambda: Chat(Plain(completions()), collate_with(one_less)), "assistant_mask"),
+        (lambda: Chat(Plain(completions()), collate_with(without_eos)), "eos_labels"),
+    ],
+    ids=[
+        "prompts with labels",
+        "first question only",
+        "mask too long",
+        "EOS masked",
+    ],
+)
+def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
+    found = made().run()
+    assert status(found)[expected] == "broken", found
+
+
+def test_the_last_answer_may_be_trained_alone() -> None:
+    found = Chat(Plain(conversations()), collate_with(last_turn)).run()
+    assert status(found) == HOLDS, found
+
+
+def test_a_cut_answer_needs_no_eos() -> None:
+    trainer = SFT(completions(), **MASKING, max_length=9)
+    found = Chat(trainer, collate_with(answers_only, ids=lambda ids: ids[:9])).run()
+    assert status(found)["eos_labels"] != "broken", found
+    assert status(found)["prompt_labels"] == "holds", found
+
+
+def left_padded(covers_padding: bool) -> Callable[[list[chats.Row]], chats.Row]:
+    """Pad on the left; the mask of the prompt begins at the row or at its text."""
+
+    def collate(rows: list[chats.Row]) -> chats.Row:
+        ids = [chats.rendered(row) for row in rows]
+        width = max(map(len, ids)) + 2
+        made, labels = [], []
+        for row, one in zip(rows, ids, strict=True):
+            missing, prompt = width - len(one), chats.prompt_length(row)
+            line = [tokenizer().pad_token_id] * missing + one
+            covered = prompt if covers_padding else missing + prompt
+            real = [token if at >= missing else IGNORE for at, token in enumerate(line)]
+            made.append(line)
+            labels.append([IGNORE] * covered + real[covered:])
+        tensor = torch.tensor(made)
+        return {
+            "input_ids": tensor,
+            "attention_mask": (tensor != tokenizer().pad_token_id).long(),
+            "labels": torch.tensor(labels),
+        }
+
+    return collate
+
+
+@pytest.mark.parametrize(("covers_padding", "expected"), [(False, "holds"), (True, "broken")])
+def test_prompts_of_left_padded_ids_are_found(
+    covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
+    monkeypatch.setattr(tokenizers, "_alive", lambda: [tokenizer()])
+    found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
+    assert found["prompt_labels"]["status"] == expected, found

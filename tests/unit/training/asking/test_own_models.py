@@ -1,0 +1,94 @@
+"""Models that users wrote themselves are asked too, whatever their arguments are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from tests.unit.training.asking.tiny import PAD, VOCABULARY, Answers, Looked, batch
+
+Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Own(nn.Module):
+    """Causal, as it reads from left to right; its arguments have names of their own."""
+
+    def __init__(self, *, keeps_random: bool = True, mixes: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(VOCABULARY, 24, padding_idx=PAD)
+        self.drop = nn.Dropout(0.3)
+        self.rnn = nn.GRU(24, 24, batch_first=True)
+        self.head = nn.Linear(24, VOCABULARY)
+        self.keeps_random, self.mixes = keeps_random, mixes
+
+    def forward(self, idx: torch.Tensor, attn_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Say the logits."""
+        hidden = self.rnn(self.embed(idx))[0]
+        if self.mixes:
+            hidden = hidden - hidden.mean(0, keepdim=True)
+        hidden = checkpoint(
+            self.drop, hidden, use_reentrant=False, preserve_rng_state=self.keeps_random
+        )
+        found: torch.Tensor = self.head(hidden)
+        return found
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean over labels that are no padding."""
+    return nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten().long(), ignore_index=PAD
+    )
+
+
+def shifted(by: int) -> Loss:
+    """Return a loss towards the token at a distance."""
+
+    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits = model(ids, mask)
+        return cross_entropy(logits[:, : logits.shape[1] - by], ids[:, by:])
+
+    return loss
+
+
+def asked(model: nn.Module, loss: Loss) -> Answers:
+    """Train for two updates and return the outcomes."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    looked = Looked()
+    for update in range(2):
+        made = batch(update)
+        loss(model, made["input_ids"], made["attention_mask"]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return looked.answers()
+
+
+ABOUT_TOKENS = ("neighbour", "causality", "padding", "padding_side", "next_token")
+
+
+def test_a_model_with_names_of_its_own_is_asked() -> None:
+    found = asked(Own(), shifted(1))
+    assert {name: found[name]["status"] for name in ABOUT_TOKENS} == dict.fromkeys(
+        ABOUT_TOKENS, "holds"
+    ), found
+    mixed = asked(Own(mixes=True), shifted(1))
+    assert mixed["neighbour"]["status"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("by", "status", "words"),
+    [
+        (0, "broken", "labels are its own token"),
+        (1, "holds", "labels are the next token"),
+        (2, "broken", "labels are the token after the next"),
+        (3, "not asked", "match no nearby token"),
+    ],
+)
+def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> None:
+    found = asked(Own(), shifted(by))["next_token"]
+    assert found["status"] == status, found
+    assert words in found["words"]
