@@ -88,7 +88,8 @@ class Row:
     words: str
     doubt: str
     do: str
-    source: str
+    link: str
+    """To where the idea is described."""
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,8 @@ class RanCode:
             frame = frame.f_back
 
     def _forked(self) -> None:
-        """In a forked process, such as a data worker: leave each line, whoever ran it before; of
-        Python 3.11 the first line of each function."""
+        """In a forked process, such as a data worker: leave each line that runs there. Of Python
+        3.11, leave the first line of each function."""
         if self._tool is not None:
             self._leaves = OF_WORKERS
             MONITORING.restart_events()

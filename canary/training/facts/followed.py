@@ -24,7 +24,7 @@ NAMES = 8
 """Names that are kept of what is broken."""
 LONGEST_NAME = 120
 ADAMS = ("Adam", "AdamW", "NAdam", "Adamax")
-"""Optimizers of torch whose step is near the learning rate, whatever the gradient's size."""
+"""Optimizers of torch whose step is near the learning rate, however large the gradient is."""
 LOW = (torch.bfloat16, torch.float16)
 ABOVE_EPS = 10.0
 """A gradient so many times Adam's `eps` makes a step near the learning rate."""

@@ -22,9 +22,8 @@ BLOCK = 5
 MOST_BLOCKS = 128
 """At this many blocks, neighbours are merged and blocks become twice as long."""
 STILL = 0.025
-"""A loss stands still if it surely fell by less than this over the last two thirds, or the last
-quarter, of the steps at a rate that trains. Shares of the run, because a healthy loss falls ever
-more slowly."""
+"""A loss stands still if it surely fell by less than this. The last two thirds count, or the last
+quarter, of the steps at a rate that trains: a healthy loss falls ever more slowly."""
 STILL_STEPS = 150
 """Fewer steps do not show that a loss stands still."""
 PERCENT_99 = 2.33

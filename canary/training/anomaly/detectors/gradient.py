@@ -23,8 +23,9 @@ BEYOND = 1.5
 """An explosion is at least this many times the window's 90th percentile: the norms of policies have
 long tails, and a median near zero if most groups have equal rewards."""
 TAIL = (4.0, 50.0)
-"""If the 90th percentile is far above the median, an explosion is above the median by this power of
-their ratio, 5 standard deviations of a log-normal norm; at most by the second number."""
+"""Norms may have a long tail: then an explosion is above the median by this power of the ratio of
+the 90th percentile to it. Those are 5 standard deviations of a log-normal norm. The second number
+is the most."""
 LOW = 8
 """Vanished norms in succession that raise an alert, in a run that had larger ones."""
 CHANGES = 30

@@ -82,8 +82,9 @@ def spread_of(values: Sequence[float]) -> float:
 
 
 def trend_of(values: Sequence[float]) -> tuple[float, float]:
-    """Return how far a straight line through the values moves from their first to their last, and
-    its standard error, corrected for correlation of the residuals."""
+    """Return how far a straight line moves from the first value to the last.
+
+    Also returns its standard error, corrected for correlation of the residuals."""
     count = len(values)
     places = [place - (count - 1) / 2 for place in range(count)]
     squares = count * (count * count - 1) / 12
