@@ -8,6 +8,10 @@ from canary.record.types import RunRecord
 
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
 """LoRA starts with B = 0, so A has no gradient in the first step."""
+ROUNDED = "some parameters are in half precision: may small updates round to nothing?"
+UNUSED = "they get no gradient: are they unused by the loss?"
+LOW = frozenset(("torch.bfloat16", "torch.float16"))
+"""A small update may leave such a parameter as it is, also where a residual is kept elsewhere."""
 
 
 def judge(record: RunRecord) -> Answer:
@@ -32,11 +36,7 @@ def judge(record: RunRecord) -> Answer:
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
         return answer(False, words, value=update.get("tensors_changed"))
-    rounded = any(
-        one.get("rounding", {}).get("still")
-        for one in record.exact.get("facts", {}).get("updates", {}).get("optimizers", [])
-    )
-    doubt = "their updates may be rounded away: see updates_not_rounded" if rounded else ""
+    low = LOW & set(record.exact.get("model", {}).get("dtypes", {}))
     unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
@@ -46,9 +46,7 @@ def judge(record: RunRecord) -> Answer:
         value=update.get("tensors_changed"),
         items=still,
         place=still[0],
-        doubt=(
-            "they get no gradient: are they unused by the loss?" if unused >= {*still} else doubt
-        ),
+        doubt=UNUSED if unused >= {*still} else ROUNDED if low else "",
     )
 
 
