@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.rules.facts import updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
 from canary.record.types import RunRecord
 
@@ -32,11 +33,12 @@ def judge(record: RunRecord) -> Answer:
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
         return answer(False, words, value=update.get("tensors_changed"))
-    rounded = any(
-        one.get("rounding", {}).get("still")
-        for one in record.exact.get("facts", {}).get("updates", {}).get("optimizers", [])
-    )
-    doubt = "their updates may be rounded away: see updates_not_rounded" if rounded else ""
+    optimizers = (updates_of(record) or {}).get("optimizers", [])
+    doubt = ""
+    if sum(one.get("updates", 0) > 0 for one in optimizers) > 1:
+        doubt = "several optimizers make updates: do they take turns?"
+    elif any(one.get("rounding", {}).get("still") for one in optimizers):
+        doubt = "their updates may be rounded away: see updates_not_rounded"
     unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
