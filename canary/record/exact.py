@@ -6,6 +6,7 @@ version did not write it or the training does not have it. An unknown key is kep
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from typing_extensions import TypedDict
@@ -156,6 +157,11 @@ class FirstGradient(TypedDict, total=False):
     total: float
     groups: dict[str, float]
     tensors_without_gradient: list[str]
+
+
+def group_of(name: str) -> str:
+    """Return the module group of a parameter: its name without layer numbers and last part."""
+    return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
 
 
 class FirstUpdate(TypedDict, total=False):
