@@ -445,11 +445,13 @@ class Facts(Part, total=False):
 class Asked(TypedDict, total=False):
     """What the model said when it was asked a second time about rows of the look."""
 
-    status: Literal["holds", "broken", "not asked"]
+    status: Literal["holds", "broken", "note", "not asked"]
     words: str
     """One sentence without a full stop: both values, or why nothing was asked."""
     place: str
     """The first place where both sides part; empty without one."""
+    doubt: str
+    """Of a note: why it may be a choice."""
 
 
 class Exact(Part, total=False):
