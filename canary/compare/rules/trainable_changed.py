@@ -44,17 +44,17 @@ def judge(record: RunRecord) -> Answer:
         value=update.get("tensors_changed"),
         items=still,
         place=still[0],
-        doubt=_doubt(record, still, some_changed=changed > 0),
+        doubt=_doubt(record, still),
     )
 
 
-def _doubt(record: RunRecord, still: Sequence[str], *, some_changed: bool) -> str:
+def _doubt(record: RunRecord, still: Sequence[str]) -> str:
     """Return what else may explain that tensors did not change; empty if nothing does."""
     gradient = record.exact.get("first_gradient", {})
     if set(gradient.get("tensors_without_gradient", [])) >= {*still}:
         return "they get no gradient: are they unused by the loss?"
     groups = gradient.get("groups", {})
-    if some_changed and all(groups.get(group_of(name)) == 0 for name in still):
+    if any(groups.values()) and all(groups.get(group_of(name)) == 0 for name in still):
         return "their gradient is 0 in step 1: do they feed a tensor that starts at 0?"
     optimizers = (updates_of(record) or {}).get("optimizers", [])
     if sum(one.get("updates", 0) > 0 for one in optimizers) > 1:

@@ -280,6 +280,7 @@ BEFORE_A_ZERO = [
     exact("first_update.tensors_unchanged", ["adapter.down.weight"]),
     exact("first_gradient.groups", {"adapter.down": 0.0, "adapter.up": 0.5}),
 ]
+NO_GRADIENT = [BEFORE_A_ZERO[0], exact("first_gradient.groups", {"adapter.down": 0.0})]
 MOVING_AVERAGE = [exact("frozen.changed", ["teacher.weight"]), config("trainer", TORCH_LOOP)]
 OWN_LOSS = exact("evidence", {"own_loss": "compute_loss"})
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
@@ -289,6 +290,10 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
     ("frozen_unchanged", "sft", MOVING_AVERAGE, "does the loop write them on purpose"),
     ("loss_not_negative", "sft", [NEGATIVE, OWN_LOSS], "the trainer overrides compute_loss"),
 ]
+
+
+def test_a_gradient_of_zero_everywhere_is_broken() -> None:
+    assert asked("trainable_changed", made("sft", *NO_GRADIENT)).status == "fail"
 
 
 @pytest.mark.parametrize(("name", "kind", "changes", "reason"), DOUBTED)
