@@ -49,6 +49,8 @@ class Buffer:
     """The last tokens of padded rows."""
     _last: list[Line] = field(default_factory=list)
     """The rows of the last call."""
+    _older: list[Line] = field(default_factory=list)
+    """The rows before it, of calls with one row."""
     _calls: int = 0
     _cleared: int = 0
     """Calls that have padding where a reused buffer would hold text."""
@@ -90,6 +92,8 @@ class Buffer:
             self._text |= {(row, at): line[at] for at in range(first, end)}
             if first < end < len(line):
                 self._ends[line[end - 1]] += 1
+        # A batch of one row has no other rows: what rows before the last one held says as much.
+        self._older += self._last if len(texts) == 1 else []
         self._last = [*texts]
         self._calls += 1
 
@@ -101,6 +105,7 @@ class Buffer:
         if begins == first or len(tail) < LEAST or len(set(tail)) < DISTINCT:
             return
         others = [one for at, one in enumerate([*texts, *self._last]) if at % len(texts) != row]
+        others += self._older if len(texts) == 1 else []
         # A text that other rows hold too is a template, or an answer that comes often.
         if not any(_is_half_in(tail[:MOST_COMPARED], one) for one in others):
             self.found.append(Leftover(self._calls, row, begins, len(tail), line[begins - 1]))

@@ -177,3 +177,10 @@ def test_lost_updates_explain_tensors_that_did_not_change() -> None:
     found = answered("trainable_changed", record=whole)
     assert found.status == "note"
     assert "half precision" in found.doubt
+
+
+def test_optimizers_that_take_turns_change_their_own_tensors_only() -> None:
+    whole = example()
+    whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
+    found = answered("trainable_changed", record=whole, optimizers=[ADAM, ADAM])
+    assert found.status == "note"
