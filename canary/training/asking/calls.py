@@ -105,6 +105,11 @@ class Call:
         return self.is_fused or (len(self.shape) == 3 and self.shape[-1] >= LEAST_VOCABULARY)
 
     @property
+    def is_language_model(self) -> bool:
+        """Whether the logits are those of the tokens after its ids."""
+        return self.log_probs is not None and not self.is_encoder_decoder
+
+    @property
     def is_known(self) -> bool:
         """Whether it shows what each token of its rows was trained towards."""
         return self.weights is not None and self.scores_tokens and not self.is_encoder_decoder
@@ -136,6 +141,13 @@ def scores_tokens(output: Any) -> bool:
     if known is None or known[0] == "log_probs":
         return known is not None
     return known[1].dim() == 3 and known[1].shape[-1] >= LEAST_VOCABULARY
+
+
+def scores_rows(args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> bool:
+    """Whether a model that gets token ids says a score or a few classes of each row."""
+    known = said_of(output)
+    is_row = known is not None and known[1].dim() == 2 and known[1].shape[1] < LEAST_VOCABULARY
+    return is_row and gets_ids(args, kwargs)
 
 
 def gets_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

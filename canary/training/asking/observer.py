@@ -31,6 +31,7 @@ from canary.training.asking.calls import (
     read_gradient,
     read_said,
     said_of,
+    scores_rows,
     scores_tokens,
 )
 from canary.training.asking.gradients import Accumulated
@@ -51,6 +52,7 @@ MOST_CALLS = 64
 """Calls of one update that are kept."""
 MOST_EARLY = 512
 """Calls before the look that are read."""
+FAILED = "the test failed"
 UNSEEN = "no model was called that gets token ids and returns their logits"
 COMPILED = "torch.compile: hooks would make it compile again"
 SEVERAL_RANKS = "the training has several ranks"
@@ -165,7 +167,7 @@ class Asking:
             return
         autocast, self._autocast = self._autocast, None
         call, self._inner = self._inner, None
-        if call is None or output is None or is_whole:
+        if call is None or output is None or is_whole or scores_rows(args, kwargs, output):
             call = (module, args, kwargs, output)
         # Else a wrapper hides the ids, in a dictionary for instance, or says something else.
         self._safely(self._called, *call, autocast, torch.is_grad_enabled())
@@ -265,6 +267,9 @@ class Asking:
                     continue
                 with undisturbed(look.model):
                     self._answers[name] = _asked(ask)
+                failed = self._answers[name]["words"].startswith(FAILED)
+                if failed and not look.call.is_language_model:
+                    self._answers[name] = not_asked("only for language models")
         finally:
             self._busy = False
 
@@ -294,7 +299,7 @@ def _asked(ask: Callable[[], Asked]) -> Asked:
     except CannotAsk as why:
         return not_asked(str(why))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
-        return not_asked(f"the test failed: {one_line(error)}")
+        return not_asked(f"{FAILED}: {one_line(error)}")
 
 
 def _in_backward() -> bool:
