@@ -9,12 +9,10 @@ import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
-
-from canary.training.asking.adapters import State
 
 PIECE = 128
 """Positions of a row whose logits are read together."""
@@ -28,14 +26,15 @@ ROUNDED = 1e-5
 """Of the largest gradient of a token: one that adds up to less may be rounding."""
 CERTAIN = 1e-5
 """A token whose probability is this close to 1 has no gradient, trained or not."""
+SURE = 0.95
+"""Share of trained tokens whose label must be the next token."""
 UNKNOWN = float("nan")
 NOT_INPUTS = ("label", "target", "mask", "pos", "segment", "type", "seq_id", "cu_")
 """Parts of names of integers that are no token ids."""
 NO_MASK = ("pad", "loss", "label")
 """Parts of names of masks that are no attention masks."""
-Says = Literal["logits", "log_probs"]
-"""What a model returns: logits, or, as trl's models with a fused head, the log-probability of each
-label."""
+Adapters = tuple[tuple[bool, tuple[str, ...]], ...]
+"""Per layer of peft: whether its adapters are disabled, and the names of the active ones."""
 
 
 @dataclass(eq=False)
@@ -47,12 +46,13 @@ class Call:
     """By the names of transformers, as far as the model has such arguments; copies of tensors."""
     names: dict[str, str]
     """The model's own names of arguments, where they differ."""
-    says: Says
+    is_fused: bool
+    """Whether it says the log-probability of each label, as trl's models with a fused head do."""
     shape: tuple[int, ...]
     """Of the logits: (rows, tokens, vocabulary), or (rows, classes)."""
     autocast: torch.dtype | None = None
     """The dtype that the call computed in, if not that of the parameters."""
-    adapters: State = ()
+    adapters: Adapters = ()
     temperature: float = 1.0
     """Of the log-probabilities that the loss takes, as far as the trainer says it."""
     log_probs: torch.Tensor | None = None
@@ -89,11 +89,6 @@ class Call:
         return self.by_token("attention_mask")
 
     @property
-    def is_fused(self) -> bool:
-        """Whether it says log-probabilities."""
-        return self.says == "log_probs"
-
-    @property
     def is_encoder_decoder(self) -> bool:
         """Whether its ids are those of an encoder, and its logits those of a decoder."""
         said = bool(getattr(getattr(self.module, "config", None), "is_encoder_decoder", False))
@@ -109,22 +104,17 @@ class Call:
         """Whether the logits are those of the tokens after its ids."""
         return self.log_probs is not None and not self.is_encoder_decoder
 
-    @property
-    def is_known(self) -> bool:
-        """Whether it shows what each token of its rows was trained towards."""
-        return self.weights is not None and self.scores_tokens and not self.is_encoder_decoder
-
     def kept(self) -> Iterator[torch.Tensor]:
         """Yield all its tensors."""
         held = (*self.arguments.values(), *vars(self).values(), *(self.seen or ()))
         yield from (one for one in held if torch.is_tensor(one))
 
 
-def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
-    """Return what a model says of its inputs, if that is known."""
+def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
+    """Return whether a head is fused, and what a model says of its inputs, if that is known."""
     known: Any = getattr(output, "log_probs", None)
     if torch.is_tensor(known) and known.dim() == 2:
-        return "log_probs", known
+        return True, known
     found: Any = getattr(output, "logits", None)
     if found is None and isinstance(output, Mapping):
         found = output.get("logits")
@@ -132,27 +122,19 @@ def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
         found = next((one for one in output if torch.is_tensor(one) and one.dim() >= 2), None)
     found = output if found is None else found
     is_said = torch.is_tensor(found) and found.is_floating_point() and found.dim() >= 2
-    return ("logits", found) if is_said else None
+    return (False, found) if is_said else None
 
 
-def scores_tokens(output: Any) -> bool:
-    """Whether a model says the logits of tokens."""
+def says_of(args: Any, kwargs: Mapping[str, Any], output: Any) -> str:
+    """Return what a call with token ids says: logits of `tokens`, a few scores of `rows`; else
+    nothing."""
     known = said_of(output)
-    if known is None or known[0] == "log_probs":
-        return known is not None
-    return known[1].dim() == 3 and known[1].shape[-1] >= LEAST_VOCABULARY
-
-
-def scores_rows(args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> bool:
-    """Whether a model that gets token ids says a score or a few classes of each row."""
-    known = said_of(output)
-    is_row = known is not None and known[1].dim() == 2 and known[1].shape[1] < LEAST_VOCABULARY
-    return is_row and gets_ids(args, kwargs)
-
-
-def gets_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call has an argument that may be rows of token ids."""
-    return any(map(_are_integers, (*args, *kwargs.values())))
+    if known is None or not any(map(_are_integers, (*args, *kwargs.values()))):
+        return ""
+    is_fused, said = known
+    if is_fused or (said.dim() == 3 and said.shape[-1] >= LEAST_VOCABULARY):
+        return "tokens"
+    return "rows" if said.dim() == 2 and said.shape[1] < LEAST_VOCABULARY else ""
 
 
 def _are_integers(value: Any) -> bool:
@@ -161,9 +143,9 @@ def _are_integers(value: Any) -> bool:
 
 def call_of(
     module: nn.Module,
-    args: tuple[Any, ...],
+    args: Any,
     kwargs: Mapping[str, Any],
-    says: Says,
+    is_fused: bool,
     said: torch.Tensor,
     *,
     whole: bool,
@@ -177,7 +159,7 @@ def call_of(
         named = dict(zip(forward.parameters, args, strict=False))
     named |= kwargs
     shape = tuple(said.shape)
-    if says == "log_probs":
+    if is_fused:
         size = getattr(getattr(module, "config", None), "vocab_size", None)
         shape = (len(said), said.shape[1] + 1, size or 1 << 30)
     names = {} if "input_ids" in named else own_names(named, shape)
@@ -190,7 +172,7 @@ def call_of(
     ids: Any = kept.get("input_ids")
     if not _are_integers(ids) or len(ids) != len(said):
         return None
-    return Call(module, kept, names, says, shape)
+    return Call(module, kept, names, is_fused, shape)
 
 
 def own_names(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, str]:
@@ -241,11 +223,11 @@ def right_aligned(values: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def own_log_probs(
-    says: Says, said: torch.Tensor, ids: torch.Tensor, temperature: float = 1.0
+    is_fused: bool, said: torch.Tensor, ids: torch.Tensor, temperature: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-probabilities of each position's next token and likeliest token; (rows,
     positions), on the device. Of a fused head: what it returned, twice."""
-    if says == "log_probs":
+    if is_fused:
         return said.float(), said.float()
     wanted, found = following(ids, said.shape[1]), said.new_empty(said.shape[:2]).float()
     top = found.clone()
@@ -262,7 +244,7 @@ def read_said(call: Call, said: torch.Tensor) -> None:
         return
     if int(call.ids.max()) >= call.shape[-1] or int(call.ids.min()) < 0:
         return
-    own, top = (one.cpu() for one in own_log_probs(call.says, said, call.ids, call.temperature))
+    own, top = (one.cpu() for one in own_log_probs(call.is_fused, said, call.ids, call.temperature))
     call.log_probs = right_aligned(own if call.is_fused else own[:, :-1], call.ids.shape[1])
     labels = call.by_token("labels")
     if call.is_fused and labels is not None:
@@ -351,9 +333,9 @@ def scored(call: Call, **changed: Any) -> torch.Tensor:
     with torch.no_grad(), context:
         # Not through the instance's own call: a plain loop is followed there.
         said = said_of(nn.Module._call_impl(call.module, **arguments))
-        if said is None or (said[0] != call.says and said[1].dim() > 2):
+        if said is None or (said[0] != call.is_fused and said[1].dim() > 2):
             raise ValueError("without labels, the model returns something else")
         if not call.scores_tokens:
             return said[1].float().reshape(len(said[1]), -1)
-        found, _ = own_log_probs(call.says, said[1], ids)
+        found, _ = own_log_probs(call.is_fused, said[1], ids)
     return found if call.is_fused else found[:, :-1]

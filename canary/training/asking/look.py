@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from canary.record.exact import Asked
-from canary.training.asking import rows
 from canary.training.asking.calls import Call
 from canary.training.asking.gradients import Accumulated
 from canary.training.asking.leftover import Buffer
-from canary.training.asking.rows import Document, Span
+from canary.training.asking.rows import Document, Span, lines, parts
 from canary.training.asking.updates import Scored, Update
 
 LONGEST = 300
@@ -49,17 +48,40 @@ class Look:
     """Of the look's steps."""
 
     def spans(self, call: Call) -> list[Span]:
-        """Return (first, end) of each row's example, without its padding."""
-        return rows.spans(call, self.pad_id, self.eos_ids)
+        """Return (first, end) of each row's example: what the mask leaves, without runs of padding
+        at both ends. A mask of ones may cover padding. If padding is EOS, one at the end is real.
+        """
+        mask = torch.ones_like(call.ids) if call.mask is None else call.mask
+        found, keeps = [], int(self.pad_id in self.eos_ids)
+        for row, line in zip(mask.bool(), call.ids.tolist(), strict=True):
+            places = row.nonzero().flatten().tolist()
+            first, last = (places[0], places[-1] + 1) if places else (0, 0)
+            end = last
+            while first < end and line[first] == self.pad_id:
+                first += 1
+            while end > first + keeps and line[end - 1] == self.pad_id:
+                end -= 1
+            found.append((first, min(last, end + keeps)))
+        return found
 
     def documents(self, call: Call) -> list[Document]:
         """Return the texts of a call that shows its weights."""
-        return rows.documents(call, self.spans(call))
+        made = []
+        for line, (first, end) in zip(lines(call), self.spans(call), strict=True):
+            masked = [1] * len(line.ids) if call.mask is None else call.mask[line.row].tolist()
+            for begins, ends in parts(call, line.row, first, end):
+                inside = range(begins, ends)
+                off = sum(line.labels[at] != line.ids[at] for at in inside if line.weights[at])
+                known = call.mask is not None and masked[ends - 1] and not any(masked[ends:][:1])
+                weights, ids = (None, *line.weights[begins + 1 : ends]), line.ids[begins:ends]
+                is_known = ends < end or bool(known)
+                made.append(Document(line.row, begins, tuple(ids), weights, off, is_known))
+        return made
 
     def is_packed(self, call: Call) -> bool:
         """Whether a call holds several documents in one row."""
         spans = enumerate(self.spans(call))
-        return any(len(rows.parts(call, row, *span)) > 1 for row, span in spans)
+        return any(len(parts(call, row, *span)) > 1 for row, span in spans)
 
     @property
     def known(self) -> list[Call]:
@@ -68,7 +90,7 @@ class Look:
         Raises:
             CannotAsk: there are none.
         """
-        found = [one for one in self.calls if one.is_known]
+        found = [one for one in self.calls if one.weights is not None and one.is_language_model]
         if not found:
             raise CannotAsk("the gradient does not show what each token is trained towards")
         return found

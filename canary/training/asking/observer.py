@@ -21,25 +21,28 @@ from torch.optim import optimizer as torch_optimizer
 from canary.protocol.failure import one_line
 from canary.record.exact import Asked, Exact, Facts
 from canary.training.asking import conversing, reading
-from canary.training.asking.adapters import adapters_of
-from canary.training.asking.again import REFERENCES, Again
+from canary.training.asking.again import QUESTIONS, REFERENCES, Again
 from canary.training.asking.calls import (
     Call,
     autocast_now,
     call_of,
-    gets_ids,
     read_gradient,
     read_said,
     said_of,
-    scores_rows,
-    scores_tokens,
+    says_of,
 )
 from canary.training.asking.gradients import Accumulated
 from canary.training.asking.look import CannotAsk, Look, not_asked
 from canary.training.asking.rounding import undisturbed
 from canary.training.asking.rows import pad_of
-from canary.training.asking.tokenizers import LivingTokenizers, special_ids
-from canary.training.asking.updates import Row, ScoredRows, Update, names_on_stack, trained_rows
+from canary.training.asking.texts import LivingTokenizers, special_ids
+from canary.training.asking.updates import (
+    ScoredRows,
+    Update,
+    adapters_of,
+    names_on_stack,
+    trained_rows,
+)
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
@@ -160,14 +163,14 @@ class Asking:
         if self._busy or _in_backward():
             return
         self._depth = max(0, self._depth - 1)
-        is_whole = gets_ids(args, kwargs) and scores_tokens(output)
+        says = says_of(args, kwargs, output)
         if self._depth:
-            if is_whole and not isinstance(module, nn.Embedding):
+            if says == "tokens" and not isinstance(module, nn.Embedding):
                 self._inner = (module, args, kwargs, output)
             return
         autocast, self._autocast = self._autocast, None
         call, self._inner = self._inner, None
-        if call is None or output is None or is_whole or scores_rows(args, kwargs, output):
+        if call is None or output is None or says:
             call = (module, args, kwargs, output)
         # Else a wrapper hides the ids, in a dictionary for instance, or says something else.
         self._safely(self._called, *call, autocast, torch.is_grad_enabled())
@@ -179,12 +182,13 @@ class Asking:
         updates, known = self._updates, said_of(output)
         if known is None or updates >= UPDATES:
             return
-        says, said = known
+        is_fused, said = known
         trains = grad and said.requires_grad
         whole = trains and self._again and not updates
-        call = call_of(module, args, kwargs, says, said, whole=whole)
-        if trains and self._gradients.is_open:
-            self._hook(said, self._gradients.backward, module, call and _rows_of(call))
+        call = call_of(module, args, kwargs, is_fused, said, whole=whole)
+        if trains:
+            rows = call and hash(call.ids.cpu().numpy().tobytes())
+            self._hook(said, self._gradients.backward, module, rows)
         if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
             return
         call.autocast, call.adapters = autocast, adapters_of(module)
@@ -236,8 +240,8 @@ class Asking:
         adapters = calls[0].adapters if calls else ()
         scored = self._scored.tell(look.model, adapters, self._updates)
         rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
-        known: list[Row] = [one for some in rows for one in some] if all(rows) else []
-        look.updates.append(Update(self._updates + 1, tuple(known), names_on_stack()))
+        known = [one for some in rows for one in some] if all(rows) else []
+        look.updates.append(Update(self._updates + 1, known, names_on_stack()))
         for one in (one for row in known for one in scored.get(row.key, ())):
             model = one.model() if one.is_reference else None
             if model is not None:
@@ -259,14 +263,13 @@ class Asking:
         self._busy = True
         self._asker = asker = self._asker or Again(look)
         # The look of a loop begins with the policy's first call: a reference may come before.
-        names = asker.questions if self._updates == 1 else [REFERENCES]
+        names = QUESTIONS if self._updates == 1 else (REFERENCES,)
         try:
             for name in names:
-                ask = asker.questions[name]
                 if self._answers.get(name, {}).get("status") in ("holds", "broken"):
                     continue
                 with undisturbed(look.model):
-                    self._answers[name] = _asked(ask)
+                    self._answers[name] = _asked(getattr(asker, name))
                 failed = self._answers[name]["words"].startswith(FAILED)
                 if failed and not look.call.is_language_model:
                     self._answers[name] = not_asked("only for language models")
@@ -311,12 +314,6 @@ def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:
     kept = call()
     if kept is not None:
         read_gradient(kept, gradient)
-
-
-def _rows_of(call: Call) -> tuple[int, ...]:
-    """Return what tells the rows of a call from others: the shape and sums of its token ids."""
-    places = torch.arange(1, call.ids.shape[1] + 1, device=call.ids.device)
-    return (*call.ids.shape, int(call.ids.sum()), int((call.ids * places).sum()))
 
 
 def _modules() -> list[nn.Module]:

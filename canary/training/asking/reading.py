@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from canary.record.exact import Asked
-from canary.training.asking.calls import Call
+from canary.training.asking.calls import SURE, Call
 from canary.training.asking.look import CannotAsk, Look, broken, holds
-from canary.training.asking.rows import LEAST, SURE, Line, lines, masked_ids
+from canary.training.asking.rows import LEAST, Line, lines, masked_ids
 from canary.training.asking.updates import CONSTANT, Row, Update, is_called
 
 FACTOR, FLOOR = 8.0, 16 * 1.2e-7
@@ -41,10 +41,8 @@ ONLINE = ("ppo", "grpo", "rloo", "reinforce")
 
 def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
-    one = look.gradients.changed
-    if one is not None:
-        words = f"after micro-batch {one.micro_batch} the accumulated gradient has the norm "
-        return broken(f"{words}{one.was:.4g}, and before the next one {one.now:.4g}", one.name)
+    if look.gradients.changed is not None:
+        return broken(*look.gradients.changed)
     if look.gradients.lost >= LEAST_UPDATES:
         words = "only the last micro-batch of an update has a gradient: those before it are emptied"
         return broken(words, "update 1")
@@ -190,7 +188,7 @@ def leftover(look: Look) -> Asked:
     worst = found[0]
     words = f"row {worst.row} ends with {worst.size} tokens of the row that was there before"
     words += f", as {len(found) - 1} more do" if len(found) > 1 else ""
-    return broken(words, f"model call {worst.call}, row {worst.row}, token {worst.first}")
+    return broken(words, worst.place)
 
 
 # References and advantages.

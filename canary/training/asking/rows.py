@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from canary.training.asking.calls import Call
+from canary.training.asking.calls import SURE, Call
 
 LEAST = 1e-3
 """Of the largest weight; below, a token is not trained on."""
-SURE = 0.95
-"""Share of trained tokens whose label must be the next token."""
 Span = tuple[int, int]
 
 
@@ -81,40 +79,8 @@ def pad_of(calls: Sequence[Call]) -> int | None:
     return next((one.padding_idx for one in embeddings if one.padding_idx is not None), None)
 
 
-def spans(call: Call, pad_id: int | None, eos_ids: Set[int]) -> list[Span]:
-    """Return (first, end) of each row's example: what the mask leaves, without runs of padding at
-    both ends. A mask of ones may cover padding. If padding is EOS, one at the end is real."""
-    mask = torch.ones_like(call.ids) if call.mask is None else call.mask
-    found = []
-    for row, line in zip(mask.bool(), call.ids.tolist(), strict=True):
-        places = row.nonzero().flatten().tolist()
-        first, last = (places[0], places[-1] + 1) if places else (0, 0)
-        end = last
-        while first < end and line[first] == pad_id:
-            first += 1
-        while end > first + (pad_id in eos_ids) and line[end - 1] == pad_id:
-            end -= 1
-        found.append((first, min(last, end + (pad_id in eos_ids))))
-    return found
-
-
-def counted(call: Call, scores: torch.Tensor, found: Sequence[Span]) -> torch.Tensor | None:
-    """Return True where a score is of a real token that follows a real one; `found`: its spans."""
-    if not call.scores_tokens:
-        return None
-    counts = torch.zeros_like(scores, dtype=torch.bool)
-    for row, span in enumerate(found):
-        counts[row, _of(span, call.ids.shape[1], scores)] = True
-    return counts
-
-
-def example(call: Call, scores: torch.Tensor, row: int, span: Span, width: int) -> torch.Tensor:
-    """Return what is said of one example of a row of `width` tokens: of its tokens, or its row."""
-    inside = _of(span, width, scores) if call.scores_tokens else slice(None)
-    return scores[row : row + 1, inside]
-
-
-def _of(span: Span, width: int, scores: torch.Tensor) -> slice:
+def scores_of(span: Span, width: int, scores: torch.Tensor) -> slice:
+    """Return where scores of a row of `width` tokens are of an example in it."""
     left_out = width - 1 - scores.shape[1]
     return slice(max(0, span[0] - left_out), max(0, span[1] - 1 - left_out))
 
@@ -162,20 +128,6 @@ def lines(call: Call) -> list[Line]:
                 one.strengths[place] = strength
                 one.labels[place] = label if weight else ids[place]
         made.append(one)
-    return made
-
-
-def documents(call: Call, found: Sequence[Span]) -> list[Document]:
-    """Return the texts of a call that has weights; `found`: the spans of its rows."""
-    width, mask, made = call.ids.shape[1], call.mask, []
-    for line, (first, end) in zip(lines(call), found, strict=True):
-        for begins, ends in parts(call, line.row, first, end):
-            inside = range(begins, ends)
-            off = sum(line.labels[at] != line.ids[at] for at in inside if line.weights[at])
-            known = mask is not None and bool(mask[line.row, ends - 1])
-            known = known and (ends == width or not bool(mask[line.row, ends]))  # type: ignore[index]
-            weights, ids = (None, *line.weights[begins + 1 : ends]), tuple(line.ids[begins:ends])
-            made.append(Document(line.row, begins, ids, weights, off, ends < end or known))
     return made
 
 

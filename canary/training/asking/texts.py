@@ -1,11 +1,18 @@
-"""Turns of a conversation in a row: the marks of the tokenizer's chat template show which tokens
-are prompt and which are answer. What is not found for sure is left out."""
+"""What tokenizers say: special ids, and the turns of a conversation in a row.
+
+The marks of the chat template show which tokens are prompt and which are answer. What is not found
+for sure is left out.
+"""
 
 from __future__ import annotations
 
+import gc
 import itertools
+import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from canary.training.asking.look import CannotAsk, Look
@@ -141,3 +148,50 @@ def marks_of(tokenizer: Any) -> Marks | None:
     if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
         return None
     return Marks(user, mark, before[:begins])
+
+
+class LivingTokenizers:
+    """Tokenizers of transformers that live in the process.
+
+    The count of live tensors hides older objects from the garbage collector while a training runs.
+    So they are looked for at the beginning too.
+    """
+
+    def __init__(self) -> None:
+        self._known = [weakref.ref(one) for one in _alive()]
+
+    def only(self) -> Any:
+        """Return the only tokenizer, or one of several that write the same; else None."""
+        found = {id(one): one for known in self._known if (one := known()) is not None}
+        found |= {id(one): one for one in _alive()}
+        kinds = {_kind(one) for one in found.values()}
+        return next(iter(found.values())) if len(kinds) == 1 else None
+
+
+def special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:
+    """Return the ids of padding and of ends that a tokenizer, or else a model's configs, say."""
+    known = (tokenizer, getattr(model, "config", None), getattr(model, "generation_config", None))
+    pads = (pad for one in known for pad in _numbers(getattr(one, "pad_token_id", None)))
+    ends = frozenset(end for one in known for end in _numbers(getattr(one, "eos_token_id", None)))
+    return next(pads, None), ends
+
+
+def _numbers(said: Any) -> list[int]:
+    """Return the ids of one or several, as numbers of Python, numpy or torch."""
+    said = said.tolist() if hasattr(said, "tolist") else said
+    several = said if isinstance(said, list | tuple | set | frozenset) else [said]
+    return [int(one) for one in several if isinstance(one, Integral)]
+
+
+def _alive() -> list[Any]:
+    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+    if base is None:
+        return []
+    return [one for one in gc.get_objects() if base in type(one).__mro__]
+
+
+def _kind(tokenizer: Any) -> tuple[object, ...]:
+    """Return what decides which texts a tokenizer writes, and how it marks turns."""
+    template = str(getattr(tokenizer, "chat_template", None))
+    marks = tuple(getattr(tokenizer, "all_special_ids", ()))
+    return type(tokenizer), len(tokenizer), template, marks

@@ -6,6 +6,7 @@ rows' own tokens.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import sys
@@ -19,9 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.training.asking.adapters import State, adapters_in_words
-from canary.training.asking.calls import Call, right_aligned
-from canary.training.asking.rows import SURE
+from canary.training.asking.calls import SURE, Adapters, Call, right_aligned
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
@@ -82,7 +81,7 @@ class Update:
     """One update, from 1."""
 
     number: int
-    rows: tuple[Row, ...]
+    rows: list[Row]
     """Empty if the gradient does not show what each token weighs."""
     called: tuple[str, ...]
     """Names of classes, functions, modules and files that it runs in, with their kind."""
@@ -95,7 +94,7 @@ class Scored:
     model: weakref.ref[nn.Module]
     source: int
     """The id of the model."""
-    adapters: State
+    adapters: Adapters
     is_random: bool
     """Whether it drew at random."""
     update: int
@@ -114,8 +113,9 @@ class Scored:
     @property
     def what(self) -> str:
         """Who it was as a reference, for people."""
-        policy = f", which is the policy {adapters_in_words(self.adapters)},"
-        return f"the reference{policy if self.kind == 'adapters' else ''}"
+        names = {name for disabled, names in self.adapters if not disabled for name in names}
+        used = f"with the adapter {', '.join(sorted(names))}" if names else "without its adapters"
+        return f"the reference{f', which is the policy {used},' if self.kind == 'adapters' else ''}"
 
 
 class ScoredRows:
@@ -138,7 +138,9 @@ class ScoredRows:
         while self._tokens > MOST_TOKENS:
             self._tokens -= sum(map(len, self.calls.pop(0).rows.values()))
 
-    def tell(self, policy: nn.Module, adapters: State, updates: int) -> dict[bytes, list[Scored]]:
+    def tell(
+        self, policy: nn.Module, adapters: Adapters, updates: int
+    ) -> dict[bytes, list[Scored]]:
         """Tell what each call was to an update, and return the calls by row, the newest first."""
         found: dict[bytes, list[Scored]] = {}
         trained = {id(value) for value in policy.parameters() if value.requires_grad}
@@ -157,7 +159,32 @@ class ScoredRows:
         return found
 
 
-def has_dropout(model: nn.Module, adapters: State) -> bool:
+def _layers(model: nn.Module) -> list[Any]:
+    both = ("_disable_adapters", "_active_adapter")
+    return [one for one in model.modules() if all(hasattr(one, name) for name in both)]
+
+
+def adapters_of(model: nn.Module) -> Adapters:
+    """Return the state of a model's adapters of peft; empty if it has none."""
+    states = ((one._disable_adapters, one._active_adapter) for one in _layers(model))
+    return tuple((off, (on,) if isinstance(on, str) else tuple(on)) for off, on in states)
+
+
+@contextlib.contextmanager
+def with_adapters(model: nn.Module, state: Adapters) -> Iterator[None]:
+    """Use these adapters within a block. Which parameters are trained stays as it is."""
+    layers = _layers(model)
+    kept = [(one, one._disable_adapters, one._active_adapter) for one in layers]
+    try:
+        for one, (disabled, names) in zip(layers, state, strict=False):
+            one._disable_adapters, one._active_adapter = disabled, [*names]
+        yield
+    finally:
+        for one, disabled, active in kept:
+            one._disable_adapters, one._active_adapter = disabled, active
+
+
+def has_dropout(model: nn.Module, adapters: Adapters) -> bool:
     """Whether a model draws at random as it is; dropout of disabled adapters does not."""
     is_off = all(disabled for disabled, _ in adapters)
     for name, one in model.named_modules():
