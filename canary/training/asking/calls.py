@@ -104,11 +104,6 @@ class Call:
         """Whether the logits are those of the tokens after its ids."""
         return self.log_probs is not None and not self.is_encoder_decoder
 
-    def kept(self) -> Iterator[torch.Tensor]:
-        """Yield all its tensors."""
-        held = (*self.arguments.values(), *vars(self).values(), *(self.seen or ()))
-        yield from (one for one in held if torch.is_tensor(one))
-
 
 def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
     """Return whether a head is fused, and what a model says of its inputs, if that is known."""
@@ -177,16 +172,16 @@ def call_of(
 
 def own_names(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, str]:
     """Return a model's own names of its ids, mask and positions, by those of transformers."""
-    integers = {name: value for name, value in arguments.items() if _are_integers(value)}
     found: dict[str, str] = {}
-    for name, value in integers.items():
-        fits = tuple(value.shape) == shape[:2] if len(shape) == 3 else len(value) == shape[0]
-        is_input = not any(part in name.lower() for part in NOT_INPUTS)
-        if fits and is_input and value.dtype in (torch.int32, torch.int64):
-            found.setdefault("input_ids", name)
-    for name, value in arguments.items() if found else ():
-        low, ids = name.lower(), arguments[found["input_ids"]]
-        if name == found["input_ids"] or getattr(value, "shape", None) != ids.shape:
+    for name, value in arguments.items():
+        if _are_integers(value) and value.dtype in (torch.int32, torch.int64):
+            fits = tuple(value.shape) == shape[:2] if len(shape) == 3 else len(value) == shape[0]
+            if fits and not any(part in name.lower() for part in NOT_INPUTS):
+                found.setdefault("input_ids", name)
+    ids = arguments[found["input_ids"]] if found else None
+    for name, value in arguments.items():
+        low = name.lower()
+        if value is ids or not torch.is_tensor(value) or ids is None or value.shape != ids.shape:
             continue
         is_mask = "mask" in low and not any(part in low for part in NO_MASK)
         if is_mask and bool(((value == 0) | (value == 1)).all()):

@@ -6,16 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from canary.record.exact import Asked
-from canary.training.asking.calls import SURE, Call
-from canary.training.asking.look import CannotAsk, Look, broken, holds
-from canary.training.asking.rows import LEAST, Line, lines, masked_ids
+from canary.training.asking.calls import SURE
+from canary.training.asking.look import (
+    LEAST,
+    CannotAsk,
+    Line,
+    Look,
+    broken,
+    holds,
+    lines,
+    masked_ids,
+)
 from canary.training.asking.updates import CONSTANT, Row, Update, is_called
 
 FACTOR, FLOOR = 8.0, 16 * 1.2e-7
 """Weights may differ by so many times their spread within a micro-batch, or by rounding."""
 EVEN = 0.02
 """Relative; five roundings of a gradient in bfloat16. A larger spread is no rounding."""
-WRONG = {0: "its own token", 2: "the token after the next"}
+PLACES = {1: "the next token", 0: "its own token", 2: "the token after the next"}
 """What a label is, by the distance of its place."""
 LEAST_LABELS = 8
 LEAST_COLUMNS = 2
@@ -71,23 +79,20 @@ def accumulation(look: Look) -> Asked:
 
 def next_token(look: Look) -> Asked:
     """Compare the labels that the gradient shows with the tokens around them."""
-    shares = {shift: _share(look, look.known, shift) for shift in (1, *WRONG)}
-    alike, of = shares[1]
-    if of < LEAST_LABELS:
-        raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
-    if alike >= SURE * of:
-        return holds(f"{alike} of {of} labels are the next token")
-    for shift, what in WRONG.items():
-        other, others = shares[shift]
-        if others >= LEAST_LABELS and other >= SURE * others:
-            return broken(f"{other} of {others} labels are {what}")
+    for shift, what in PLACES.items():
+        alike, of = _share(look, shift)
+        if shift == 1 and of < LEAST_LABELS:
+            raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
+        if of >= LEAST_LABELS and alike >= SURE * of:
+            words = f"{alike} of {of} labels are {what}"
+            return holds(words) if shift == 1 else broken(words)
     raise CannotAsk("the labels match no nearby token")
 
 
-def _share(look: Look, calls: Sequence[Call], shift: int) -> tuple[int, int]:
+def _share(look: Look, shift: int) -> tuple[int, int]:
     """Return how many trained labels are the token at a distance, and how many have such one."""
     alike = of = 0
-    for call in calls:
+    for call in look.known:
         assert call.weights is not None
         assert call.labels is not None
         ids, size = call.ids.cpu(), call.weights.abs()
@@ -299,14 +304,10 @@ def group_advantages(look: Look) -> Asked:
         raise CannotAsk("nothing shows that advantages are normalised within each prompt")
     for by_length in (False, True):
         if all(_apart(one.rows, by_length) <= CONSTANT for one in updates):
-            kind, worst = name.lower(), max(_apart(one, by_length) for one in groups)
-            words = (
-                f"the training calls itself {'GRPO' if 'grpo' in kind else 'RLOO'} ({name}), but "
-            )
-            words += (
-                "advantages add up to 0 over the update only: over the completions of a prompt, "
-            )
-            words += f"the sum is {worst:.0%} of their sizes"
+            worst = max(_apart(one, by_length) for one in groups)
+            words = f"the training calls itself {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
+            words += f"({name}), but advantages add up to 0 over the update only: over the "
+            words += f"completions of a prompt, the sum is {worst:.0%} of their sizes"
             return broken(words, f"update {updates[0].number}")
     raise CannotAsk("advantages add up to 0 neither in groups nor in updates")
 

@@ -131,9 +131,10 @@ class ScoredRows:
         if known is None:
             return
         rows = {key: known[row, at[1:] - 1] for row, (key, at) in enumerate(_keys(call))}
-        draws = has_dropout(module, call.adapters)
-        made = Scored(weakref.ref(module), id(module), call.adapters, draws, updates, rows)
-        self.calls.append(made)
+        draws = _has_dropout(module, call.adapters)
+        self.calls.append(
+            Scored(weakref.ref(module), id(module), call.adapters, draws, updates, rows)
+        )
         self._tokens += known.numel()
         while self._tokens > MOST_TOKENS:
             self._tokens -= sum(map(len, self.calls.pop(0).rows.values()))
@@ -144,16 +145,14 @@ class ScoredRows:
         """Tell what each call was to an update, and return the calls by row, the newest first."""
         found: dict[bytes, list[Scored]] = {}
         trained = {id(value) for value in policy.parameters() if value.requires_grad}
-        own: dict[int, bool] = {}
         for one in reversed(self.calls):
-            if one.source not in own:
-                model = one.model()
-                values = () if model is None else model.parameters()
-                # The policy may be in another wrapper, and a reference may share layers.
-                own[one.source] = 2 * len(trained & {*map(id, values)}) > len(trained)
+            model = one.model()
+            values = () if model is None else model.parameters()
+            # The policy may be in another wrapper, and a reference may share layers.
+            is_own = 2 * len(trained & {*map(id, values)}) > len(trained)
             one.kind = "now" if one.update == updates else "before"
-            if not own[one.source] or one.adapters != adapters:
-                one.kind = "adapters" if own[one.source] else "other"
+            if not is_own or one.adapters != adapters:
+                one.kind = "adapters" if is_own else "other"
             for key in one.rows:
                 found.setdefault(key, []).append(one)
         return found
@@ -184,29 +183,23 @@ def with_adapters(model: nn.Module, state: Adapters) -> Iterator[None]:
             one._disable_adapters, one._active_adapter = disabled, active
 
 
-def has_dropout(model: nn.Module, adapters: Adapters) -> bool:
+def _has_dropout(model: nn.Module, adapters: Adapters) -> bool:
     """Whether a model draws at random as it is; dropout of disabled adapters does not."""
     is_off = all(disabled for disabled, _ in adapters)
     for name, one in model.named_modules():
-        shares = [getattr(one, "attention_dropout", 0.0)]
-        shares += [one.p] if isinstance(one, nn.modules.dropout._DropoutNd) else []
-        drops = any(isinstance(share, float) and share > 0 for share in shares)
-        if drops and one.training and not (is_off and "lora" in name):
+        drops = isinstance(one, nn.modules.dropout._DropoutNd)
+        share = one.p if drops else getattr(one, "attention_dropout", 0.0)
+        draws = isinstance(share, float) and share > 0 and one.training
+        if draws and not (is_off and "lora" in name):
             return True
     return False
 
 
 def _keys(call: Call) -> Iterator[tuple[bytes, torch.Tensor]]:
-    """Yield each row's real tokens as a key, with their places."""
+    """Yield each row's real tokens as a key of 8 bytes per token, with their places."""
     mask = torch.ones_like(call.ids) if call.mask is None else call.mask
     for line, real in zip(call.ids.cpu(), mask.bool().cpu(), strict=True):
-        places = real.nonzero().flatten()
-        yield _key(line, places), places
-
-
-def _key(line: torch.Tensor, places: torch.Tensor) -> bytes:
-    found: bytes = line[places].long().numpy().tobytes()
-    return found
+        yield line[real].long().numpy().tobytes(), real.nonzero().flatten()
 
 
 def trained_rows(call: Call, by_row: dict[bytes, list[Scored]]) -> list[Row]:
@@ -224,7 +217,7 @@ def trained_rows(call: Call, by_row: dict[bytes, list[Scored]]) -> list[Row]:
     for row, (key, places) in enumerate(_keys(call)):
         known, own = weights[row, places[1:] - 1], call.log_probs[row, places[1:] - 1]
         used = (known != 0).nonzero().flatten().tolist()
-        prompt = _key(ids[row], places[: used[0] + 1 if used else None])
+        prompt = key[: 8 * (used[0] + 1) if used else None]
         made.append(_row(key, prompt, known, own, by_row.get(key, [])))
     return made
 
