@@ -63,14 +63,14 @@ class Call:
     trained: bool = False
     """Whether a gradient reached what it said."""
     weights: torch.Tensor | None = None
-    """(rows, positions): how much each position's label was raised; negative if lowered, 0 if it
-    was not trained on."""
+    """How much the label at each token's place was raised; negative if lowered, 0 if it was not
+    trained on. As the next three, it is (rows, tokens); logits are of the place after theirs."""
     labels: torch.Tensor | None = None
-    """(rows, positions): the token that each position was trained towards."""
+    """The token that was trained towards there."""
     certain: torch.Tensor | None = None
-    """(rows, positions): True where a weight of 0 may be that of a certain token."""
+    """True where a weight of 0 may be that of a certain token."""
     strengths: torch.Tensor | None = None
-    """(rows, positions): the size of the gradient, whatever its label."""
+    """The size of the gradient, whatever its label."""
 
     @property
     def ids(self) -> torch.Tensor:
@@ -209,11 +209,12 @@ def following(ids: torch.Tensor, kept: int) -> torch.Tensor:
     return ids.roll(-1, 1)[:, ids.shape[1] - kept :]
 
 
-def right_aligned(values: torch.Tensor, width: int) -> torch.Tensor:
-    """Return values of the last tokens as values of all tokens but the first of `width`."""
-    values = values[:, max(0, values.shape[1] - (width - 1)) :]
-    found = values.new_full((len(values), width - 1), UNKNOWN, dtype=torch.float32)
-    found[:, width - 1 - values.shape[1] :] = values
+def _by_token(call: Call, values: torch.Tensor, missing: float = 0.0) -> torch.Tensor:
+    """Return values of the last positions at the places of their labels, (rows, tokens)."""
+    width, kept = call.ids.shape[1], values.shape[1]
+    found = values.new_full((len(values), width), missing)
+    first = max(0, width - kept) + 1 - call.is_fused
+    found[:, first:] = values[:, max(0, kept - width) :][:, : width - first]
     return found
 
 
@@ -240,7 +241,7 @@ def read_said(call: Call, said: torch.Tensor) -> None:
     if int(call.ids.max()) >= call.shape[-1] or int(call.ids.min()) < 0:
         return
     own, top = (one.cpu() for one in own_log_probs(call.is_fused, said, call.ids, call.temperature))
-    call.log_probs = right_aligned(own if call.is_fused else own[:, :-1], call.ids.shape[1])
+    call.log_probs = _by_token(call, own, UNKNOWN)[:, 1:]
     labels = call.by_token("labels")
     if call.is_fused and labels is not None:
         ignored = labels[:, 1:].cpu() == IGNORE
@@ -267,7 +268,7 @@ def read_gradient(call: Call, gradient: torch.Tensor) -> None:
         size[row, here], total[row, here] = part.abs().sum(-1), part.sum(-1)
         low[row, here], at_low[row, here] = part.min(-1)
         high[row, here], at_high[row, here] = part.max(-1)
-    call.strengths = size
+    call.strengths = _by_token(call, size)
     zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
     # Of an almost certain token, only rounding of its weight is left.
     rounded = ROUNDED * float(size.max()) if size.numel() else 0.0
@@ -278,23 +279,22 @@ def read_gradient(call: Call, gradient: torch.Tensor) -> None:
     # Where only two tokens are possible, both sizes are equal: then it is the next token.
     equal = (low + high).abs() <= zero * size
     up = (up | (equal & (at_low == wanted))) & ~(equal & (at_high == wanted))
-    call.labels = torch.where(up, at_low, at_high)
+    labels = torch.where(up, at_low, at_high)
     others = size - torch.where(up, -low, high)
-    call.certain = seen[1].exp() > 1 - CERTAIN
     # The probability of a label that is not the next token is not kept: it is small.
-    probability = torch.where(call.labels == wanted, seen[0].exp(), 0.0)
+    probability = torch.where(labels == wanted, seen[0].exp(), 0.0)
     weight = others / (1 - probability).clamp_min(1e-6)
-    call.weights = torch.where(up, weight, -weight) * call.temperature
+    call.labels, call.certain = (_by_token(call, x) for x in (labels, seen[1].exp() > 1 - CERTAIN))
+    call.weights = _by_token(call, torch.where(up, weight, -weight) * call.temperature)
 
 
 def _read_fused(call: Call, gradient: torch.Tensor) -> None:
     """Read the gradient of log-probabilities. A label that is ignored is its own token, and has no
     weight: a loss may sum up all of them, as the ignored ones are constants."""
-    kept, labels = gradient.shape[1], call.by_token("labels")
-    call.weights = -gradient.detach().float().cpu()
-    call.labels = call.ids[:, call.ids.shape[1] - kept :].cpu()
+    labels, call.labels = call.by_token("labels"), call.ids.cpu()
+    call.weights = _by_token(call, -gradient.detach().float().cpu())
     if labels is not None:
-        labels = labels[:, labels.shape[1] - kept :].cpu()
+        labels = labels.cpu()
         call.labels = torch.where(labels == IGNORE, call.labels, labels)
         call.weights = call.weights * (labels != IGNORE)
     call.strengths = call.weights.abs()

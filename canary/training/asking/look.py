@@ -219,20 +219,15 @@ def lines(call: Call) -> list[Line]:
     assert call.weights is not None
     assert call.labels is not None
     assert call.strengths is not None
-    width, made = call.ids.shape[1], []
-    # The logits at one position are of the next token. Log-probabilities already are of their own.
-    shift = width - call.weights.shape[1] + 1 - call.is_fused
     certain = torch.zeros_like(call.weights) if call.certain is None else call.certain
-    columns = [x.tolist() for x in (call.weights, call.labels, call.strengths, certain)]
-    for row, (ids, *line) in enumerate(zip(call.ids.tolist(), *columns, strict=True)):
-        one = Line(row, ids, [0.0] * width, [*ids], [0.0] * width)
-        for place, (weight, label, strength, sure) in enumerate(zip(*line, strict=True), shift):
-            if 0 <= place < width:
-                one.weights[place] = None if sure and not weight else weight
-                one.strengths[place] = strength
-                one.labels[place] = label if weight else ids[place]
-        made.append(one)
-    return made
+    unknown = certain.bool() & (call.weights == 0)
+    labels = torch.where(call.weights == 0, call.ids.cpu(), call.labels)
+    read = (call.ids, call.weights, unknown, labels, call.strengths)
+    columns = zip(*(one.tolist() for one in read), strict=True)
+    return [
+        Line(row, ids, [None if x else y for x, y in zip(off, weights, strict=True)], *others)
+        for row, (ids, weights, off, *others) in enumerate(columns)
+    ]
 
 
 def parts(call: Call, row: int, first: int, end: int) -> list[Span]:

@@ -94,18 +94,13 @@ def _share(look: Look, shift: int) -> tuple[int, int]:
     alike = of = 0
     for call in look.known:
         assert call.weights is not None
-        assert call.labels is not None
         ids, size = call.ids.cpu(), call.weights.abs()
-        # A call may leave out the logits of the first tokens. Logits are of the next token,
-        # log-probabilities of labels are of their own.
-        first = max(0, ids.shape[1] - size.shape[1] + shift - call.is_fused)
-        there = ids[:, first:]
-        both = min(there.shape[1], size.shape[1])
-        used = (size > LEAST * size.max())[:, :both]
+        used = size > LEAST * size.max()
+        used[:, used.shape[1] - max(0, shift - 1) :] = False
         for row, (_, end) in enumerate(look.spans(call)):
             # The token at this distance is padding: the text goes on in the labels alone.
-            used[row, max(0, end - first) :] = False
-        alike += int((call.labels[:, :both] == there[:, :both])[used].sum())
+            used[row, max(0, end + 1 - shift) :] = False
+        alike += int((call.labels == ids.roll(1 - shift, 1))[used].sum())
         of += int(used.sum())
     return alike, of
 
@@ -128,11 +123,13 @@ def trained_padding(look: Look) -> Asked:
     least, found, of = _least([line for line, *_ in texts]), list[tuple[int, list[int]]](), 0
     for (line, first, end), is_inside in zip(texts, inside, strict=True):
         here = [] if is_inside else _padding(look, line.ids, first, end)
-        from_there = {
-            at for at in here if at - 1 in here and line.strengths[at] > LEAST * strongest
-        }
-        to = {at for at in here if line.labels[at] == pad and abs(line.weights[at] or 0.0) > least}
-        found.append((line.row, sorted(from_there | to)))
+        trained = [
+            at
+            for at in here
+            if (at - 1 in here and line.strengths[at] > LEAST * strongest)
+            or (line.labels[at] == pad and abs(line.weights[at] or 0.0) > least)
+        ]
+        found.append((line.row, trained))
         of += len(here)
     return _spoilt(found, f"of {of} padding tokens are trained on")
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.training.asking.calls import SURE, Adapters, Call, right_aligned
+from canary.training.asking.calls import SURE, Adapters, Call
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
@@ -206,12 +206,9 @@ def trained_rows(call: Call, by_row: dict[bytes, list[Scored]]) -> list[Row]:
     """Return the trained rows of a call; empty if it does not show them."""
     if call.weights is None or call.labels is None or call.log_probs is None:
         return []
-    ids, width, last = call.ids.cpu(), call.ids.shape[1], None if call.is_fused else -1
-    # Logits are of the next token.
-    weights = right_aligned(call.weights[:, :last], width).nan_to_num()
-    labels = right_aligned(call.labels[:, :last].float(), width)
-    trained = weights != 0
-    if float((labels[trained] == ids[:, 1:][trained]).float().mean()) < SURE:
+    weights, trained = call.weights[:, 1:], call.weights[:, 1:] != 0
+    alike = call.labels[:, 1:] == call.ids[:, 1:].cpu()
+    if float(alike[trained].float().mean()) < SURE:
         return []
     made = []
     for row, (key, places) in enumerate(_keys(call)):
