@@ -186,7 +186,7 @@ def _cut(look: Look, found: list[Conversation]) -> list[Document]:
 def chat_template(look: Look) -> Asked:
     """Look for an answer that follows on what the template writes only at the start of a
     conversation: the row was rendered in parts that each begin anew."""
-    marks = None if look.tokenizer is None else marks_of(look.tokenizer)
+    marks = marks_of(look.tokenizer)
     if marks is None or len(marks.start.strip()) < LEAST_MARK:
         raise CannotAsk("the tokenizer has no chat template with a start of its own")
     # What may stand before an answer: the mark, with or without the end of the message.
@@ -259,7 +259,7 @@ def conversations(look: Look) -> list[Conversation]:
     every = [one for call in look.known for one in look.documents(call) if any(one.trained)]
     if not every or not all(one.is_next_token for one in every):
         raise CannotAsk("the loss is not a next-token loss")
-    marks = None if look.tokenizer is None else marks_of(look.tokenizer)
+    marks = marks_of(look.tokenizer)
     if marks is None:
         raise CannotAsk(UNKNOWN)
     is_sampled = look.samples or len({one.raised > 0 for one in every}) > 1
