@@ -9,12 +9,10 @@ import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
-
-from canary.training.asking.adapters import State
 
 PIECE = 128
 """Positions of a row whose logits are read together."""
@@ -28,14 +26,15 @@ ROUNDED = 1e-5
 """Of the largest gradient of a token: one that adds up to less may be rounding."""
 CERTAIN = 1e-5
 """A token whose probability is this close to 1 has no gradient, trained or not."""
+SURE = 0.95
+"""Share of trained tokens whose label must be the next token."""
 UNKNOWN = float("nan")
 NOT_INPUTS = ("label", "target", "mask", "pos", "segment", "type", "seq_id", "cu_")
 """Parts of names of integers that are no token ids."""
 NO_MASK = ("pad", "loss", "label")
 """Parts of names of masks that are no attention masks."""
-Says = Literal["logits", "log_probs"]
-"""What a model returns: logits, or, as trl's models with a fused head, the log-probability of each
-label."""
+Adapters = tuple[tuple[bool, tuple[str, ...]], ...]
+"""Per layer of peft: whether its adapters are disabled, and the names of the active ones."""
 
 
 @dataclass(eq=False)
@@ -47,12 +46,13 @@ class Call:
     """By the names of transformers, as far as the model has such arguments; copies of tensors."""
     names: dict[str, str]
     """The model's own names of arguments, where they differ."""
-    says: Says
+    is_fused: bool
+    """Whether it says the log-probability of each label, as trl's models with a fused head do."""
     shape: tuple[int, ...]
     """Of the logits: (rows, tokens, vocabulary), or (rows, classes)."""
     autocast: torch.dtype | None = None
     """The dtype that the call computed in, if not that of the parameters."""
-    adapters: State = ()
+    adapters: Adapters = ()
     temperature: float = 1.0
     """Of the log-probabilities that the loss takes, as far as the trainer says it."""
     log_probs: torch.Tensor | None = None
@@ -63,14 +63,14 @@ class Call:
     trained: bool = False
     """Whether a gradient reached what it said."""
     weights: torch.Tensor | None = None
-    """(rows, positions): how much each position's label was raised; negative if lowered, 0 if it
-    was not trained on."""
+    """How much the label at each token's place was raised; negative if lowered, 0 if it was not
+    trained on. As the next three, it is (rows, tokens); logits are of the place after theirs."""
     labels: torch.Tensor | None = None
-    """(rows, positions): the token that each position was trained towards."""
+    """The token that was trained towards there."""
     certain: torch.Tensor | None = None
-    """(rows, positions): True where a weight of 0 may be that of a certain token."""
+    """True where a weight of 0 may be that of a certain token."""
     strengths: torch.Tensor | None = None
-    """(rows, positions): the size of the gradient, whatever its label."""
+    """The size of the gradient, whatever its label."""
 
     @property
     def ids(self) -> torch.Tensor:
@@ -89,11 +89,6 @@ class Call:
         return self.by_token("attention_mask")
 
     @property
-    def is_fused(self) -> bool:
-        """Whether it says log-probabilities."""
-        return self.says == "log_probs"
-
-    @property
     def is_encoder_decoder(self) -> bool:
         """Whether its ids are those of an encoder, and its logits those of a decoder."""
         said = bool(getattr(getattr(self.module, "config", None), "is_encoder_decoder", False))
@@ -105,21 +100,16 @@ class Call:
         return self.is_fused or (len(self.shape) == 3 and self.shape[-1] >= LEAST_VOCABULARY)
 
     @property
-    def is_known(self) -> bool:
-        """Whether it shows what each token of its rows was trained towards."""
-        return self.weights is not None and self.scores_tokens and not self.is_encoder_decoder
-
-    def kept(self) -> Iterator[torch.Tensor]:
-        """Yield all its tensors."""
-        held = (*self.arguments.values(), *vars(self).values(), *(self.seen or ()))
-        yield from (one for one in held if torch.is_tensor(one))
+    def is_language_model(self) -> bool:
+        """Whether the logits are those of the tokens after its ids."""
+        return self.log_probs is not None and not self.is_encoder_decoder
 
 
-def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
-    """Return what a model says of its inputs, if that is known."""
+def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
+    """Return whether a head is fused, and what a model says of its inputs, if that is known."""
     known: Any = getattr(output, "log_probs", None)
     if torch.is_tensor(known) and known.dim() == 2:
-        return "log_probs", known
+        return True, known
     found: Any = getattr(output, "logits", None)
     if found is None and isinstance(output, Mapping):
         found = output.get("logits")
@@ -127,20 +117,19 @@ def said_of(output: Any) -> tuple[Says, torch.Tensor] | None:
         found = next((one for one in output if torch.is_tensor(one) and one.dim() >= 2), None)
     found = output if found is None else found
     is_said = torch.is_tensor(found) and found.is_floating_point() and found.dim() >= 2
-    return ("logits", found) if is_said else None
+    return (False, found) if is_said else None
 
 
-def scores_tokens(output: Any) -> bool:
-    """Whether a model says the logits of tokens."""
+def says_of(args: Any, kwargs: Mapping[str, Any], output: Any) -> str:
+    """Return what a call with token ids says: logits of `tokens`, a few scores of `rows`; else
+    nothing."""
     known = said_of(output)
-    if known is None or known[0] == "log_probs":
-        return known is not None
-    return known[1].dim() == 3 and known[1].shape[-1] >= LEAST_VOCABULARY
-
-
-def gets_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call has an argument that may be rows of token ids."""
-    return any(map(_are_integers, (*args, *kwargs.values())))
+    if known is None or not any(map(_are_integers, (*args, *kwargs.values()))):
+        return ""
+    is_fused, said = known
+    if is_fused or (said.dim() == 3 and said.shape[-1] >= LEAST_VOCABULARY):
+        return "tokens"
+    return "rows" if said.dim() == 2 and said.shape[1] < LEAST_VOCABULARY else ""
 
 
 def _are_integers(value: Any) -> bool:
@@ -149,9 +138,9 @@ def _are_integers(value: Any) -> bool:
 
 def call_of(
     module: nn.Module,
-    args: tuple[Any, ...],
+    args: Any,
     kwargs: Mapping[str, Any],
-    says: Says,
+    is_fused: bool,
     said: torch.Tensor,
     *,
     whole: bool,
@@ -165,7 +154,7 @@ def call_of(
         named = dict(zip(forward.parameters, args, strict=False))
     named |= kwargs
     shape = tuple(said.shape)
-    if says == "log_probs":
+    if is_fused:
         size = getattr(getattr(module, "config", None), "vocab_size", None)
         shape = (len(said), said.shape[1] + 1, size or 1 << 30)
     names = {} if "input_ids" in named else own_names(named, shape)
@@ -178,21 +167,21 @@ def call_of(
     ids: Any = kept.get("input_ids")
     if not _are_integers(ids) or len(ids) != len(said):
         return None
-    return Call(module, kept, names, says, shape)
+    return Call(module, kept, names, is_fused, shape)
 
 
 def own_names(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, str]:
     """Return a model's own names of its ids, mask and positions, by those of transformers."""
-    integers = {name: value for name, value in arguments.items() if _are_integers(value)}
     found: dict[str, str] = {}
-    for name, value in integers.items():
-        fits = tuple(value.shape) == shape[:2] if len(shape) == 3 else len(value) == shape[0]
-        is_input = not any(part in name.lower() for part in NOT_INPUTS)
-        if fits and is_input and value.dtype in (torch.int32, torch.int64):
-            found.setdefault("input_ids", name)
-    for name, value in arguments.items() if found else ():
-        low, ids = name.lower(), arguments[found["input_ids"]]
-        if name == found["input_ids"] or getattr(value, "shape", None) != ids.shape:
+    for name, value in arguments.items():
+        if _are_integers(value) and value.dtype in (torch.int32, torch.int64):
+            fits = tuple(value.shape) == shape[:2] if len(shape) == 3 else len(value) == shape[0]
+            if fits and not any(part in name.lower() for part in NOT_INPUTS):
+                found.setdefault("input_ids", name)
+    ids = arguments[found["input_ids"]] if found else None
+    for name, value in arguments.items():
+        low = name.lower()
+        if value is ids or not torch.is_tensor(value) or ids is None or value.shape != ids.shape:
             continue
         is_mask = "mask" in low and not any(part in low for part in NO_MASK)
         if is_mask and bool(((value == 0) | (value == 1)).all()):
@@ -220,20 +209,21 @@ def following(ids: torch.Tensor, kept: int) -> torch.Tensor:
     return ids.roll(-1, 1)[:, ids.shape[1] - kept :]
 
 
-def right_aligned(values: torch.Tensor, width: int) -> torch.Tensor:
-    """Return values of the last tokens as values of all tokens but the first of `width`."""
-    values = values[:, max(0, values.shape[1] - (width - 1)) :]
-    found = values.new_full((len(values), width - 1), UNKNOWN, dtype=torch.float32)
-    found[:, width - 1 - values.shape[1] :] = values
+def _by_token(call: Call, values: torch.Tensor, missing: float = 0.0) -> torch.Tensor:
+    """Return values of the last positions at the places of their labels, (rows, tokens)."""
+    width, kept = call.ids.shape[1], values.shape[1]
+    found = values.new_full((len(values), width), missing)
+    first = max(0, width - kept) + 1 - call.is_fused
+    found[:, first:] = values[:, max(0, kept - width) :][:, : width - first]
     return found
 
 
 def own_log_probs(
-    says: Says, said: torch.Tensor, ids: torch.Tensor, temperature: float = 1.0
+    is_fused: bool, said: torch.Tensor, ids: torch.Tensor, temperature: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-probabilities of each position's next token and likeliest token; (rows,
     positions), on the device. Of a fused head: what it returned, twice."""
-    if says == "log_probs":
+    if is_fused:
         return said.float(), said.float()
     wanted, found = following(ids, said.shape[1]), said.new_empty(said.shape[:2]).float()
     top = found.clone()
@@ -250,8 +240,8 @@ def read_said(call: Call, said: torch.Tensor) -> None:
         return
     if int(call.ids.max()) >= call.shape[-1] or int(call.ids.min()) < 0:
         return
-    own, top = (one.cpu() for one in own_log_probs(call.says, said, call.ids, call.temperature))
-    call.log_probs = right_aligned(own if call.is_fused else own[:, :-1], call.ids.shape[1])
+    own, top = (one.cpu() for one in own_log_probs(call.is_fused, said, call.ids, call.temperature))
+    call.log_probs = _by_token(call, own, UNKNOWN)[:, 1:]
     labels = call.by_token("labels")
     if call.is_fused and labels is not None:
         ignored = labels[:, 1:].cpu() == IGNORE
@@ -278,7 +268,7 @@ def read_gradient(call: Call, gradient: torch.Tensor) -> None:
         size[row, here], total[row, here] = part.abs().sum(-1), part.sum(-1)
         low[row, here], at_low[row, here] = part.min(-1)
         high[row, here], at_high[row, here] = part.max(-1)
-    call.strengths = size
+    call.strengths = _by_token(call, size)
     zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
     # Of an almost certain token, only rounding of its weight is left.
     rounded = ROUNDED * float(size.max()) if size.numel() else 0.0
@@ -289,23 +279,22 @@ def read_gradient(call: Call, gradient: torch.Tensor) -> None:
     # Where only two tokens are possible, both sizes are equal: then it is the next token.
     equal = (low + high).abs() <= zero * size
     up = (up | (equal & (at_low == wanted))) & ~(equal & (at_high == wanted))
-    call.labels = torch.where(up, at_low, at_high)
+    labels = torch.where(up, at_low, at_high)
     others = size - torch.where(up, -low, high)
-    call.certain = seen[1].exp() > 1 - CERTAIN
     # The probability of a label that is not the next token is not kept: it is small.
-    probability = torch.where(call.labels == wanted, seen[0].exp(), 0.0)
+    probability = torch.where(labels == wanted, seen[0].exp(), 0.0)
     weight = others / (1 - probability).clamp_min(1e-6)
-    call.weights = torch.where(up, weight, -weight) * call.temperature
+    call.labels, call.certain = (_by_token(call, x) for x in (labels, seen[1].exp() > 1 - CERTAIN))
+    call.weights = _by_token(call, torch.where(up, weight, -weight) * call.temperature)
 
 
 def _read_fused(call: Call, gradient: torch.Tensor) -> None:
     """Read the gradient of log-probabilities. A label that is ignored is its own token, and has no
     weight: a loss may sum up all of them, as the ignored ones are constants."""
-    kept, labels = gradient.shape[1], call.by_token("labels")
-    call.weights = -gradient.detach().float().cpu()
-    call.labels = call.ids[:, call.ids.shape[1] - kept :].cpu()
+    labels, call.labels = call.by_token("labels"), call.ids.cpu()
+    call.weights = _by_token(call, -gradient.detach().float().cpu())
     if labels is not None:
-        labels = labels[:, labels.shape[1] - kept :].cpu()
+        labels = labels.cpu()
         call.labels = torch.where(labels == IGNORE, call.labels, labels)
         call.weights = call.weights * (labels != IGNORE)
     call.strengths = call.weights.abs()
@@ -339,9 +328,9 @@ def scored(call: Call, **changed: Any) -> torch.Tensor:
     with torch.no_grad(), context:
         # Not through the instance's own call: a plain loop is followed there.
         said = said_of(nn.Module._call_impl(call.module, **arguments))
-        if said is None or (said[0] != call.says and said[1].dim() > 2):
+        if said is None or (said[0] != call.is_fused and said[1].dim() > 2):
             raise ValueError("without labels, the model returns something else")
         if not call.scores_tokens:
             return said[1].float().reshape(len(said[1]), -1)
-        found, _ = own_log_probs(call.says, said[1], ids)
+        found, _ = own_log_probs(call.is_fused, said[1], ids)
     return found if call.is_fused else found[:, :-1]

@@ -1,23 +1,19 @@
-"""Questions about prompts, answers and chat templates, read from the first update."""
+"""Questions about prompts, answers and chat templates, read from the first update.
+
+The marks of the tokenizer's chat template show which tokens are prompt and which are answer. What
+is not found for sure is left out.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from canary.record.exact import Asked
-from canary.training.asking.look import CannotAsk, Look, broken, holds
-from canary.training.asking.rows import Document
-from canary.training.asking.texts import (
-    LEAST_MARK,
-    Conversation,
-    Turn,
-    conversations,
-    marks_of,
-    special_texts,
-    text_less,
-    text_of,
-)
+from canary.training.asking.look import CannotAsk, Document, Look, broken, holds
 
 ANSWERS = 0.95
 """Share of the answers' tokens that must be trained, before a mask counts as one of prompts."""
@@ -28,6 +24,14 @@ LEAST_CUT, MOST_CUT = 4, 0.5
 """Answers, and their share, that may be cut by chance in one update."""
 SHOWN = 40
 """Characters of the start of a conversation that a message shows."""
+LEAST_MARK = 3
+"""Characters of a mark that no text has by accident."""
+NAMES = ("Zqxa", "Zqxb", "Zqxc", "Zqxd")
+"""Stand for messages, in no template."""
+UNKNOWN = "no chat template says what is prompt and what is answer"
+Ids = tuple[int, ...]
+Turn = tuple[int, int]
+"""First token and end of a message."""
 
 
 def prompt_labels(look: Look) -> Asked:
@@ -114,7 +118,7 @@ def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str]
     special = text_less(look.tokenizer)
     if begins in (0, turn[0]) or {*ids[begins - 1 : turn[0]]} & special:
         return None
-    whole, text = (text_of(ids[: turn[0]], look.tokenizer), text_of(ids[:begins], look.tokenizer))
+    whole, text = (text_of(ids[:end], look.tokenizer) for end in (turn[0], begins))
     before, after = WORD_END.search(text), WORD_START.match(whole.removeprefix(text))
     cuts = before is not None and after is not None and whole.startswith(text)
     return (begins, before[0] + after[0]) if cuts else None  # type: ignore[index]
@@ -144,8 +148,9 @@ def eos_labels(look: Look) -> Asked:
         words = f"{len(cut)} of {len(found)} answers fill max_length and have no EOS: the model "
         return broken(f"{words}hardly learns to stop", cut[0].place(len(cut[0].ids) - 1))
     plain = [one for call in look.known for one in look.documents(call)]
-    ends = [end for one in found for end in _ends(one)] or [*_of_texts(look, plain)]
-    known = [(one, at) for one, at in ends if one.trained[at] is not None]
+    answers = [(one.document, end) for one in found for _, end in one.answers]
+    ends = [(one, end) for one, end in answers if end < len(one.ids) and one.trained[end - 1]]
+    known = [(one, at) for one, at in ends or _of_texts(look, plain) if one.trained[at] is not None]
     lost = [(one, at) for one, at in known if not one.trained[at]]
     if not known:
         # Without EOS in any answer, the record says whether one is known at all.
@@ -154,14 +159,6 @@ def eos_labels(look: Look) -> Asked:
         return holds(f"all {len(known)} answers have their EOS among the labels")
     words = f"{len(lost)} of {len(known)} answers have an EOS that is not among the labels"
     return broken(words, lost[0][0].place(lost[0][1]))
-
-
-def _ends(one: Conversation) -> Iterator[tuple[Document, int]]:
-    """Yield the token that ends each trained answer, if there is one."""
-    document = one.document
-    for _, end in one.answers:
-        if end < len(document.ids) and document.trained[end - 1]:
-            yield document, end
 
 
 def _of_texts(look: Look, documents: list[Document]) -> Iterator[tuple[Document, int]]:
@@ -189,7 +186,7 @@ def _cut(look: Look, found: list[Conversation]) -> list[Document]:
 def chat_template(look: Look) -> Asked:
     """Look for an answer that follows on what the template writes only at the start of a
     conversation: the row was rendered in parts that each begin anew."""
-    marks = None if look.tokenizer is None else marks_of(look.tokenizer)
+    marks = marks_of(look.tokenizer)
     if marks is None or len(marks.start.strip()) < LEAST_MARK:
         raise CannotAsk("the tokenizer has no chat template with a start of its own")
     # What may stand before an answer: the mark, with or without the end of the message.
@@ -212,3 +209,128 @@ QUESTIONS: dict[str, Callable[[Look], Asked]] = {
     one.__name__: one for one in (prompt_labels, assistant_mask, eos_labels, chat_template)
 }
 """By the ids of their rules."""
+
+
+# Turns.
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A document with its turns."""
+
+    document: Document
+    prompts: tuple[Turn, ...]
+    answers: tuple[Turn, ...]
+
+    def states(self, turns: Sequence[Turn]) -> Iterator[tuple[int, bool]]:
+        """Yield the tokens of turns, and whether they are trained on, if that is known."""
+        trained = self.document.trained
+        for place in itertools.chain.from_iterable(range(*turn) for turn in turns):
+            state = trained[place]
+            if state is not None:
+                yield place, state
+
+
+def text_of(ids: Sequence[int], tokenizer: Any) -> str:
+    """Return ids as text, with special tokens."""
+    settings = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    return str(tokenizer.decode(list(ids), **settings))
+
+
+def text_less(tokenizer: Any) -> frozenset[int]:
+    """Return the ids that are no text: special tokens, and tokens that were added as such."""
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    marked = {number for number, one in added.items() if getattr(one, "special", False)}
+    return frozenset({*getattr(tokenizer, "all_special_ids", ()), *marked})
+
+
+def special_texts(tokenizer: Any) -> list[str]:
+    """Return the texts of special tokens, long ones first."""
+    texts = (text_of([one], tokenizer) for one in text_less(tokenizer))
+    return sorted(filter(None, texts), key=len, reverse=True)
+
+
+def conversations(look: Look) -> list[Conversation]:
+    """Return the documents of the first update that are trained on and have turns.
+
+    Raises:
+        CannotAsk: the loss is not a next-token loss, or no turns are known.
+    """
+    every = [one for call in look.known for one in look.documents(call) if any(one.trained)]
+    if not every or not all(one.is_next_token for one in every):
+        raise CannotAsk("the loss is not a next-token loss")
+    marks = marks_of(look.tokenizer)
+    if marks is None:
+        raise CannotAsk(UNKNOWN)
+    is_sampled = look.samples or len({one.raised > 0 for one in every}) > 1
+    stops = look.eos_ids | text_less(look.tokenizer)
+    user, answer = (_ids(one, look.tokenizer) for one in (marks.user, marks.answer))
+    found = []
+    for one in every:
+        prompts, answers, begins = list[Turn](), list[Turn](), 0
+        while (at := _find(one.ids, answer, begins)) >= 0:
+            asked = _find(one.ids[:at], user, begins)
+            prompts += [(asked + len(user), at)] if asked >= 0 else []
+            first = at + len(answer)
+            # An answer ends at the first special token.
+            begins = next((x for x in range(first, len(one.ids)) if one.ids[x] in stops), 0)
+            begins = begins or len(one.ids)
+            answers += [(first, begins)] if begins > first else []
+        # A sampled text may hold marks by chance: only what comes first is prompt for sure.
+        shown = 1 if is_sampled else len(answers)
+        if answers:
+            found.append(Conversation(one, tuple(prompts[:shown]), tuple(answers[:shown])))
+    if not found:
+        raise CannotAsk(UNKNOWN)
+    return found
+
+
+def _ids(mark: str, tokenizer: Any) -> Ids:
+    return tuple(tokenizer(mark, add_special_tokens=False)["input_ids"])
+
+
+def _find(ids: Ids, mark: Ids, first: int) -> int:
+    """Return where a mark begins, not before a place; -1 if it does not come."""
+    places = (at for at in range(first, len(ids) - len(mark) + 1) if ids[at] == mark[0])
+    return next((at for at in places if ids[at : at + len(mark)] == mark), -1)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a chat template writes between messages."""
+
+    user: str
+    """Before a message of the user."""
+    answer: str
+    """Between a message of the user and its answer."""
+    start: str
+    """What comes before all messages, such as BOS and a default message of the system."""
+
+
+def marks_of(tokenizer: Any) -> Marks | None:
+    """Return the marks of the tokenizer's chat template; None without clear ones."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    roles = itertools.cycle(("user", "assistant"))
+    messages = [{"role": role, "content": name} for role, name in zip(roles, NAMES, strict=False)]
+    try:
+        text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+        before, rest = text.split(NAMES[0])
+        answer, rest = rest.split(NAMES[1])
+        between, rest = rest.split(NAMES[2])
+        again, _ = rest.split(NAMES[3])
+    except Exception:  # noqa: BLE001 - a template may refuse any conversation
+        return None
+    # The common end of both; it cuts no special token.
+    pairs = zip(reversed(before), reversed(between), strict=False)
+    begins = len(before) - sum(1 for _ in itertools.takewhile(lambda x: x[0] == x[1], pairs))
+    for mark in special_texts(tokenizer):
+        at = before.find(mark, max(0, begins - len(mark) + 1))
+        begins = at + len(mark) if 0 <= at < begins else begins
+    user = before[begins:]
+    # A template may write more before the last answer only, such as empty thoughts.
+    mark = min(answer, again, key=len)
+    alike = answer.startswith(mark) and again.startswith(mark)
+    if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
+        return None
+    return Marks(user, mark, before[:begins])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -20,20 +19,7 @@ UPDATES = 2
 """That are followed: a first pass may be a dry run."""
 
 
-@dataclass(frozen=True)
-class Changed:
-    """A gradient that something changed between two micro-batches of an update."""
-
-    name: str
-    micro_batch: int
-    """The one before."""
-    was: float
-    """Its norm."""
-    now: float
-
-
-@dataclass(frozen=True)
-class _Pass:
+class _Pass(NamedTuple):
     """What the model holds: norms of gradients, and how often parameters were changed."""
 
     model: nn.Module | None
@@ -46,8 +32,8 @@ class Accumulated:
     """Compares norms at the end of each backward pass with those at the next forward pass."""
 
     def __init__(self) -> None:
-        self.changed: Changed | None = None
-        """The first gradient that was changed, but not set to zero."""
+        self.changed: tuple[str, str] | None = None
+        """In words, the first gradient that was changed, but not set to zero; and its name."""
         self.updates = self.lost = 0
         """Updates, and those of which only the last micro-batch has gradients left."""
         self._model: weakref.ref[nn.Module] | None = None
@@ -57,22 +43,18 @@ class Accumulated:
         self._last: _Pass | None = None
         """What the last backward pass of this update left."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it follows more updates."""
-        return self.updates < UPDATES
-
     def backward(self, model: nn.Module, rows: Any, _: torch.Tensor) -> None:
         """Take part in a backward pass that reached what the model said of these rows."""
-        if self.is_open and not self._queued:
-            self._queued, self._model, self._rows = True, weakref.ref(model), rows
-            now, last = self._now(), self._last
-            # The same rows again, or moved parameters, are of an optimizer that tries a step.
-            if last is not None and last.model is model and last.rows != rows:
-                is_empty = any(last.norms.values()) and not any(now.norms.values())
-                self._is_lost |= is_empty and now.versions == last.versions
-            engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
-            engine.queue_callback(self._ends)
+        if self.updates >= UPDATES or self._queued:
+            return
+        self._queued, self._model, self._rows = True, weakref.ref(model), rows
+        now, last = self._now(), self._last
+        # The same rows again, or moved parameters, are of an optimizer that tries a step.
+        if last is not None and last.model is model and last.rows != rows:
+            is_empty = any(last.norms.values()) and not any(now.norms.values())
+            self._is_lost |= is_empty and now.versions == last.versions
+        engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
+        engine.queue_callback(self._ends)
 
     def _ends(self) -> None:
         self._queued, self._compares = False, True
@@ -82,10 +64,9 @@ class Accumulated:
 
     def update_begins(self) -> None:
         """The optimizer begins. Gradients that it gets from elsewhere were lost on purpose."""
-        last = self._last
-        if last is not None and self._is_lost and self.is_open:
+        if self._last is not None and self._is_lost and self.updates < UPDATES:
             now = self._now().norms
-            ratios = [now.get(name, 0.0) / was for name, was in last.norms.items() if was]
+            ratios = [now.get(name, 0.0) / was for name, was in self._last.norms.items() if was]
             # They may be clipped.
             self.lost += bool(ratios) and max(ratios) - min(ratios) <= APART * max(ratios)
         self.updates += 1
@@ -98,9 +79,10 @@ class Accumulated:
         self._compares, now = False, self._now().norms
         for name, was in self._last.norms.items():
             found = now.get(name, 0.0)
-            differs = found and was and math.isfinite(was) and abs(found - was) > APART * was
-            if differs and self.changed is None:
-                self.changed = Changed(name, self._passes - 1, was, found)
+            if found and math.isfinite(was) and abs(found - was) > APART * was > 0:
+                words = f"after micro-batch {self._passes - 1} the accumulated gradient has the "
+                words += f"norm {was:.4g}, and before the next one {found:.4g}"
+                self.changed = self.changed or (words, name)
 
     def _now(self) -> _Pass:
         model = None if self._model is None else self._model()

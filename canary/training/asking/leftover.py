@@ -7,85 +7,71 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-LEAST = 8
-"""Tokens of an end that is left over."""
+LEAST, DISTINCT = 8, 4
+"""Tokens of an end that is left over, and different ones among them."""
 SURE = 16
 """So many tokens are enough in one row, and needed where no token ends the texts."""
-DISTINCT = 4
-"""Different tokens that it has at least."""
 ENDS = 0.5
 """Share of padded rows that must end with the same token, before it counts as the end of texts."""
 MOST_COMPARED = 64
 """Tokens of an end that are looked for in other rows."""
 MOST_TOKENS = 1 << 20
-Span = tuple[int, int]
 Line = Sequence[int]
 
 
-@dataclass(frozen=True)
-class Leftover:
+class Leftover(NamedTuple):
     """A row whose end is that of the row that was there before."""
 
-    call: int
-    """From 0, in the order of the training."""
-    row: int
-    first: int
-    """Its first column that is left over."""
     size: int
+    place: str
+    """Model call (from 0, in the order of the training), row and first token that is left over."""
+    call: int
+    row: int
     before: int
     """The token before it: the last one of the row's own text."""
 
 
-@dataclass
 class Buffer:
     """What a reused buffer would hold, call after call."""
 
-    found: list[Leftover] = field(default_factory=list)
-    _text: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The newest text by row and column."""
-    _ends: Counter[int] = field(default_factory=Counter)
-    """The last tokens of padded rows."""
-    _last: list[Line] = field(default_factory=list)
-    """The rows of the last call."""
-    _older: list[Line] = field(default_factory=list)
-    """The rows before it, of calls with one row."""
-    _calls: int = 0
-    _cleared: int = 0
-    """Calls that have padding where a reused buffer would hold text."""
-    _tokens: int = 0
+    def __init__(self) -> None:
+        self._found: list[Leftover] = []
+        self._text: dict[tuple[int, int], int] = {}
+        """The newest text by row and column."""
+        self._ends: Counter[int] = Counter()
+        """The last tokens of padded rows."""
+        self._last: list[Line] = []
+        """The texts of the last call."""
+        self._older: list[Line] = []
+        """Those before it, of calls with one row."""
+        self._calls = self._tokens = self._cleared = 0
+        """`cleared`: calls that have padding where a reused buffer would hold text."""
 
     def left_over(self) -> list[Leftover]:
         """Return the ends that are left over, the longest first; none if no reused buffer explains
         the rows."""
         token, count = max(self._ends.items(), key=lambda one: one[1], default=(0, 0))
         end = token if count > ENDS * sum(self._ends.values()) else None
-        found = [x for x in self.found if (x.size >= SURE if end is None else x.before == end)]
+        found = [x for x in self._found if (x.size >= SURE if end is None else x.before == end)]
         found.sort(key=lambda one: -one.size)
-        calls = {one.call for one in found}
         enough = len(found) > 1 or (end is not None and found and found[0].size >= SURE)
-        return found if enough and self._cleared <= len(calls) else []
+        return found if enough and self._cleared <= len({one.call for one in found}) else []
 
-    def add(self, rows: Sequence[Line], spans: Sequence[Span]) -> None:
+    def add(self, rows: Sequence[Line], spans: Sequence[tuple[int, int]]) -> None:
         """Add a call. `spans`: (first, end) of the text in each row."""
         self._tokens += sum(map(len, rows))
         if self._tokens > MOST_TOKENS:
             return
-        lines = [
-            (row, line, *span) for row, (line, span) in enumerate(zip(rows, spans, strict=True))
-        ]
-        texts = [tuple(line[first:end]) for _, line, first, end in lines]
-        if any(
-            self._text.get((row, at), line[at]) != line[at]
-            for row, line, _, end in lines
-            for at in range(end, len(line))
-        ):
+        lines = [(row, rows[row], first, end) for row, (first, end) in enumerate(spans)]
+        texts = [line[first:end] for _, line, first, end in lines]
+        padding = [(row, at, line) for row, line, _, end in lines for at in range(end, len(line))]
+        if any(self._text.get((row, at), line[at]) != line[at] for row, at, line in padding):
             self._cleared += 1
             self._text = {}
         # No end of rows that all pad on the left can be left over.
-        pads_left = len({first for first, _ in spans}) > 1
-        if not pads_left or any(end < len(line) for _, line, _, end in lines):
+        if padding or len({first for first, _ in spans}) == 1:
             for row, line, first, end in lines:
                 self._look(row, line, first, end, texts)
         for row, line, first, end in lines:
@@ -94,7 +80,7 @@ class Buffer:
                 self._ends[line[end - 1]] += 1
         # A batch of one row has no other rows: what rows before the last one held says as much.
         self._older += self._last if len(texts) == 1 else []
-        self._last = [*texts]
+        self._last = texts
         self._calls += 1
 
     def _look(self, row: int, line: Line, first: int, end: int, texts: Sequence[Line]) -> None:
@@ -104,17 +90,16 @@ class Buffer:
         tail = line[begins:end]
         if begins == first or len(tail) < LEAST or len(set(tail)) < DISTINCT:
             return
+        # A text that other rows hold too, for more than half, is a template or comes often.
         others = [one for at, one in enumerate([*texts, *self._last]) if at % len(texts) != row]
         others += self._older if len(texts) == 1 else []
-        # A text that other rows hold too is a template, or an answer that comes often.
-        if not any(_is_half_in(tail[:MOST_COMPARED], one) for one in others):
-            self.found.append(Leftover(self._calls, row, begins, len(tail), line[begins - 1]))
-
-
-def _is_half_in(text: Line, other: Line) -> bool:
-    """Whether another text holds more than half of a text, in one piece."""
-    size, whole = len(text) // 2 + 1, _joined(other)
-    return any(_joined(text[at : at + size]) in whole for at in range(len(text) - size + 1))
+        most, whole = min(len(tail), MOST_COMPARED), [*map(_joined, others)]
+        size = most // 2 + 1
+        pieces = [_joined(tail[at : at + size]) for at in range(most - size + 1)]
+        if not any(piece in other for piece in pieces for other in whole):
+            place = f"model call {self._calls}, row {row}, token {begins}"
+            found = Leftover(len(tail), place, self._calls, row, line[begins - 1])
+            self._found.append(found)
 
 
 def _joined(ids: Line) -> str:

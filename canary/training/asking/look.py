@@ -1,29 +1,82 @@
-"""What the questions see of the first updates of a training."""
+"""What the questions see of the first updates of a training: its rows, and who scored them."""
 
 from __future__ import annotations
 
+import gc
+import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import nn
 
 from canary.record.exact import Asked
-from canary.training.asking import rows
-from canary.training.asking.calls import Call
+from canary.training.asking.calls import SURE, Call
 from canary.training.asking.gradients import Accumulated
 from canary.training.asking.leftover import Buffer
-from canary.training.asking.rows import Document, Span
 from canary.training.asking.updates import Scored, Update
+from canary.training.exact.fingerprints import tokenizer_of
 
 LONGEST = 300
 """Characters of an answer."""
+LEAST = 1e-3
+"""Of the largest weight; below, a token is not trained on."""
+Span = tuple[int, int]
 
 
 class CannotAsk(Exception):
     """A question says nothing about this training; the text says why. If that begins with `only
     for`, the question is for other trainings."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a call by token: what it is, and what its place was trained towards."""
+
+    row: int
+    ids: list[int]
+    weights: list[float | None]
+    """How much each token was raised; 0 if it was not trained on, None if that is not known."""
+    labels: list[int]
+    strengths: list[float]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text of a micro-batch, without padding."""
+
+    row: int
+    first: int
+    """Its first column in the row."""
+    ids: tuple[int, ...]
+    weights: tuple[float | None, ...]
+    off: int
+    """Trained tokens whose label is another token than the next one."""
+    is_end_known: bool
+    """Whether an attention mask, or the next document, says where it ends."""
+
+    @property
+    def trained(self) -> tuple[bool | None, ...]:
+        """Whether each token is trained on; None if that is not known."""
+        least = LEAST * max((abs(one) for one in self.weights if one is not None), default=0.0)
+        return tuple(None if one is None else abs(one) > least for one in self.weights)
+
+    @property
+    def raised(self) -> float:
+        """The sum of all weights: positive if the text is raised, negative if it is lowered."""
+        return sum(one for one in self.weights if one is not None)
+
+    @property
+    def is_next_token(self) -> bool:
+        """Whether the labels are the next tokens."""
+        return self.off <= (1 - SURE) * sum(map(bool, self.trained))
+
+    def place(self, token: int) -> str:
+        """Say where one of its tokens is."""
+        return f"row {self.row}, token {self.first + token}"
 
 
 @dataclass
@@ -44,22 +97,50 @@ class Look:
     """Who scored trained rows without gradients, and is not the policy as it is."""
     start: torch.Tensor | None = None
     """What the policy said of `call` before the first update, if it was called again."""
+    tolerances: dict[tuple[int, bool], float] = field(default_factory=dict)
+    """Of calls, by their ids; see `rounding_of`."""
     buffer: Buffer = field(default_factory=Buffer)
     losses: Sequence[float | None] = ()
     """Of the look's steps."""
 
     def spans(self, call: Call) -> list[Span]:
-        """Return (first, end) of each row's example, without its padding."""
-        return rows.spans(call, self.pad_id, self.eos_ids)
+        """Return (first, end) of each row's example: what the mask leaves, without runs of padding
+        at both ends. A mask of ones may cover padding. If padding is EOS, one at the end is real.
+        """
+        mask = torch.ones_like(call.ids) if call.mask is None else call.mask
+        found, keeps = [], int(self.pad_id in self.eos_ids)
+        for row, line in zip(mask.bool(), call.ids.tolist(), strict=True):
+            places = row.nonzero().flatten().tolist()
+            first, last = (places[0], places[-1] + 1) if places else (0, 0)
+            end = last
+            while first < end and line[first] == self.pad_id:
+                first += 1
+            while end > first + keeps and line[end - 1] == self.pad_id:
+                end -= 1
+            found.append((first, min(last, end + keeps)))
+        return found
 
     def documents(self, call: Call) -> list[Document]:
         """Return the texts of a call that shows its weights."""
-        return rows.documents(call, self.spans(call))
+        made = []
+        for line, documents in zip(lines(call), self.parts(call), strict=True):
+            masked = [0] * len(line.ids) if call.mask is None else call.mask[line.row].tolist()
+            for begins, ends in documents:
+                inside = range(begins, ends)
+                off = sum(line.labels[at] != line.ids[at] for at in inside if line.weights[at])
+                known = bool(masked[ends - 1]) and not any(masked[ends : ends + 1])
+                known |= ends < documents[-1][1]
+                weights, ids = (None, *line.weights[begins + 1 : ends]), line.ids[begins:ends]
+                made.append(Document(line.row, begins, tuple(ids), weights, off, known))
+        return made
+
+    def parts(self, call: Call) -> list[list[Span]]:
+        """Return the documents of each row."""
+        return [parts(call, row, *span) for row, span in enumerate(self.spans(call))]
 
     def is_packed(self, call: Call) -> bool:
         """Whether a call holds several documents in one row."""
-        spans = enumerate(self.spans(call))
-        return any(len(rows.parts(call, row, *span)) > 1 for row, span in spans)
+        return any(len(one) > 1 for one in self.parts(call))
 
     @property
     def known(self) -> list[Call]:
@@ -68,7 +149,7 @@ class Look:
         Raises:
             CannotAsk: there are none.
         """
-        found = [one for one in self.calls if one.is_known]
+        found = [one for one in self.calls if one.weights is not None and one.is_language_model]
         if not found:
             raise CannotAsk("the gradient does not show what each token is trained towards")
         return found
@@ -118,3 +199,97 @@ def note(words: str, place: str, doubt: str) -> Asked:
 def not_asked(why: str) -> Asked:
     """Return that a question could not be asked."""
     return {"status": "not asked", "words": why[:LONGEST], "place": ""}
+
+
+# Rows.
+
+
+def masked_ids(calls: Sequence[Call]) -> set[int]:
+    """Return the ids that attention masks cover."""
+    masks = ((call.ids, call.mask) for call in calls)
+    return {int(x) for ids, mask in masks if mask is not None for x in ids[mask == 0].unique()}
+
+
+def _pad_of(calls: Sequence[Call]) -> int | None:
+    """Return the id of padding that the calls or the embedding show, if they do."""
+    masked = masked_ids(calls)
+    if masked:
+        return masked.pop() if len(masked) == 1 else None
+    embeddings = (one for one in calls[0].module.modules() if isinstance(one, nn.Embedding))
+    return next((one.padding_idx for one in embeddings if one.padding_idx is not None), None)
+
+
+def lines(call: Call) -> list[Line]:
+    """Return the rows of a call that has weights."""
+    assert call.weights is not None
+    assert call.labels is not None
+    assert call.strengths is not None
+    certain = torch.zeros_like(call.weights) if call.certain is None else call.certain
+    unknown = certain.bool() & (call.weights == 0)
+    labels = torch.where(call.weights == 0, call.ids.cpu(), call.labels)
+    read = (call.ids, call.weights, unknown, labels, call.strengths)
+    columns = zip(*(one.tolist() for one in read), strict=True)
+    return [
+        Line(row, ids, [None if x else y for x, y in zip(off, weights, strict=True)], *others)
+        for row, (ids, weights, off, *others) in enumerate(columns)
+    ]
+
+
+def parts(call: Call, row: int, first: int, end: int) -> list[Span]:
+    """Return the documents of a row: positions begin again at each."""
+    positions = call.by_token("position_ids")
+    if positions is None or end <= first:
+        return [(first, end)] if end > first else []
+    line = positions[row, first:end]
+    if bool((line == line[:1]).all()):
+        return [(first, end)]  # They tell nothing.
+    starts = [first + one + 1 for one in (line[1:] <= line[:-1]).nonzero().flatten().tolist()]
+    return [*itertools.pairwise([first, *starts, end])]
+
+
+# Tokenizers.
+
+
+def looked(trained: Any, calls: list[Call], living: list[Any], gradients: Accumulated) -> Look:
+    """Return the look of a first update. `living`: tokenizers that were found before."""
+    trainer = trained if hasattr(trained, "compute_loss") else None
+    living = [*living, *living_tokenizers()]
+    tokenizer = _only_one(living) if trainer is None else tokenizer_of(trainer)
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    pad, ends = _special_ids(tokenizer, calls[0].module)
+    pad = _pad_of(calls) if pad is None else pad
+    return Look(calls[0].module, calls, trainer, tokenizer, pad, ends, gradients)
+
+
+def living_tokenizers() -> list[Any]:
+    """Return the tokenizers of transformers that live in the process. The count of live tensors
+    hides older objects from the garbage collector while a training runs."""
+    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+    return [one for one in gc.get_objects() if base in type(one).__mro__] if base else []
+
+
+def _only_one(tokenizers: Sequence[Any]) -> Any:
+    """Return the only tokenizer, or one of several that write the same; else None."""
+    kinds = {
+        (
+            *(type(one), len(one), str(getattr(one, "chat_template", None))),
+            *getattr(one, "all_special_ids", ()),
+        )
+        for one in tokenizers
+    }
+    return tokenizers[0] if len(kinds) == 1 else None
+
+
+def _special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:
+    """Return the ids of padding and of ends that a tokenizer, or else a model's configs, say."""
+    known = (tokenizer, getattr(model, "config", None), getattr(model, "generation_config", None))
+    pads = (pad for one in known for pad in _numbers(getattr(one, "pad_token_id", None)))
+    ends = frozenset(end for one in known for end in _numbers(getattr(one, "eos_token_id", None)))
+    return next(pads, None), ends
+
+
+def _numbers(said: Any) -> list[int]:
+    """Return the ids of one or several, as numbers of Python, numpy or torch."""
+    said = said.tolist() if hasattr(said, "tolist") else said
+    several = said if isinstance(said, list | tuple | set | frozenset) else [said]
+    return [int(one) for one in several if isinstance(one, Integral)]

@@ -20,29 +20,29 @@ from torch.optim import optimizer as torch_optimizer
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Asked, Exact, Facts
-from canary.training.asking import conversing, reading
-from canary.training.asking.adapters import adapters_of
-from canary.training.asking.again import REFERENCES, Again
+from canary.training.asking import again, conversing, reading
 from canary.training.asking.calls import (
     Call,
     autocast_now,
     call_of,
-    gets_ids,
     read_gradient,
     read_said,
     said_of,
-    scores_tokens,
+    says_of,
 )
 from canary.training.asking.gradients import Accumulated
-from canary.training.asking.look import CannotAsk, Look, not_asked
+from canary.training.asking.look import CannotAsk, Look, living_tokenizers, looked, not_asked
 from canary.training.asking.rounding import undisturbed
-from canary.training.asking.rows import pad_of
-from canary.training.asking.tokenizers import LivingTokenizers, special_ids
-from canary.training.asking.updates import Row, ScoredRows, Update, names_on_stack, trained_rows
+from canary.training.asking.updates import (
+    ScoredRows,
+    Update,
+    adapters_of,
+    names_on_stack,
+    trained_rows,
+)
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
-from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.random_states import kept_random
 
 UPDATES = 3
@@ -84,24 +84,24 @@ class Asking:
         self._optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         """The policy's first one."""
         self._look: Look | None = None
-        self._asker: Again | None = None
         self._gradients, self._scored = Accumulated(), ScoredRows()
-        self._tokenizers: LivingTokenizers | None = None
+        self._tokenizers: list[Any] = []
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
         STEPS.install()
         compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
+        modules = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
         if _several_ranks():
             self._why = SEVERAL_RANKS
-        elif compiles or any(map(is_compiled, _modules())):
+        elif compiles or any(is_compiled(one) for one in modules if "_parameters" in vars(one)):
             self._why = COMPILED
         if self._why:
             return
         if self is not EARLY:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
-        self._tokenizers = LivingTokenizers()
+        self._tokenizers = living_tokenizers()
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -118,11 +118,11 @@ class Asking:
 
     def tensors(self) -> list[torch.Tensor]:
         """Return all tensors that are kept."""
-        look, calls = self._look, [*self._calls]
-        calls += look.calls if look is not None else []
-        kept = [value for one in calls for value in one.kept()]
-        kept += [look.start] if look is not None and look.start is not None else []
-        return [*kept, *(value for one in self._scored.calls for value in one.rows.values())]
+        kept = [value for one in self._scored.calls for value in one.rows.values()]
+        for one in [*self._calls, *(self._look.calls if self._look else ())]:
+            kept += [*one.arguments.values(), *vars(one).values(), *(one.seen or ())]
+        kept += [self._look.start] if self._look and self._look.start is not None else []
+        return [*filter(torch.is_tensor, kept)]
 
     def _gives_up(self, why: str) -> None:
         self._why = self._why or why
@@ -160,14 +160,14 @@ class Asking:
         if self._busy or _in_backward():
             return
         self._depth = max(0, self._depth - 1)
-        is_whole = gets_ids(args, kwargs) and scores_tokens(output)
+        says = says_of(args, kwargs, output)
         if self._depth:
-            if is_whole and not isinstance(module, nn.Embedding):
+            if says == "tokens" and not isinstance(module, nn.Embedding):
                 self._inner = (module, args, kwargs, output)
             return
         autocast, self._autocast = self._autocast, None
         call, self._inner = self._inner, None
-        if call is None or output is None or is_whole:
+        if call is None or output is None or says:
             call = (module, args, kwargs, output)
         # Else a wrapper hides the ids, in a dictionary for instance, or says something else.
         self._safely(self._called, *call, autocast, torch.is_grad_enabled())
@@ -179,12 +179,13 @@ class Asking:
         updates, known = self._updates, said_of(output)
         if known is None or updates >= UPDATES:
             return
-        says, said = known
+        is_fused, said = known
         trains = grad and said.requires_grad
         whole = trains and self._again and not updates
-        call = call_of(module, args, kwargs, says, said, whole=whole)
-        if trains and self._gradients.is_open:
-            self._hook(said, self._gradients.backward, module, call and _rows_of(call))
+        call = call_of(module, args, kwargs, is_fused, said, whole=whole)
+        if trains:
+            rows = call and hash(call.ids.cpu().numpy().tobytes())
+            self._hook(said, self._gradients.backward, module, rows)
         if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
             return
         call.autocast, call.adapters = autocast, adapters_of(module)
@@ -232,7 +233,8 @@ class Asking:
         if self._look is None and not calls:
             return
         self._calls, self._optimizer = [], weakref.ref(optimizer)
-        self._look = look = self._look or self._looked(calls)
+        look = self._look or looked(self._trained, calls, self._tokenizers, self._gradients)
+        self._look = look
         for call in calls:
             if call.module is look.model:
                 look.buffer.add(call.ids.tolist(), look.spans(call))
@@ -240,8 +242,8 @@ class Asking:
         adapters = calls[0].adapters if calls else ()
         scored = self._scored.tell(look.model, adapters, self._updates)
         rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
-        known: list[Row] = [one for some in rows for one in some] if all(rows) else []
-        look.updates.append(Update(self._updates + 1, tuple(known), names_on_stack()))
+        known = [one for some in rows for one in some] if all(rows) else []
+        look.updates.append(Update(self._updates + 1, known, names_on_stack()))
         for one in (one for row in known for one in scored.get(row.key, ())):
             model = one.model() if one.is_reference else None
             if model is not None:
@@ -249,41 +251,28 @@ class Asking:
         if self._again:
             self._ask_again(look)
 
-    def _looked(self, calls: list[Call]) -> Look:
-        model = calls[0].module
-        trainer = self._trained if hasattr(self._trained, "compute_loss") else None
-        assert self._tokenizers is not None
-        tokenizer = tokenizer_of(trainer) if trainer is not None else self._tokenizers.only()
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-        pad, ends = special_ids(tokenizer, model)
-        pad = pad_of(calls) if pad is None else pad
-        return Look(model, calls, trainer, tokenizer, pad, ends, self._gradients)
-
     def _ask_again(self, look: Look) -> None:
         self._busy = True
-        self._asker = asker = self._asker or Again(look)
-        # The look of a loop begins with the policy's first call: a reference may come before.
-        names = asker.questions if self._updates == 1 else [REFERENCES]
         try:
-            for name in names:
-                ask = asker.questions[name]
-                if self._answers.get(name, {}).get("status") in ("holds", "broken"):
-                    continue
-                with undisturbed(look.model):
-                    self._answers[name] = _asked(ask)
+            for name, ask in again.QUESTIONS.items():
+                # A loop's look begins with the policy's first call: a reference may come later.
+                later = ask is again.reference_start and name in self._answers
+                if self._updates == 1 or (later and self._answers[name]["status"] == "not asked"):
+                    with undisturbed(look.model):
+                        self._answers[name] = _asked(ask, look)
         finally:
             self._busy = False
 
     def tell(self, facts: Facts, exact: Exact) -> None:
         """Answer the questions of the look that has ended."""
-        look, self._look, self._asker = self._look, None, None
+        look, self._look = self._look, None
         if look is None or self._why:
             facts.setdefault("unseen", {})[self.subject] = self._why or UNSEEN
         if look is not None:
             look.losses = exact.get("trajectory", {}).get("losses", [])
             with own_calls(), uncounted(), kept_random(), torch.no_grad():
                 for name, ask in READ.items():
-                    self._answers[name] = _asked(functools.partial(ask, look))
+                    self._answers[name] = _asked(ask, look)
         if self._answers:
             exact["asked"] = self._answers
         self._calls, self._scored = [], ScoredRows()
@@ -314,12 +303,14 @@ EARLY = Asking(None, again=False)
 old policy and a reference may have scored their rows by then."""
 
 
-def _asked(ask: Callable[[], Asked]) -> Asked:
+def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:
     try:
-        return ask()
+        return ask(look)
     except CannotAsk as why:
         return not_asked(str(why))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
+        if not look.call.is_language_model:
+            return not_asked("only for language models")
         return not_asked(f"the test failed: {one_line(error)}")
 
 
@@ -332,17 +323,6 @@ def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:
     kept = call()
     if kept is not None:
         read_gradient(kept, gradient)
-
-
-def _rows_of(call: Call) -> tuple[int, ...]:
-    """Return what tells the rows of a call from others: the shape and sums of its token ids."""
-    places = torch.arange(1, call.ids.shape[1] + 1, device=call.ids.device)
-    return (*call.ids.shape, int(call.ids.sum()), int((call.ids * places).sum()))
-
-
-def _modules() -> list[nn.Module]:
-    found = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
-    return [one for one in found if "_parameters" in vars(one)]
 
 
 def _several_ranks() -> bool:

@@ -6,16 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from canary.record.exact import Asked
-from canary.training.asking.calls import Call
-from canary.training.asking.look import CannotAsk, Look, broken, holds, note
-from canary.training.asking.rows import LEAST, SURE, Line, lines, masked_ids
+from canary.training.asking.calls import SURE, Call
+from canary.training.asking.look import (
+    LEAST,
+    CannotAsk,
+    Line,
+    Look,
+    broken,
+    holds,
+    lines,
+    masked_ids,
+    note,
+)
 from canary.training.asking.updates import CONSTANT, Row, Update, is_called
 
 FACTOR, FLOOR = 8.0, 16 * 1.2e-7
 """Weights may differ by so many times their spread within a micro-batch, or by rounding."""
 EVEN = 0.02
 """Relative; five roundings of a gradient in bfloat16. A larger spread is no rounding."""
-WRONG = {0: "its own token", 2: "the token after the next"}
+PLACES = {1: "the next token", 0: "its own token", 2: "the token after the next"}
 """What a label is, by the distance of its place."""
 LEAST_LABELS = 8
 LEAST_COLUMNS = 2
@@ -41,10 +50,8 @@ ONLINE = ("ppo", "grpo", "rloo", "reinforce")
 
 def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
-    one = look.gradients.changed
-    if one is not None:
-        words = f"after micro-batch {one.micro_batch} the accumulated gradient has the norm "
-        return broken(f"{words}{one.was:.4g}, and before the next one {one.now:.4g}", one.name)
+    if look.gradients.changed is not None:
+        return broken(*look.gradients.changed)
     if look.gradients.lost >= LEAST_UPDATES:
         words = "only the last micro-batch of an update has a gradient: those before it are emptied"
         return broken(words, "update 1")
@@ -90,36 +97,28 @@ def _is_mean_of(sizes: Sequence[int], weights: Sequence[float]) -> bool:
 
 def next_token(look: Look) -> Asked:
     """Compare the labels that the gradient shows with the tokens around them."""
-    shares = {shift: _share(look, look.known, shift) for shift in (1, *WRONG)}
-    alike, of = shares[1]
-    if of < LEAST_LABELS:
-        raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
-    if alike >= SURE * of:
-        return holds(f"{alike} of {of} labels are the next token")
-    for shift, what in WRONG.items():
-        other, others = shares[shift]
-        if others >= LEAST_LABELS and other >= SURE * others:
-            return broken(f"{other} of {others} labels are {what}")
+    for shift, what in PLACES.items():
+        alike, of = _share(look, shift)
+        if shift == 1 and of < LEAST_LABELS:
+            raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
+        if of >= LEAST_LABELS and alike >= SURE * of:
+            words = f"{alike} of {of} labels are {what}"
+            return holds(words) if shift == 1 else broken(words)
     raise CannotAsk("the labels match no nearby token")
 
 
-def _share(look: Look, calls: Sequence[Call], shift: int) -> tuple[int, int]:
+def _share(look: Look, shift: int) -> tuple[int, int]:
     """Return how many trained labels are the token at a distance, and how many have such one."""
     alike = of = 0
-    for call in calls:
+    for call in look.known:
         assert call.weights is not None
-        assert call.labels is not None
         ids, size = call.ids.cpu(), call.weights.abs()
-        # A call may leave out the logits of the first tokens. Logits are of the next token,
-        # log-probabilities of labels are of their own.
-        first = max(0, ids.shape[1] - size.shape[1] + shift - call.is_fused)
-        there = ids[:, first:]
-        both = min(there.shape[1], size.shape[1])
-        used = (size > LEAST * size.max())[:, :both]
+        used = size > LEAST * size.max()
+        used[:, used.shape[1] - max(0, shift - 1) :] = False
         for row, (_, end) in enumerate(look.spans(call)):
             # The token at this distance is padding: the text goes on in the labels alone.
-            used[row, max(0, end - first) :] = False
-        alike += int((call.labels[:, :both] == there[:, :both])[used].sum())
+            used[row, max(0, end + 1 - shift) :] = False
+        alike += int((call.labels == ids.roll(1 - shift, 1))[used].sum())
         of += int(used.sum())
     return alike, of
 
@@ -142,11 +141,13 @@ def trained_padding(look: Look) -> Asked:
     least, found, of = _least([line for line, *_ in texts]), list[tuple[int, list[int]]](), 0
     for (line, first, end), is_inside in zip(texts, inside, strict=True):
         here = [] if is_inside else _padding(look, line.ids, first, end)
-        from_there = {
-            at for at in here if at - 1 in here and line.strengths[at] > LEAST * strongest
-        }
-        to = {at for at in here if line.labels[at] == pad and abs(line.weights[at] or 0.0) > least}
-        found.append((line.row, sorted(from_there | to)))
+        trained = [
+            at
+            for at in here
+            if (at - 1 in here and line.strengths[at] > LEAST * strongest)
+            or (line.labels[at] == pad and abs(line.weights[at] or 0.0) > least)
+        ]
+        found.append((line.row, trained))
         of += len(here)
     return _spoilt(found, f"of {of} padding tokens are trained on")
 
@@ -207,7 +208,7 @@ def leftover(look: Look) -> Asked:
     worst = found[0]
     words = f"row {worst.row} ends with {worst.size} tokens of the row that was there before"
     words += f", as {len(found) - 1} more do" if len(found) > 1 else ""
-    return broken(words, f"model call {worst.call}, row {worst.row}, token {worst.first}")
+    return broken(words, worst.place)
 
 
 # References and advantages.
@@ -318,14 +319,10 @@ def group_advantages(look: Look) -> Asked:
         raise CannotAsk("nothing shows that advantages are normalised within each prompt")
     for by_length in (False, True):
         if all(_apart(one.rows, by_length) <= CONSTANT for one in updates):
-            kind, worst = name.lower(), max(_apart(one, by_length) for one in groups)
-            words = (
-                f"the training calls itself {'GRPO' if 'grpo' in kind else 'RLOO'} ({name}), but "
-            )
-            words += (
-                "advantages add up to 0 over the update only: over the completions of a prompt, "
-            )
-            words += f"the sum is {worst:.0%} of their sizes"
+            worst = max(_apart(one, by_length) for one in groups)
+            words = f"the training calls itself {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
+            words += f"({name}), but advantages add up to 0 over the update only: over the "
+            words += f"completions of a prompt, the sum is {worst:.0%} of their sizes"
             return broken(words, f"update {updates[0].number}")
     raise CannotAsk("advantages add up to 0 neither in groups nor in updates")
 

@@ -28,14 +28,6 @@ FACTOR_OF_ERROR = 4.0
 """Both sides have errors, and the measured one is the largest of few."""
 
 
-def epsilon(model: nn.Module, autocast: torch.dtype | None = None) -> float:
-    """Return the relative rounding of the arithmetic that a model computes in. `autocast`: that of
-    the call."""
-    kinds = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
-    kinds |= set() if autocast is None else {autocast}
-    return max((float(torch.finfo(kind).eps) for kind in kinds), default=1.2e-7)
-
-
 @contextlib.contextmanager
 def replaced(model: nn.Module, made: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
     """Replace what parameters and buffers of floats hold within a block."""
@@ -66,7 +58,8 @@ def rounding_of(call: Call, *, weights: bool) -> float:
     """Return the tolerance of a call's scores. `weights`: whether the other side's weights may be
     rounded in another way; then float32 does not tell the error."""
     before, moved = scored(call), 0.0
-    eps = epsilon(call.module, call.autocast)
+    kinds = {*(value.dtype for value in call.module.parameters()), call.autocast or torch.float32}
+    eps = max(float(torch.finfo(kind).eps) for kind in kinds if kind.is_floating_point)
     errors = [_error(call, before)] if eps > HALF and not weights else []
     for seed in range(DRAWS):
         with perturbed(call.module, eps, seed):

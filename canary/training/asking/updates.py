@@ -6,6 +6,7 @@ rows' own tokens.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import sys
@@ -19,9 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.training.asking.adapters import State, adapters_in_words
-from canary.training.asking.calls import Call, right_aligned
-from canary.training.asking.rows import SURE
+from canary.training.asking.calls import SURE, Adapters, Call
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
@@ -82,7 +81,7 @@ class Update:
     """One update, from 1."""
 
     number: int
-    rows: tuple[Row, ...]
+    rows: list[Row]
     """Empty if the gradient does not show what each token weighs."""
     called: tuple[str, ...]
     """Names of classes, functions, modules and files that it runs in, with their kind."""
@@ -95,7 +94,7 @@ class Scored:
     model: weakref.ref[nn.Module]
     source: int
     """The id of the model."""
-    adapters: State
+    adapters: Adapters
     is_random: bool
     """Whether it drew at random."""
     update: int
@@ -114,8 +113,9 @@ class Scored:
     @property
     def what(self) -> str:
         """Who it was as a reference, for people."""
-        policy = f", which is the policy {adapters_in_words(self.adapters)},"
-        return f"the reference{policy if self.kind == 'adapters' else ''}"
+        names = {name for disabled, names in self.adapters if not disabled for name in names}
+        used = f"with the adapter {', '.join(sorted(names))}" if names else "without its adapters"
+        return f"the reference{f', which is the policy {used},' if self.kind == 'adapters' else ''}"
 
 
 class ScoredRows:
@@ -131,73 +131,90 @@ class ScoredRows:
         if known is None:
             return
         rows = {key: known[row, at[1:] - 1] for row, (key, at) in enumerate(_keys(call))}
-        draws = has_dropout(module, call.adapters)
-        made = Scored(weakref.ref(module), id(module), call.adapters, draws, updates, rows)
-        self.calls.append(made)
+        draws = _has_dropout(module, call.adapters)
+        self.calls.append(
+            Scored(weakref.ref(module), id(module), call.adapters, draws, updates, rows)
+        )
         self._tokens += known.numel()
         while self._tokens > MOST_TOKENS:
             self._tokens -= sum(map(len, self.calls.pop(0).rows.values()))
 
-    def tell(self, policy: nn.Module, adapters: State, updates: int) -> dict[bytes, list[Scored]]:
+    def tell(
+        self, policy: nn.Module, adapters: Adapters, updates: int
+    ) -> dict[bytes, list[Scored]]:
         """Tell what each call was to an update, and return the calls by row, the newest first."""
         found: dict[bytes, list[Scored]] = {}
         trained = {id(value) for value in policy.parameters() if value.requires_grad}
-        own: dict[int, bool] = {}
         for one in reversed(self.calls):
-            if one.source not in own:
-                model = one.model()
-                values = () if model is None else model.parameters()
-                # The policy may be in another wrapper, and a reference may share layers.
-                own[one.source] = 2 * len(trained & {*map(id, values)}) > len(trained)
+            model = one.model()
+            values = () if model is None else model.parameters()
+            # The policy may be in another wrapper, and a reference may share layers.
+            is_own = 2 * len(trained & {*map(id, values)}) > len(trained)
             one.kind = "now" if one.update == updates else "before"
-            if not own[one.source] or one.adapters != adapters:
-                one.kind = "adapters" if own[one.source] else "other"
+            if not is_own or one.adapters != adapters:
+                one.kind = "adapters" if is_own else "other"
             for key in one.rows:
                 found.setdefault(key, []).append(one)
         return found
 
 
-def has_dropout(model: nn.Module, adapters: State) -> bool:
+def _layers(model: nn.Module) -> list[Any]:
+    both = ("_disable_adapters", "_active_adapter")
+    return [one for one in model.modules() if all(hasattr(one, name) for name in both)]
+
+
+def adapters_of(model: nn.Module) -> Adapters:
+    """Return the state of a model's adapters of peft; empty if it has none."""
+    states = ((one._disable_adapters, one._active_adapter) for one in _layers(model))
+    return tuple((off, (on,) if isinstance(on, str) else tuple(on)) for off, on in states)
+
+
+@contextlib.contextmanager
+def with_adapters(model: nn.Module, state: Adapters) -> Iterator[None]:
+    """Use these adapters within a block. Which parameters are trained stays as it is."""
+    layers = _layers(model)
+    kept = [(one, one._disable_adapters, one._active_adapter) for one in layers]
+    try:
+        for one, (disabled, names) in zip(layers, state, strict=False):
+            one._disable_adapters, one._active_adapter = disabled, [*names]
+        yield
+    finally:
+        for one, disabled, active in kept:
+            one._disable_adapters, one._active_adapter = disabled, active
+
+
+def _has_dropout(model: nn.Module, adapters: Adapters) -> bool:
     """Whether a model draws at random as it is; dropout of disabled adapters does not."""
     is_off = all(disabled for disabled, _ in adapters)
     for name, one in model.named_modules():
-        shares = [getattr(one, "attention_dropout", 0.0)]
-        shares += [one.p] if isinstance(one, nn.modules.dropout._DropoutNd) else []
-        drops = any(isinstance(share, float) and share > 0 for share in shares)
-        if drops and one.training and not (is_off and "lora" in name):
+        drops = isinstance(one, nn.modules.dropout._DropoutNd)
+        share = one.p if drops else getattr(one, "attention_dropout", 0.0)
+        draws = isinstance(share, float) and share > 0 and one.training
+        if draws and not (is_off and "lora" in name):
             return True
     return False
 
 
 def _keys(call: Call) -> Iterator[tuple[bytes, torch.Tensor]]:
-    """Yield each row's real tokens as a key, with their places."""
+    """Yield each row's real tokens as a key of 8 bytes per token, with their places."""
     mask = torch.ones_like(call.ids) if call.mask is None else call.mask
     for line, real in zip(call.ids.cpu(), mask.bool().cpu(), strict=True):
-        places = real.nonzero().flatten()
-        yield _key(line, places), places
-
-
-def _key(line: torch.Tensor, places: torch.Tensor) -> bytes:
-    found: bytes = line[places].long().numpy().tobytes()
-    return found
+        yield line[real].long().numpy().tobytes(), real.nonzero().flatten()
 
 
 def trained_rows(call: Call, by_row: dict[bytes, list[Scored]]) -> list[Row]:
     """Return the trained rows of a call; empty if it does not show them."""
     if call.weights is None or call.labels is None or call.log_probs is None:
         return []
-    ids, width, last = call.ids.cpu(), call.ids.shape[1], None if call.is_fused else -1
-    # Logits are of the next token.
-    weights = right_aligned(call.weights[:, :last], width).nan_to_num()
-    labels = right_aligned(call.labels[:, :last].float(), width)
-    trained = weights != 0
-    if float((labels[trained] == ids[:, 1:][trained]).float().mean()) < SURE:
+    weights, trained = call.weights[:, 1:], call.weights[:, 1:] != 0
+    alike = call.labels[:, 1:] == call.ids[:, 1:].cpu()
+    if float(alike[trained].float().mean()) < SURE:
         return []
     made = []
     for row, (key, places) in enumerate(_keys(call)):
         known, own = weights[row, places[1:] - 1], call.log_probs[row, places[1:] - 1]
         used = (known != 0).nonzero().flatten().tolist()
-        prompt = _key(ids[row], places[: used[0] + 1 if used else None])
+        prompt = key[: 8 * (used[0] + 1) if used else None]
         made.append(_row(key, prompt, known, own, by_row.get(key, [])))
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from canary.training.asking import tokenizers
+from canary.training.asking import look
 from tests.unit.training.asking import chats
 from tests.unit.training.asking.chats import (
     IGNORE,
@@ -161,6 +161,6 @@ def test_prompts_of_left_padded_ids_are_found(
     covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
-    monkeypatch.setattr(tokenizers, "_alive", lambda: [tokenizer()])
+    monkeypatch.setattr(look, "living_tokenizers", lambda: [tokenizer()])
     found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
     assert found["prompt_labels"]["status"] == expected, found

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.unit.training.asking.tiny import PAD, VOCABULARY, Answers, Looked, batch
+from tests.unit.training.asking.tiny import PAD, VOCABULARY, Answers, Looked, batch, llama
 
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -92,3 +92,39 @@ def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> N
     found = asked(Own(), shifted(by))["next_token"]
     assert found["status"] == status, found
     assert words in found["words"]
+
+
+class Reward(nn.Module):
+    """Scores each row at its last column, or where its text ends; a layer gets ids of its own."""
+
+    def __init__(self, *, at_end: bool, refuses: bool = False) -> None:
+        super().__init__()
+        self.layers, self.at_end, self.refuses = llama().model, at_end, refuses
+        self.score = nn.Linear(32, 1)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Say a score of each row."""
+        if self.refuses and not self.training:
+            raise IndexError("index out of range")
+        hidden = self.layers(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        last = attention_mask.sum(1) - 1 if self.at_end else torch.full((len(hidden),), -1)
+        found: torch.Tensor = self.score(hidden[torch.arange(len(hidden)), last])
+        return found
+
+
+def square(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return a loss of scores."""
+    found: torch.Tensor = model(ids, mask).square().mean()
+    return found
+
+
+def test_a_score_that_is_read_at_padding_is_broken() -> None:
+    names = ("padding", "padding_side", "neighbour")
+    right, wrong = (asked(Reward(at_end=one), square) for one in (True, False))
+    assert [right[name]["status"] for name in names] == ["holds"] * 3, right
+    assert [wrong[name]["status"] for name in names] == ["broken", "broken", "holds"], wrong
+
+
+def test_a_model_that_refuses_and_is_no_language_model_needs_no_answer() -> None:
+    found = asked(Reward(at_end=True, refuses=True), square)["neighbour"]
+    assert found["words"] == "only for language models"
