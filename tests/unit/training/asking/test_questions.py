@@ -148,6 +148,16 @@ def test_adapters_start_at_zero(settings: dict[str, Any], start: str) -> None:
     assert found["adapter_start"]["status"] == start, found["adapter_start"]
 
 
+def test_adapters_that_are_switched_off_train_as_before() -> None:
+    model = adapted()
+    half = [value for name, value in model.named_parameters() if "lora_A" in name]
+    for value in half:
+        value.requires_grad_(False)
+    assert Loop(model).run()["adapter_start"]["status"] == "holds"
+    assert half
+    assert not any(value.requires_grad for value in half)
+
+
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_the_training_is_left_as_it_was(dropout: float, again: bool) -> None:
