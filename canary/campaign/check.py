@@ -18,7 +18,7 @@ from canary.record.exact import Exact
 from canary.record.types import RunRecord
 from canary.runner.run import run_canary
 
-Way = Literal["resume", "workers", "ranks"]
+Way = Literal["resume", "workers"]
 LEARNED = ("batches", "trajectory")
 """What two looks are compared by that do not begin at the same step."""
 
@@ -29,7 +29,6 @@ class Checks:
 
     resume: bool = False
     workers: int | None = None
-    ranks: int | None = None
 
     def ways(self) -> tuple[Way, ...]:
         """Return the pairs to run.
@@ -37,16 +36,10 @@ class Checks:
         Raises:
             UsageError: a number is too small.
         """
-        for name, least in (("workers", 1), ("ranks", 2)):
-            number = getattr(self, name)
-            if number is not None and number < least:
-                raise UsageError(f"--{name} must be at least {least}, got {number}")
-        named = {
-            "resume": self.resume,
-            "workers": self.workers is not None,
-            "ranks": self.ranks is not None,
-        }
-        return tuple(way for way, wanted in named.items() if wanted)  # type: ignore[misc]
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        workers: tuple[Way, ...] = () if self.workers is None else ("workers",)
+        return ("resume", *workers) if self.resume else workers
 
 
 def checked(
@@ -93,36 +86,18 @@ def compared_ways(
     for way in checks.ways():
         if way == "resume":
             yield "resumed", _resumed(loaded, listener, output_dir)
-        elif way == "workers":
+        else:
             sides = [
                 checked(loaded, listener, output_dir, {"workers": count})[0]
                 for count in (0, checks.workers or 0)
             ]
             yield f"with {checks.workers} data workers", compare_to_baseline(sides[1], sides[0])
-        else:
-            sides = [
-                checked(_on_ranks(loaded, count), listener, output_dir, {})[0]
-                for count in (1, checks.ranks or 1)
-            ]
-            yield f"on {checks.ranks} ranks", compare_to_baseline(sides[1], sides[0])
-
-
-def _on_ranks(loaded: LoadedConfig, ranks: int) -> LoadedConfig:
-    """Return a config whose updates hold the same rows, shared by some ranks."""
-    config = loaded.config
-    if config.training_type == "exec":
-        raise UsageError("--ranks needs a config: the canary cannot split a command's batches")
-    micro, rest = divmod(config.gradient_accumulation_steps, ranks)
-    if rest:
-        message = f"gradient_accumulation_steps {config.gradient_accumulation_steps} cannot be "
-        raise UsageError(f"{message}shared by {ranks} ranks", f"set it to {ranks}")
-    change = {"nproc": ranks if ranks > 1 else None, "gradient_accumulation_steps": micro}
-    return replace(loaded, config=config.model_copy(update=change))
 
 
 def _resumed(loaded: LoadedConfig, listener: Listener, output_dir: Path | None) -> Comparison:
     """Compare the second half of a look with a training that resumes there."""
-    half = max(1, loaded.config.look_steps // 2)
+    steps = loaded.config.look_steps
+    half = max(1, min(steps, loaded.config.max_steps or steps) // 2)
     whole, folder = checked(loaded, listener, output_dir, {"save_at": half})
     saved = next(iter(sorted(folder.glob("checkpoint-*"))), None)
     if saved is None:
@@ -140,10 +115,11 @@ def _resumed(loaded: LoadedConfig, listener: Listener, output_dir: Path | None) 
 def _learned(record: RunRecord, first: int, steps: int) -> RunRecord:
     """Return a record with some steps of its look alone, counted from 1."""
     exact: Mapping[str, Any] = record.exact
-    kept: dict[str, Any] = {"steps": steps, "data": exact.get("data", {})}
-    kept |= {name: _steps(exact[name], first, steps) for name in LEARNED if name in exact}
-    made: Exact = kept  # type: ignore[assignment]
-    return record.model_copy(update={"exact": made, "first_step": 1})
+    kept = {name: _steps(exact[name], first, steps) for name in LEARNED if name in exact}
+    made: Exact = {"steps": steps, "data": record.exact.get("data", {}), **kept}  # type: ignore[typeddict-item]
+    # The curve is that of all steps.
+    stability = record.stability.model_copy(update={"loss_values": []})
+    return record.model_copy(update={"exact": made, "first_step": 1, "stability": stability})
 
 
 def _steps(value: Any, first: int, steps: int) -> Any:

@@ -33,9 +33,6 @@ def check(
         int | None,
         typer.Option("--workers", metavar="N", help="Compare N data workers with none."),
     ] = None,
-    ranks: Annotated[
-        int | None, typer.Option("--ranks", metavar="N", help="Compare N ranks with one.")
-    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List all rules and exit.")] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML for a command: timeout and so on.")
@@ -77,7 +74,7 @@ def check(
         loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
     refuse_unknown(loaded)
     listener, width = listener_for(sys.stderr, quiet), terminal_width(sys.stdout)
-    checks = Checks(resume, workers, ranks)
+    checks = Checks(resume, workers)
     if checks.ways():
         codes = []
         for what, found in compared_ways(loaded, checks, listener, output_dir):

@@ -6,6 +6,7 @@ version did not write it or the training does not have it. An unknown key is kep
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from typing_extensions import TypedDict
@@ -156,6 +157,11 @@ class FirstGradient(TypedDict, total=False):
     total: float
     groups: dict[str, float]
     tensors_without_gradient: list[str]
+
+
+def group_of(name: str) -> str:
+    """Return the module group of a parameter: its name without layer numbers and last part."""
+    return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
 
 
 class FirstUpdate(TypedDict, total=False):
@@ -439,11 +445,13 @@ class Facts(Part, total=False):
 class Asked(TypedDict, total=False):
     """What the model said when it was asked a second time about rows of the look."""
 
-    status: Literal["holds", "broken", "not asked"]
+    status: Literal["holds", "broken", "note", "not asked"]
     words: str
     """One sentence without a full stop: both values, or why nothing was asked."""
     place: str
     """The first place where both sides part; empty without one."""
+    doubt: str
+    """Of a note: why it may be a choice."""
 
 
 class Exact(Part, total=False):

@@ -33,7 +33,8 @@ def _judge(record: RunRecord, name: str, again: bool) -> Answer:
     words, status = said.get("words", "")[:LONGEST], said.get("status", "not asked")
     if status == "not asked" and words.startswith(ONLY_FOR):
         return only_for(words.removeprefix(ONLY_FOR))
-    return Answer(status, words, said.get("place", "")[:LONGEST], size=float(status == "broken"))
+    place, doubt = said.get("place", "")[:LONGEST], said.get("doubt", "")[:LONGEST]
+    return Answer(status, words, place, size=float(status in ("broken", "note")), doubt=doubt)
 
 
 def _rule(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.rules.facts import updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.record.exact import group_of
 from canary.record.types import RunRecord
 
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
 """LoRA starts with B = 0, so A has no gradient in the first step."""
+LOW = frozenset(("torch.bfloat16", "torch.float16"))
+"""A small update may leave such a parameter as it is, also where a residual is kept elsewhere."""
 
 
 def judge(record: RunRecord) -> Answer:
@@ -32,12 +38,6 @@ def judge(record: RunRecord) -> Answer:
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
         return answer(False, words, value=update.get("tensors_changed"))
-    rounded = any(
-        one.get("rounding", {}).get("still")
-        for one in record.exact.get("facts", {}).get("updates", {}).get("optimizers", [])
-    )
-    doubt = "their updates may be rounded away: see updates_not_rounded" if rounded else ""
-    unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
         True,
@@ -46,10 +46,24 @@ def judge(record: RunRecord) -> Answer:
         value=update.get("tensors_changed"),
         items=still,
         place=still[0],
-        doubt=(
-            "they get no gradient: are they unused by the loss?" if unused >= {*still} else doubt
-        ),
+        doubt=_doubt(record, still),
     )
+
+
+def _doubt(record: RunRecord, still: Sequence[str]) -> str:
+    """Return what else may explain that tensors did not change; empty if nothing does."""
+    gradient = record.exact.get("first_gradient", {})
+    if set(gradient.get("tensors_without_gradient", [])) >= {*still}:
+        return "they get no gradient: are they unused by the loss?"
+    groups = gradient.get("groups", {})
+    if any(groups.values()) and all(groups.get(group_of(name)) == 0 for name in still):
+        return "their gradient is 0 in step 1: do they feed a tensor that starts at 0?"
+    optimizers = (updates_of(record) or {}).get("optimizers", [])
+    if sum(one.get("updates", 0) > 0 for one in optimizers) > 1:
+        return "several optimizers make updates: do they take turns?"
+    if LOW & set(record.exact.get("model", {}).get("dtypes", {})):
+        return "some parameters are in half precision: may small updates round to nothing?"
+    return ""
 
 
 RULE = Rule(

@@ -44,6 +44,8 @@ class Buffer:
         """The last tokens of padded rows."""
         self._last: list[Line] = []
         """The texts of the last call."""
+        self._older: list[Line] = []
+        """The texts before it, of calls with one row."""
         self._calls = self._tokens = self._cleared = 0
         """`cleared`: calls that have padding where a reused buffer would hold text."""
 
@@ -76,6 +78,8 @@ class Buffer:
             self._text |= {(row, at): line[at] for at in range(first, end)}
             if first < end < len(line):
                 self._ends[line[end - 1]] += 1
+        # A batch of one row has no other rows: what rows before the last one held says as much.
+        self._older += self._last if len(texts) == 1 else []
         self._last = texts
         self._calls += 1
 
@@ -88,6 +92,7 @@ class Buffer:
             return
         # A text that other rows hold too, for more than half, is a template or comes often.
         others = [one for at, one in enumerate([*texts, *self._last]) if at % len(texts) != row]
+        others += self._older if len(texts) == 1 else []
         most, whole = min(len(tail), MOST_COMPARED), [*map(_joined, others)]
         size = most // 2 + 1
         pieces = [_joined(tail[at : at + size]) for at in range(most - size + 1)]

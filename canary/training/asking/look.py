@@ -191,6 +191,11 @@ def broken(words: str, place: str = "") -> Asked:
     return {"status": "broken", "words": words[:LONGEST], "place": place[:LONGEST]}
 
 
+def note(words: str, place: str, doubt: str) -> Asked:
+    """Return that it looks wrong, and why it may be a choice."""
+    return broken(words, place) | {"status": "note", "doubt": doubt[:LONGEST]}
+
+
 def not_asked(why: str) -> Asked:
     """Return that a question could not be asked."""
     return {"status": "not asked", "words": why[:LONGEST], "place": ""}

@@ -89,6 +89,7 @@ class Asking:
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
+        STEPS.install()
         compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
         modules = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
         if _several_ranks():
@@ -101,18 +102,19 @@ class Asking:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
         self._tokenizers = living_tokenizers()
-        step = torch_optimizer.register_optimizer_step_pre_hook
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
-            step(lambda optimizer, *_: self._safely(self._update_begins, optimizer)),
         ]
+        STEPS.heard_by = self
 
     def end(self) -> None:
         """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        if STEPS.heard_by is self:
+            STEPS.heard_by = None
 
     def tensors(self) -> list[torch.Tensor]:
         """Return all tensors that are kept."""
@@ -211,6 +213,10 @@ class Asking:
     def _updates(self) -> int:
         return 0 if self._look is None else len(self._look.updates)
 
+    def step_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """A step of any optimizer begins."""
+        self._safely(self._update_begins, optimizer)
+
     def _update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if _several_ranks():
             self._gives_up(SEVERAL_RANKS)
@@ -272,6 +278,26 @@ class Asking:
         self._calls, self._scored = [], ScoredRows()
 
 
+class Steps:
+    """One hook of all optimizers' steps, which stays. A look may begin or end within a step, and
+    torch fails if its hooks change while it goes through them."""
+
+    def __init__(self) -> None:
+        self.heard_by: Asking | None = None
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Hook steps; outside of a step."""
+        if not self._is_installed:
+            self._is_installed = True
+            torch_optimizer.register_optimizer_step_pre_hook(self._begins)
+
+    def _begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self.heard_by is not None:
+            self.heard_by.step_begins(optimizer)
+
+
+STEPS = Steps()
 EARLY = Asking(None, again=False)
 """Keeps what models say without gradients before a loop's look begins, with its first update: an
 old policy and a reference may have scored their rows by then."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from canary.record.exact import Asked
-from canary.training.asking.calls import SURE
+from canary.training.asking.calls import SURE, Call
 from canary.training.asking.look import (
     LEAST,
     CannotAsk,
@@ -16,6 +16,7 @@ from canary.training.asking.look import (
     holds,
     lines,
     masked_ids,
+    note,
 )
 from canary.training.asking.updates import CONSTANT, Row, Update, is_called
 
@@ -74,7 +75,24 @@ def accumulation(look: Look) -> Asked:
     if most / least - 1 <= max(FACTOR * max(spread for *_, spread in read), FLOOR):
         return holds(f"a token weighs {most:.4g} in each of {len(calls)} micro-batches")
     words = f"a token weighs {most:.4g} in micro-batch {at} with {more} tokens, and {least:.4g} in "
-    return broken(f"{words}micro-batch {other} with {less}", f"micro-batch {at}")
+    words += f"micro-batch {other} with {less}"
+    if any(_is_mean_of(sizes, [weight for weight, *_ in read]) for sizes in _sizes(calls, read)):
+        return broken(words, f"micro-batch {at}")
+    doubt = "their sizes do not explain it: has each kind of data its own weight?"
+    return note(words, f"micro-batch {at}", doubt)
+
+
+def _sizes(calls: Sequence[Call], read: Sequence[tuple[float, int, int, float]]) -> list[list[int]]:
+    """Return what a loss may divide each micro-batch by: tokens that are trained, real or there."""
+    real = [int(one.ids.numel() if one.mask is None else one.mask.sum()) for one in calls]
+    there = [one.ids.numel() for one in calls]
+    return [[count for *_, count, _ in read], real, there, [len(one.ids) for one in calls]]
+
+
+def _is_mean_of(sizes: Sequence[int], weights: Sequence[float]) -> bool:
+    """Whether weights are those of a mean over so many in each micro-batch."""
+    sums = [size * weight for size, weight in zip(sizes, weights, strict=True)]
+    return max(sums) - min(sums) <= EVEN * max(sums)
 
 
 def next_token(look: Look) -> Asked:

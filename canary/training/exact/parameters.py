@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 
 import torch
 from torch import nn
 
-from canary.record.exact import FirstGradient, FirstUpdate, Model
+from canary.record.exact import FirstGradient, FirstUpdate, Model, group_of
 
 HASH_BYTES_UP_TO = 400_000_000
 """Larger models are hashed from checksums that their device computes."""
@@ -88,11 +87,6 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
         "model_type": getattr(getattr(model, "config", None), "model_type", None),
         "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
     }
-
-
-def group_of(name: str) -> str:
-    """Return the module group of a parameter: its name without layer numbers and last part."""
-    return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
 
 
 def gradient_norms(model: nn.Module) -> FirstGradient:

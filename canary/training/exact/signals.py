@@ -245,10 +245,13 @@ class ExactSignals:
         if model is None:
             return
         final = parameter_digests(model)
+        # What an optimizer holds is trained in turn, as sampled layers are.
+        groups = getattr(getattr(self._trainer, "optimizer", None), "param_groups", ())
+        held = self.trained_in_turn | {id(value) for group in groups for value in group["params"]}
         frozen = [
             name
             for name, value in model.named_parameters()
-            if not value.requires_grad and id(value) not in self.trained_in_turn
+            if not value.requires_grad and id(value) not in held
         ]
         reference = self._reference_model()
         self.found["frozen"] = {

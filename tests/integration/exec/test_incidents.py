@@ -59,7 +59,7 @@ INCIDENTS = {
             ("model = model(tok)", "model = model(tok).to(torch.bfloat16)"),
             ('        with torch.autocast("cpu", dtype=torch.bfloat16):\n    ', ""),
         ),
-        rule="trainable_changed: broken",
+        rule="trainable_changed: note",
     ),
     "worker_generator": Incident(
         "loop", "data", "self.rng",

@@ -32,6 +32,13 @@ def test_an_answer_is_the_rules() -> None:
     assert judged("accumulation", told("holds")).status == "holds"
 
 
+def test_a_doubt_makes_a_note() -> None:
+    exact = told("note", "it differs")
+    exact["asked"]["accumulation"]["doubt"] = "is it a choice?"
+    found = judged("accumulation", exact)
+    assert (found.status, found.doubt) == ("note", "is it a choice?")
+
+
 @pytest.mark.parametrize(
     ("exact", "words", "inapplicable"),
     [

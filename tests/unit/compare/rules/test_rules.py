@@ -12,6 +12,7 @@ from canary.compare.rules import RULES
 from canary.compare.rules.asked import RULES as ASKED
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stats import compare_to_baseline
+from canary.record.exact import TORCH_LOOP
 from canary.record.types import Distribution, RunRecord
 from tests.unit.comparing import altered, example, plain, record, step_time
 
@@ -275,12 +276,24 @@ UNUSED = [
     exact("first_update.tensors_unchanged", ["pooler.weight"]),
     exact("first_gradient.tensors_without_gradient", ["pooler.weight"]),
 ]
+BEFORE_A_ZERO = [
+    exact("first_update.tensors_unchanged", ["adapter.down.weight"]),
+    exact("first_gradient.groups", {"adapter.down": 0.0, "adapter.up": 0.5}),
+]
+NO_GRADIENT = [BEFORE_A_ZERO[0], exact("first_gradient.groups", {"adapter.down": 0.0})]
+MOVING_AVERAGE = [exact("frozen.changed", ["teacher.weight"]), config("trainer", TORCH_LOOP)]
 OWN_LOSS = exact("evidence", {"own_loss": "compute_loss"})
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
     ("learning_rate_positive", "sft", [rates(0, 0.0)], "only the first steps: is this a warm-up"),
     ("trainable_changed", "sft", UNUSED, "they get no gradient: are they unused by the loss"),
+    ("trainable_changed", "sft", BEFORE_A_ZERO, "do they feed a tensor that starts at 0"),
+    ("frozen_unchanged", "sft", MOVING_AVERAGE, "does the loop write them on purpose"),
     ("loss_not_negative", "sft", [NEGATIVE, OWN_LOSS], "the trainer overrides compute_loss"),
 ]
+
+
+def test_a_gradient_of_zero_everywhere_is_broken() -> None:
+    assert asked("trainable_changed", made("sft", *NO_GRADIENT)).status == "fail"
 
 
 @pytest.mark.parametrize(("name", "kind", "changes", "reason"), DOUBTED)

@@ -173,5 +173,14 @@ def test_lost_updates_explain_tensors_that_did_not_change() -> None:
     whole = example()
     whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
     assert answered("trainable_changed", record=whole).status == "broken"
-    found = answered("trainable_changed", record=whole, adam={"rounding": LOST})
+    whole.exact["model"]["dtypes"] = {"torch.bfloat16": 21}
+    found = answered("trainable_changed", record=whole)
+    assert found.status == "note"
+    assert "half precision" in found.doubt
+
+
+def test_optimizers_that_take_turns_change_their_own_tensors_only() -> None:
+    whole = example()
+    whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
+    found = answered("trainable_changed", record=whole, optimizers=[ADAM, ADAM])
     assert found.status == "note"

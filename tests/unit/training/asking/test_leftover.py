@@ -70,6 +70,12 @@ def test_an_answer_that_comes_often_is_no_leftover() -> None:
     assert not seen(calls).left_over()
 
 
+def test_a_template_that_ends_single_rows_is_no_leftover() -> None:
+    chance = random.Random(0)
+    end = text(20, chance)
+    assert not seen([[text(9, chance)[:-1] + end] for _ in range(6)]).left_over()
+
+
 @pytest.mark.parametrize(("size", "expected"), [(30, [30]), (12, [])])
 def test_one_reused_row_needs_a_long_end(size: int, expected: list[int]) -> None:
     chance = random.Random(3)
