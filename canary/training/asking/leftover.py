@@ -45,7 +45,7 @@ class Buffer:
         self._last: list[Line] = []
         """The texts of the last call."""
         self._older: list[Line] = []
-        """Those before it, of calls with one row."""
+        """The texts before it, of calls with one row."""
         self._calls = self._tokens = self._cleared = 0
         """`cleared`: calls that have padding where a reused buffer would hold text."""
 
