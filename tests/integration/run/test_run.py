@@ -207,7 +207,7 @@ def test_the_rules_of_each_trainer_hold(finished_run: Finished) -> None:
             "reward_varies",
         },
     }
-    for name in {"raw_loss_finite", "frozen_unchanged"} | asked.get(kind, set()):
+    for name in {"raw_loss_finite", "optimizer_holds_trainable"} | asked.get(kind, set()):
         assert found[name].status == "pass", name
 
 
