@@ -274,7 +274,7 @@ def demo(
     verbose: AllChecks = False,
 ) -> None:
     """Show that a harmless pull request passes and one with a silent fault fails. It takes about
-    45 s on two quiet cores."""
+    100 s on two quiet cores."""
     from canary.campaign.demo import FAULT, demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.pages import compared_in, leave_report
