@@ -7,7 +7,7 @@ version did not write it or the training does not have it. An unknown key is kep
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from typing import Literal, Required, TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -306,7 +306,7 @@ class Varied(TypedDict, total=False):
     """Whether a `DataLoader` read a stream, which its workers split."""
 
 
-class Rounding(TypedDict, total=False):
+class Rounding(TypedDict):
     """Updates of an optimizer like Adam in bfloat16 or float16, in samples of its tensors."""
 
     dtype: str
@@ -328,7 +328,7 @@ FollowedOptimizer = TypedDict(
         # All tensors that it holds, and those that had a gradient in an update.
         "tensors": int,
         "with_gradient": int,
-        "updates": int,
+        "updates": Required[int],
         # Per update: backwards before it, and the learning rate of the first group.
         "backwards": list[int],
         "rates": list[float],
@@ -358,7 +358,7 @@ FollowedOptimizer = TypedDict(
 
 Schedule = TypedDict(
     "Schedule",
-    {"class": str, "length": int, "begun_at": int, "steps": list[int]},
+    {"class": str, "length": int, "begun_at": int, "steps": Required[list[int]]},
     total=False,
 )
 """A scheduler of torch: its length if it is known, its place at its first step in the look, and its

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -206,7 +206,13 @@ class Followed:
         return self.facts
 
 
-def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> FollowedOptimizer:
+class _Decay(TypedDict, total=False):
+    decaying_vectors: int
+    decaying_names: list[str]
+    vectors_without_decay: int
+
+
+def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> _Decay:
     """Return which vectors (biases and norms) decay although a group of others does not; empty if
     all groups decay, or none."""
     groups = [group for group in optimizer.param_groups if group["params"]]
