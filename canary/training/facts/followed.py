@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,8 +96,13 @@ class Followed:
             "clips_after": 0,
             "clips_after_acted": 0,
             "written_before": [],
-            **_decay(optimizer, names),
         }
+        vectors = _vectors(optimizer, names)
+        if vectors is not None:
+            decaying, others = vectors
+            self.facts["decaying_vectors"] = len(decaying)
+            self.facts["decaying_names"] = decaying[:NAMES]
+            self.facts["vectors_without_decay"] = len(others)
         self._had_gradient: set[int] = set()
         self._backwards = 0
         self._stale = self._empty = False
@@ -206,28 +211,18 @@ class Followed:
         return self.facts
 
 
-class _Decay(TypedDict, total=False):
-    decaying_vectors: int
-    decaying_names: list[str]
-    vectors_without_decay: int
-
-
-def _decay(optimizer: Optimizer, names: Mapping[int, str]) -> _Decay:
-    """Return which vectors (biases and norms) decay although a group of others does not; empty if
-    all groups decay, or none."""
+def _vectors(optimizer: Optimizer, names: Mapping[int, str]) -> tuple[list[str], list[str]] | None:
+    """Return which vectors (biases and norms) decay although a group of others does not, and which
+    do not; None if all groups decay, or none."""
     groups = [group for group in optimizer.param_groups if group["params"]]
     decays = [float(group.get("weight_decay") or 0.0) for group in groups]
     if not any(decays) or all(decays):
-        return {}
+        return None
     found: dict[bool, list[str]] = {True: [], False: []}
     for group, decay in zip(groups, decays, strict=True):
         vectors = [value for value in group["params"] if value.dim() == 1]
         found[decay > 0] += [short(names.get(id(value), "a tensor")) for value in vectors]
-    return {
-        "decaying_vectors": len(found[True]),
-        "decaying_names": found[True][:NAMES],
-        "vectors_without_decay": len(found[False]),
-    }
+    return found[True], found[False]
 
 
 def named_of(model: Any) -> dict[int, str]:
