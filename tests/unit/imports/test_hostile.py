@@ -146,8 +146,10 @@ def test_a_hostile_source_is_told_or_refused(
         assert "was not followed" in err
 
 
-def test_a_name_that_looks_like_an_option_is_a_name(run: Run, tmp_path: Path) -> None:
-    os.chdir(tmp_path)
+def test_a_name_that_looks_like_an_option_is_a_name(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     written(Path("--format"))
     assert run(["import", "--format", "jsonl", "-o", "out", "--", "--format"])[0] == 0
 
