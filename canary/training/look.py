@@ -58,9 +58,8 @@ class Look:
         self._undo.callback(undo)
 
     def watched_by(self, watch: RunDetectors) -> None:
-        """Leave what the detectors keep out of the signals."""
+        """Let the detectors keep no batch during the look: live tensors are counted."""
         if self.exact is not None:
-            self.leaves_out(watch.tensors)
             watch.in_look = True
             self.at_end(functools.partial(setattr, watch, "in_look", False))
 

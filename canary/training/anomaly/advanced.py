@@ -16,7 +16,7 @@ from canary.record.alert import SEVERITIES, Alert, Severity
 from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
 from canary.training.anomaly.detectors.common import Detector
 from canary.training.anomaly.detectors.convergence import ConvergenceDetector, LossSpikeDetector
-from canary.training.anomaly.detectors.finite import FiniteDetector, StalledAdapterDetector
+from canary.training.anomaly.detectors.finite import FiniteDetector
 from canary.training.anomaly.detectors.gradient import GradientDetector
 from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
 from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
@@ -54,7 +54,7 @@ class AdvancedAnomalyDetector:
         convergence: plateau_threshold 0.001, plateau_window 50.
         reward_drift: drift_threshold 0.1, calibration_threshold 0.7.
         rlhf: kl_limit 1.0, entropy_floor 0.1, clip_limit 0.5.
-        value: loss_limit 10.0, unexplained_limit 3.0.
+        value: loss_limit 10.0.
         scaled_gradients: True for float16, whose first gradients overflow until their scale fits.
         stop_on: an alert of at least this severity raises StopTraining.
         detectors: your additional detectors, with `observe(observation) -> Iterable[Alert]`.
@@ -97,7 +97,6 @@ class AdvancedAnomalyDetector:
             RewardDriftDetector(**only_drift),
             _build("rlhf", RLHFDetector, rlhf),
             _build("value", ValueDetector, value),
-            StalledAdapterDetector(),
             SlowingDetector(),
             *detectors,
         ]
@@ -153,7 +152,7 @@ class AdvancedAnomalyDetector:
         have arrived. `flush` returns the rest.
 
         Args:
-            model: gives gradients and tensors that never change. optimizer: gives learning rates.
+            model: gives gradients. optimizer: gives learning rates.
             loss: the raw loss, before any filter; 0-d tensor or number.
             batch_size: samples of the step.
             rewards: one per sample: tensor, array or list. predictions: of rewards, one per sample.

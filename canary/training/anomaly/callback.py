@@ -18,8 +18,7 @@ from transformers import Trainer, TrainerCallback
 from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.anomaly.measure import hash_later, integers_of, rates_of
-from canary.training.anomaly.parameters import gradient_norm
+from canary.training.anomaly.measure import gradient_norm, hash_later, integers_of, rates_of
 from canary.training.collectors.metrics import StepMetrics, Trackers
 
 

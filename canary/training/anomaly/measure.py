@@ -6,7 +6,7 @@ import functools
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,8 +14,8 @@ import torch
 
 from canary.errors import UsageError
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
-from canary.training.anomaly.parameters import ParameterChanges, gradient_norm
 from canary.training.collectors.scalars import DeferredScalars
+from canary.training.exact.parameters import local
 
 FAR_BEHIND = 64
 """Steps that may wait for their numbers; a device never lags so far."""
@@ -59,7 +59,6 @@ class Measure:
         self._parameters: list[torch.Tensor] = []
         self._model: Callable[[], Any] = lambda: None
         self._age = 0
-        self._watch = ParameterChanges()
         self._last_call: float | None = None
 
     def take(self, given: Given) -> list[Observation]:
@@ -81,8 +80,6 @@ class Measure:
         scalars |= {f"rate{place}": rate for place, rate in enumerate(rates)}
         for name, value in (given.metrics or {}).items():
             scalars[f"metric:{name}"] = _scalar(value, name)
-        if given.model is not None:
-            self._watch.step_ended(given.model, *_largest(rates, peaks))
         wall = self._since_last_call()
 
         def observed(values: dict[str, float]) -> Observation:
@@ -137,7 +134,6 @@ class Measure:
                 square=values["square"],
                 count=counts[1],
             )
-        names, updates = self._watch.never_changed()
         return Observation(
             step=given.step,
             loss=values.get("loss"),
@@ -147,8 +143,6 @@ class Measure:
             peak_rates=peaks,
             batch_size=given.batch_size,
             wall_s=wall,
-            never_changed=names,
-            updates=updates,
             batch_hash=given.batch_hash,
             **fields,
         )
@@ -251,10 +245,18 @@ def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ..
     return tuple(_scalar(group["lr"], "lr") for group in groups), peaks
 
 
-def _largest(
-    rates: Sequence[Scalar], peaks: tuple[float | None, ...]
-) -> tuple[float | None, float | None]:
-    """Return the largest rate and peak that the host knows without waiting for a device."""
-    known = [rate for rate in rates if isinstance(rate, float)]
-    highest = [peak for peak in peaks if peak is not None]
-    return max(known, default=None), max(highest, default=None)
+def gradient_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor | None:
+    """Return the L2 norm of all gradients, a 0-d tensor on the first one's device; None without.
+
+    For a sharded model it is the norm of this rank's shards: use the trainer's norm instead.
+    """
+    gradients = [local(p.grad) for p in parameters if p.grad is not None]
+    if not gradients:
+        return None
+    with torch.no_grad():
+        dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+        norms = torch._foreach_norm(dense)
+        device = norms[0].device
+        if len({norm.device for norm in norms}) > 1:
+            norms = [norm.to(device, non_blocking=True) for norm in norms]
+        return torch.linalg.vector_norm(torch.stack(norms).float())

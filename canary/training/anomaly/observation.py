@@ -76,10 +76,6 @@ class Observation:
     """`kl` is summed over a completion instead of averaged per token."""
     no_signal: bool = False
     """In every group all completions have the same reward: there is nothing to learn from."""
-    never_changed: tuple[str, ...] = ()
-    """Trainable tensors that many updates did not change."""
-    updates: int = 0
-    """The number of those updates."""
     batch_hash: Callable[[], Any] | None = None
     """Hashes of the step's micro-batches, computed when called."""
     metrics: Mapping[str, float] = field(default_factory=dict)

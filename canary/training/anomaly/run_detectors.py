@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
 from canary.record.alert import Alert, Severity
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.detectors.finite import FiniteDetector
@@ -16,7 +14,6 @@ from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.measure import Integers, hash_later, hashes, integers_of
 from canary.training.anomaly.observation import from_row
-from canary.training.anomaly.parameters import ParameterChanges
 from canary.training.collectors.uncounted import uncounted
 
 if TYPE_CHECKING:
@@ -51,12 +48,10 @@ class RunDetectors:
         self._now: list[Alert] = []
         self._detector.add_listener(self._keep)
         AnomalyDetectionHook(self._detector).register_with_profiler()
-        self._parameters = ParameterChanges() if rank == 0 else None
         self.in_look = False
         """Whether live tensors are counted: then batches are hashed at once and not kept."""
         self._entering: list[Integers] = []
         self._batches: deque[tuple[int, list[Integers]]] = deque(maxlen=STEPS_KEPT)
-        self._peak = 0.0
 
     @uncounted()
     def batch(self, inputs: Mapping[str, Any]) -> None:
@@ -64,33 +59,18 @@ class RunDetectors:
         found = integers_of(inputs)
         self._entering.append(hashes([found])[0] if self.in_look and found else found)
 
-    def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors that the detectors made."""
-        return [] if self._parameters is None else self._parameters.tensors()
-
-    @uncounted()
-    def step_ended(self, step: int, model: Any, rate: float | None) -> None:
+    def step_ended(self, step: int) -> None:
         """Note that a step has ended; its row comes later."""
         self._batches.append((step, self._entering))
         self._entering = []
-        if self._parameters is None or model is None:
-            return
-        self._peak = max(self._peak, rate or 0.0)
-        self._parameters.step_ended(model, rate, self._peak)
 
     def judge(self, row: Row) -> StopTraining | None:
         """Put the alerts of a row into it. Return StopTraining if the training must end."""
         step = int(row["step"])
-        names, updates = self._parameters.never_changed() if self._parameters else ((), 0)
         batches: list[Integers] = []
         while self._batches and self._batches[0][0] <= step:
             batches = self._batches.popleft()[1]
-        observation = from_row(
-            row,
-            never_changed=names,
-            updates=updates,
-            batch_hash=hash_later(batches),
-        )
+        observation = from_row(row, batch_hash=hash_later(batches))
         stop = None
         try:
             self._detector.judge(observation)

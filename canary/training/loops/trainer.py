@@ -405,8 +405,7 @@ class TrainerCollector(TrainerCallback):
         if self._look.exact is not None:
             self._look.exact.step_ended(self._ended_step)
         if self._watch is not None:
-            with self._clock.phase("logging"):
-                self._watch.step_ended(self._ended_step, self._trainer.model, self._learning_rate)
+            self._watch.step_ended(self._ended_step)
         row: Row = {
             "launch": self._launch,
             "step": self._ended_step,

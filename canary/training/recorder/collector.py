@@ -268,9 +268,7 @@ class LoopCollector:
                 self._gradients.step_ended()
             self.look.exact.step_ended(self.steps)
         if self._watch is not None:
-            rate = now.learning_rate
-            known = float(rate) if isinstance(rate, int | float) else None
-            self._watch.step_ended(self.steps, self.loop.model, known)
+            self._watch.step_ended(self.steps)
         scalars: dict[str, Scalar] = dict(now.tokens)
         scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
         for name, values in now.metrics.items():

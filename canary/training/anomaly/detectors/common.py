@@ -32,8 +32,6 @@ TYPES: dict[str, tuple[Severity, str]] = {
     "reward_hacking": ("high", "rlhf"),
     "clip_fraction_saturation": ("medium", "rlhf"),
     "value_loss_blowup": ("high", "rlhf"),
-    "value_explains_nothing": ("medium", "rlhf"),
-    "stalled_adapter": ("high", "adapter"),
     "slowing_down": ("medium", "performance"),
 }
 """Severity and category of each type."""

@@ -1,4 +1,4 @@
-"""Values that are NaN or infinite, and trainable tensors that never change. Pure."""
+"""Values that are NaN or infinite. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from canary.training.anomaly.observation import Observation
 SCALING = 20
 """In float16 the gradient scale begins too high and halves until gradients fit: this many
 non-finite norms in succession are ignored."""
-SHOWN = 5
 
 
 class FiniteDetector:
@@ -47,24 +46,3 @@ class FiniteDetector:
         if self._episodes.is_new("gradient", self._bad_norms > self._patience):
             words = f"the gradient norm is {norm}"
             yield alert("gradient_not_finite", step, words, norm, None, steps=self._bad_norms)
-
-
-class StalledAdapterDetector:
-    """Reports each tensor that `canary.training.anomaly.parameters` found unchanged, once."""
-
-    def __init__(self) -> None:
-        self._reported: set[str] = set()
-
-    def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Check the unchanged tensors found since the previous step."""
-        names = [name for name in observation.never_changed if name not in self._reported]
-        if not names:
-            return
-        self._reported.update(names)
-        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        words = (
-            f"{len(names)} trainable tensor{'s' if len(names) > 1 else ''} did not change in "
-            f"{observation.updates} updates: {shown}"
-        )
-        more = {"names": names, "updates": observation.updates}
-        yield alert("stalled_adapter", observation.step, words, float(len(names)), 0.0, **more)

@@ -21,28 +21,23 @@ UNKNOWN = 1.0
 
 
 class ValueDetector:
-    """Checks the value loss, and the variance of the returns that the values leave unexplained.
-    Both count only while the values are worse than values of 0: if scores hardly differ, or the
-    first ones come late, the ratios mean nothing.
+    """Checks the value loss. It counts only while the values are worse than values of 0: if scores
+    hardly differ, or the first ones come late, a ratio of losses means nothing.
 
     Args:
         loss_limit: the loss blew up above this many times the larger of its first and usual level.
-        unexplained_limit: above this Var(returns - values) / Var(returns), 1 - explained variance,
-            the values teach the policy noise.
     """
 
-    def __init__(self, loss_limit: float = 10.0, unexplained_limit: float = 3.0) -> None:
+    def __init__(self, loss_limit: float = 10.0) -> None:
         self._loss_limit = loss_limit
-        self._unexplained_limit = unexplained_limit
         self._losses: deque[float] = deque(maxlen=WINDOW)
         self._first: list[float] = []
         self._nothing: deque[float] = deque(maxlen=LAST)
-        self._unexplained: deque[float] = deque(maxlen=LAST)
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
         """Check one step; a value loss that is not finite is skipped."""
-        loss, explained = observation.value_loss, observation.explained_variance
+        loss = observation.value_loss
         if loss is None or not math.isfinite(loss):
             return
         self._episodes.next()
@@ -50,15 +45,11 @@ class ValueDetector:
         if len(self._first) < LAST:
             self._first.append(loss)
         self._nothing.append(_loss_of_zeros(observation.rewards))
-        if explained is not None and math.isfinite(explained):
-            self._unexplained.append(1 - explained)
         before, last = split(self._losses, LAST)
         now, nothing = statistics.median(last), statistics.median(self._nothing)
         worse = now > nothing
         if len(self._losses) >= KNOWN:
             yield from self._blew_up(observation.step, now, before, worse)
-        if len(self._unexplained) == LAST:
-            yield from self._misleads(observation.step, now, worse)
 
     def _blew_up(self, step: int, now: float, before: list[float], worse: bool) -> Iterator[Alert]:
         usual = max(statistics.median(self._first), statistics.median(before))
@@ -66,14 +57,6 @@ class ValueDetector:
         if self._episodes.is_new("loss", worse and now > limit):
             words = f"the value function diverges: value loss {now:.4g}, up from {usual:.4g}"
             yield alert("value_loss_blowup", step, words, now, limit, before=usual)
-
-    def _misleads(self, step: int, loss: float, worse: bool) -> Iterator[Alert]:
-        share = statistics.median(self._unexplained)
-        if self._episodes.is_new("variance", worse and share > self._unexplained_limit):
-            words = "the value function predicts returns worse than a constant would: explained "
-            words += f"variance {1 - share:.4g}"
-            limit = 1 - self._unexplained_limit
-            yield alert("value_explains_nothing", step, words, 1 - share, limit, value_loss=loss)
 
 
 def _loss_of_zeros(scores: Sample | None) -> float:

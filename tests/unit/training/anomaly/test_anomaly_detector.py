@@ -169,16 +169,6 @@ def test_gradient_norm_and_rates_are_those_of_the_model(tmp_path: Path) -> None:
     assert observation.step == 1
 
 
-def test_a_trainable_tensor_that_never_changes_is_named_once() -> None:
-    loop = Loop(40)
-    loop.optimizer = torch.optim.AdamW(loop.model[0].parameters(), lr=1e-2)
-    detector = quiet()
-    loop.run(detector)
-    (alert,) = detector.summary()["latest_alerts"]
-    assert alert["type"] == "stalled_adapter"
-    assert alert["metadata"] == {"names": ["1.weight", "1.bias"], "updates": 20}
-
-
 class Reads(TorchDispatchMode):
     """Counts what on a device would wait for it."""
 

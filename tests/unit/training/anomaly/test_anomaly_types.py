@@ -153,24 +153,6 @@ FIRES: dict[str, dict[str, Run]] = {
             60, value_loss=growing(0.1, 1.2), rewards=rewards(0.3)
         ),
     },
-    "value_explains_nothing": {
-        "from the start": run(
-            6, value_loss=5.0, explained_variance=-20.0, rewards=rewards(wobble(0.3))
-        ),
-        "later on": run(
-            40,
-            value_loss=before_after(wobble(0.1), 1.0, 25),
-            explained_variance=before_after(0.6, -4.0, 25),
-            rewards=rewards(0.3),
-        ),
-    },
-    "stalled_adapter": {
-        "two tensors": run(
-            30,
-            never_changed=lambda n: ("a.lora_A", "a.lora_B") if n == 21 else (),
-            updates=20,
-        ),
-    },
     "slowing_down": {
         "from its middle on": run(60, own_s=before_after(wobble(0.102), wobble(0.269), 31)),
         "step by step": run(200, own_s=lambda n: 0.1 + 0.002 * n),
@@ -280,18 +262,6 @@ SILENT: dict[str, dict[str, Run]] = {
     "value_loss_blowup": {
         "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01)))
     },
-    "value_explains_nothing": {
-        "scores that hardly differ any more": run(
-            60,
-            value_loss=before_after(wobble(0.2), 0.03, 30),
-            explained_variance=before_after(0.2, -60.0, 30),
-            rewards=rewards(wobble(1.3, 0.01), 0.05),
-        ),
-        "values as bad as noise makes them": run(
-            60, value_loss=wobble(0.2), explained_variance=wobble(-0.8, 0.5), rewards=rewards(0.1)
-        ),
-    },
-    "stalled_adapter": {"all of it changes": run(60, never_changed=(), updates=20)},
     "slowing_down": {
         "noise of a fifth": run(200, own_s=wobble(0.1, 0.2)),
         "a machine that takes four tenths more": run(100, own_s=before_after(0.1, 0.14, 50)),
@@ -323,8 +293,6 @@ DOCUMENTED = {
     "reward_hacking": "high",
     "clip_fraction_saturation": "medium",
     "value_loss_blowup": "high",
-    "value_explains_nothing": "medium",
-    "stalled_adapter": "high",
     "loss_spike": "medium",
     "slowing_down": "medium",
 }
@@ -389,10 +357,6 @@ LIMITS: list[tuple[str, str, tuple[float, float, float], Callable[[Any], Run]]] 
     ("rlhf", "entropy_floor", (0.5, 0.4, 0.6), lambda v: run(30, entropy=at_20(1.0, v))),
     ("rlhf", "clip_limit", (0.2, 0.3, 0.1), lambda v: run(30, clip_fraction=v)),
     ("value", "loss_limit", (30, 9, 4), lambda v: run(30, value_loss=at_20(0.2, v))),
-    (
-        *("value", "unexplained_limit", (9, -10, -6)),
-        lambda v: run(30, value_loss=5.0, explained_variance=float(v)),
-    ),
 ]
 
 
