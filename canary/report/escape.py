@@ -92,8 +92,13 @@ def markdown_cell(text: object) -> str:
 
 
 def markdown_code(text: object) -> str:
-    """Return a code span, in a table or outside; an empty string for an empty text."""
+    """Return a code span outside of tables; an empty string for an empty text."""
     flat = _flat(text).replace("`", "'").replace("<!--", f"<{ZERO_WIDTH}!--")
-    # In a table a backslash before an escaped bar would undo the escape.
-    flat = re.sub(r"\\(?=\|)", f"\\\\{ZERO_WIDTH}", flat).replace("|", "\\|")
     return f"`{flat}`" if flat else ""
+
+
+def markdown_code_cell(text: object) -> str:
+    """Return a code span in a table, whose bars are escaped."""
+    # A backslash before an escaped bar would undo the escape.
+    code = re.sub(r"\\(?=\|)", f"\\\\{ZERO_WIDTH}", markdown_code(text))
+    return code.replace("|", "\\|")

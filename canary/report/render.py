@@ -20,6 +20,7 @@ from canary.report.escape import (
     NOT_PRINTED,
     markdown_cell,
     markdown_code,
+    markdown_code_cell,
     on_lines,
     without_commands,
 )
@@ -64,6 +65,7 @@ def _environment(overrides: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     )
     made.filters["cell"] = markdown_cell
     made.filters["code"] = markdown_code
+    made.filters["code_cell"] = markdown_code_cell
     return made
 
 

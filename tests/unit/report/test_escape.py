@@ -19,7 +19,13 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.github.comment import merged, parse, sections_of
 from canary.github.status import Answer, Source
 from canary.github.workflow import Job
-from canary.report.escape import NOT_PRINTED, ZERO_WIDTH, markdown_cell
+from canary.report.escape import (
+    NOT_PRINTED,
+    ZERO_WIDTH,
+    markdown_cell,
+    markdown_code,
+    markdown_code_cell,
+)
 from tests.unit.comparing import example
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.report.gfm import FALSE, filled, layout, mentions, shown, templates
@@ -87,6 +93,14 @@ def test_a_reader_sees_the_text_itself(text: str) -> None:
         page = html.unescape(re.sub(r"<[^>]*>", "", shown(f"{before}{markdown_cell(text)}")))
         seen = re.sub(unseen, "", page)
         assert seen.removeprefix("x" if "x" in before else "") == wanted
+
+
+@pytest.mark.parametrize("code", ["cat a | sort", "<|assistant|>", r"a\\|b"])
+def test_code_with_bars_is_shown_unchanged_in_a_table_and_outside(code: str) -> None:
+    unseen = html.escape(code, quote=False)
+    assert f"<code>{unseen}</code>" in shown(markdown_code(code))
+    cell = shown(f"| a | b |\n|---|---|\n| {markdown_code_cell(code)} | c |\n")
+    assert f"<td><code>{unseen}</code></td>" in cell.replace(ZERO_WIDTH, "")
 
 
 def comment_of(payload: str, *, machine: bool) -> str:
