@@ -68,13 +68,6 @@ RULES: tuple[Rule, ...] = (
         f"{GITHUB}/bingreeky/MemGen/pull/33",
     ),
     _rule(
-        "hidden_text",
-        "the attention mask hides no text that is trained on",
-        f"{GRADIENT}, and the model gets a mask",
-        "build the mask for the side on which the rows are padded",
-        f"{TRANSFORMERS}/issues/26072",
-    ),
-    _rule(
         "leftover",
         "no row ends with the end of an earlier batch",
         "several calls of the model, with padded rows",
@@ -101,13 +94,6 @@ RULES: tuple[Rule, ...] = (
         "the data or the chat template says where answers end",
         "mask labels by the attention mask, not by the id of padding; raise max_length",
         f"{TRL}/issues/1623",
-    ),
-    _rule(
-        "chat_template",
-        "what begins a conversation does not come again before an answer",
-        "a chat template with a start of its own",
-        "render the whole conversation at once, and cut it into prompt and answer afterwards",
-        f"{GITHUB}/huggingface/alignment-handbook/issues/127",
     ),
     _rule(
         "reference",
@@ -146,14 +132,6 @@ RULES: tuple[Rule, ...] = (
         again=True,
     ),
     _rule(
-        "padding",
-        "more padding changes no log-probability of a row",
-        f"{SECOND}, and a row has padding",
-        "pass the attention mask, and positions that do not count padding",
-        f"{TRL}/tree/main/tests/invariant",
-        again=True,
-    ),
-    _rule(
         "padding_side",
         "a row has the same log-probabilities without its padding",
         f"{SECOND}, and a row has padding",
@@ -183,14 +161,6 @@ RULES: tuple[Rule, ...] = (
         f"{SECOND}, with adapters of peft that do not change the base model",
         "start one matrix of each adapter at zero; after a resume, this is as it must be",
         "https://arxiv.org/abs/2106.09685",
-        again=True,
-    ),
-    _rule(
-        "reference_start",
-        "the reference equals the policy before the first update",
-        f"{SECOND}, and the loss raises some rows and lowers others",
-        "load the reference from the policy's checkpoint, with its adapters",
-        "https://arxiv.org/abs/2305.18290",
         again=True,
     ),
 )

@@ -22,8 +22,6 @@ THINKING = "</think>"
 WORD_START, WORD_END = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]+$")
 LEAST_CUT, MOST_CUT = 4, 0.5
 """Answers, and their share, that may be cut by chance in one update."""
-SHOWN = 40
-"""Characters of the start of a conversation that a message shows."""
 LEAST_MARK = 3
 """Characters of a mark that no text has by accident."""
 NAMES = ("Zqxa", "Zqxb", "Zqxc", "Zqxd")
@@ -183,30 +181,8 @@ def _cut(look: Look, found: list[Conversation]) -> list[Document]:
     return cut if len(cut) >= LEAST_CUT and len(cut) > MOST_CUT * len(found) else []
 
 
-def chat_template(look: Look) -> Asked:
-    """Look for an answer that follows on what the template writes only at the start of a
-    conversation: the row was rendered in parts that each begin anew."""
-    marks = marks_of(look.tokenizer)
-    if marks is None or len(marks.start.strip()) < LEAST_MARK:
-        raise CannotAsk("the tokenizer has no chat template with a start of its own")
-    # What may stand before an answer: the mark, with or without the end of the message.
-    inside = (marks.answer.rfind(one) for one in special_texts(look.tokenizer))
-    headers = [marks.answer, *(marks.answer[at:] for at in inside if at > 0)]
-    count = 0
-    for document in (one for call in look.known for one in look.documents(call)):
-        text = text_of(document.ids, look.tokenizer)
-        first = text.find(marks.start + marks.user)
-        count += first >= 0
-        if first >= 0 and any(marks.start + one in text[first:] for one in headers):
-            words = f"{marks.start[:SHOWN]!r}, which begins a conversation, comes again between a "
-            return broken(f"{words}message of the user and its answer", f"row {document.row}")
-    if not count:
-        raise CannotAsk("no row begins as the chat template does")
-    return holds(f"{count} conversations begin once")
-
-
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {
-    one.__name__: one for one in (prompt_labels, assistant_mask, eos_labels, chat_template)
+    one.__name__: one for one in (prompt_labels, assistant_mask, eos_labels)
 }
 """By the ids of their rules."""
 
@@ -303,8 +279,6 @@ class Marks:
     """Before a message of the user."""
     answer: str
     """Between a message of the user and its answer."""
-    start: str
-    """What comes before all messages, such as BOS and a default message of the system."""
 
 
 def marks_of(tokenizer: Any) -> Marks | None:
@@ -333,4 +307,4 @@ def marks_of(tokenizer: Any) -> Marks | None:
     alike = answer.startswith(mark) and again.startswith(mark)
     if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
         return None
-    return Marks(user, mark, before[:begins])
+    return Marks(user, mark)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -18,7 +16,6 @@ from canary.training.asking.calls import SURE, Call
 from canary.training.asking.gradients import Accumulated
 from canary.training.asking.leftover import Buffer
 from canary.training.asking.updates import Scored, Update
-from canary.training.exact.fingerprints import tokenizer_of
 
 LONGEST = 300
 """Characters of an answer."""
@@ -95,9 +92,7 @@ class Look:
     updates: list[Update] = field(default_factory=list)
     references: dict[Any, tuple[nn.Module, Scored]] = field(default_factory=dict)
     """Who scored trained rows without gradients, and is not the policy as it is."""
-    start: torch.Tensor | None = None
-    """What the policy said of `call` before the first update, if it was called again."""
-    tolerances: dict[tuple[int, bool], float] = field(default_factory=dict)
+    tolerances: dict[int, float] = field(default_factory=dict)
     """Of calls, by their ids; see `rounding_of`."""
     buffer: Buffer = field(default_factory=Buffer)
     losses: Sequence[float | None] = ()
@@ -250,34 +245,12 @@ def parts(call: Call, row: int, first: int, end: int) -> list[Span]:
 # Tokenizers.
 
 
-def looked(trained: Any, calls: list[Call], living: list[Any], gradients: Accumulated) -> Look:
-    """Return the look of a first update. `living`: tokenizers that were found before."""
+def looked(trained: Any, calls: list[Call], tokenizer: Any, gradients: Accumulated) -> Look:
+    """Return the look of a first update."""
     trainer = trained if hasattr(trained, "compute_loss") else None
-    living = [*living, *living_tokenizers()]
-    tokenizer = _only_one(living) if trainer is None else tokenizer_of(trainer)
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     pad, ends = _special_ids(tokenizer, calls[0].module)
     pad = _pad_of(calls) if pad is None else pad
     return Look(calls[0].module, calls, trainer, tokenizer, pad, ends, gradients)
-
-
-def living_tokenizers() -> list[Any]:
-    """Return the tokenizers of transformers that live in the process. The count of live tensors
-    hides older objects from the garbage collector while a training runs."""
-    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
-    return [one for one in gc.get_objects() if base in type(one).__mro__] if base else []
-
-
-def _only_one(tokenizers: Sequence[Any]) -> Any:
-    """Return the only tokenizer, or one of several that write the same; else None."""
-    kinds = {
-        (
-            *(type(one), len(one), str(getattr(one, "chat_template", None))),
-            *getattr(one, "all_special_ids", ()),
-        )
-        for one in tokenizers
-    }
-    return tokenizers[0] if len(kinds) == 1 else None
 
 
 def _special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:

@@ -7,7 +7,6 @@ So trainers and plain loops are looked at in the same way. Nothing of the traini
 from __future__ import annotations
 
 import functools
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,7 @@ from canary.training.asking.calls import (
     says_of,
 )
 from canary.training.asking.gradients import Accumulated
-from canary.training.asking.look import CannotAsk, Look, living_tokenizers, looked, not_asked
+from canary.training.asking.look import CannotAsk, Look, looked, not_asked
 from canary.training.asking.rounding import undisturbed
 from canary.training.asking.updates import (
     ScoredRows,
@@ -41,8 +40,10 @@ from canary.training.asking.updates import (
     trained_rows,
 )
 from canary.training.collectors.calls import own_calls
+from canary.training.collectors.living import any_compiled, only_tokenizer
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
+from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.random_states import kept_random
 
 UPDATES = 3
@@ -85,23 +86,24 @@ class Asking:
         """The policy's first one."""
         self._look: Look | None = None
         self._gradients, self._scored = Accumulated(), ScoredRows()
-        self._tokenizers: list[Any] = []
+        self._tokenizer: Any = None
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
         STEPS.install()
         compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
-        modules = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
         if _several_ranks():
             self._why = SEVERAL_RANKS
-        elif compiles or any(is_compiled(one) for one in modules if "_parameters" in vars(one)):
+        elif compiles or any_compiled():
             self._why = COMPILED
         if self._why:
             return
         if self is not EARLY:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
-        self._tokenizers = living_tokenizers()
+        if self is not EARLY:
+            found = tokenizer_of(self._trained) or only_tokenizer()
+            self._tokenizer = getattr(found, "tokenizer", found)  # a processor holds one
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -121,7 +123,6 @@ class Asking:
         kept = [value for one in self._scored.calls for value in one.rows.values()]
         for one in [*self._calls, *(self._look.calls if self._look else ())]:
             kept += [*one.arguments.values(), *vars(one).values(), *(one.seen or ())]
-        kept += [self._look.start] if self._look and self._look.start is not None else []
         return [*filter(torch.is_tensor, kept)]
 
     def _gives_up(self, why: str) -> None:
@@ -233,7 +234,7 @@ class Asking:
         if self._look is None and not calls:
             return
         self._calls, self._optimizer = [], weakref.ref(optimizer)
-        look = self._look or looked(self._trained, calls, self._tokenizers, self._gradients)
+        look = self._look or looked(self._trained, calls, self._tokenizer, self._gradients)
         self._look = look
         for call in calls:
             if call.module is look.model:
@@ -248,18 +249,17 @@ class Asking:
             model = one.model() if one.is_reference else None
             if model is not None:
                 look.references.setdefault((one.source, one.adapters), (model, one))
-        if self._again:
+        if self._again and self._updates == 1:
             self._ask_again(look)
+        if self._updates >= UPDATES:
+            self.end()
 
     def _ask_again(self, look: Look) -> None:
         self._busy = True
         try:
             for name, ask in again.QUESTIONS.items():
-                # A loop's look begins with the policy's first call: a reference may come later.
-                later = ask is again.reference_start and name in self._answers
-                if self._updates == 1 or (later and self._answers[name]["status"] == "not asked"):
-                    with undisturbed(look.model):
-                        self._answers[name] = _asked(ask, look)
+                with undisturbed(look.model):
+                    self._answers[name] = _asked(ask, look)
         finally:
             self._busy = False
 

@@ -10,7 +10,6 @@ from canary.training.asking.calls import SURE, Call
 from canary.training.asking.look import (
     LEAST,
     CannotAsk,
-    Line,
     Look,
     broken,
     holds,
@@ -28,7 +27,7 @@ PLACES = {1: "the next token", 0: "its own token", 2: "the token after the next"
 """What a label is, by the distance of its place."""
 LEAST_LABELS = 8
 LEAST_COLUMNS = 2
-"""Of a row that must be trained or hidden: a single one may stand for the end of the text."""
+"""Of a row that must be trained: a single one may stand for the end of the text."""
 SURE_RUN = 3
 """Columns of a run that are padding, even if it does not follow EOS: a sampled text may end with
 the token of padding."""
@@ -137,8 +136,9 @@ def trained_padding(look: Look) -> Asked:
     # Masks cover the token, or no text holds it.
     if not calls or pad is None or (masked != {pad} and (masked or any(inside))):
         raise CannotAsk("the rows do not show which token is padding")
-    strongest = max((one for line, *_ in texts for one in line.strengths), default=0.0)
-    least, found, of = _least([line for line, *_ in texts]), list[tuple[int, list[int]]](), 0
+    strongest = max(one for line, *_ in texts for one in line.strengths)
+    least = LEAST * max(abs(one or 0.0) for line, *_ in texts for one in line.weights)
+    spoilt, of = list[tuple[int, list[int]]](), 0
     for (line, first, end), is_inside in zip(texts, inside, strict=True):
         here = [] if is_inside else _padding(look, line.ids, first, end)
         trained = [
@@ -147,9 +147,14 @@ def trained_padding(look: Look) -> Asked:
             if (at - 1 in here and line.strengths[at] > LEAST * strongest)
             or (line.labels[at] == pad and abs(line.weights[at] or 0.0) > least)
         ]
-        found.append((line.row, trained))
+        spoilt += [(line.row, trained)] if len(trained) >= LEAST_COLUMNS else []
         of += len(here)
-    return _spoilt(found, f"of {of} padding tokens are trained on")
+    count, what = sum(len(columns) for _, columns in spoilt), f"of {of} padding tokens are trained"
+    if not spoilt:
+        return holds(f"0 {what} on, in {len(texts)} rows")
+    row, columns = spoilt[0]
+    words = f"{count} {what} on, in {len(spoilt)} of {len(texts)} rows"
+    return broken(words, f"row {row}, token {columns[0]}")
 
 
 def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]:
@@ -167,37 +172,6 @@ def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]
     if len(after) < SURE_RUN and not (end > first and line[end - 1] in look.eos_ids):
         after = []
     return [*before, *after]
-
-
-def hidden_text(look: Look) -> Asked:
-    """Look for text at the ends of rows that the attention mask hides, and the loss trains on."""
-    found, no_text = list[tuple[int, list[int]]](), {look.pad_id, *look.eos_ids}
-    for call in look.known:
-        texts = lines(call) if call.mask is not None else []
-        for line in texts:
-            assert call.mask is not None
-            real = call.mask[line.row].nonzero().flatten().tolist() or [0]
-            ends = [*range(real[0]), *range(real[-1] + 1, len(line.ids))]
-            trained = (at for at in ends if abs(line.weights[at] or 0.0) > _least(texts))
-            own = [at for at in trained if line.labels[at] == line.ids[at] not in no_text]
-            found.append((line.row, own))
-    if not found:
-        raise CannotAsk("the model gets no attention mask")
-    return _spoilt(found, "trained tokens that are no padding are hidden by the attention mask")
-
-
-def _least(texts: Sequence[Line]) -> float:
-    return LEAST * max((abs(one) for line in texts for one in line.weights if one), default=0.0)
-
-
-def _spoilt(found: Sequence[tuple[int, list[int]]], what: str) -> Asked:
-    """Return that some rows have columns that are trained on."""
-    spoilt = [(row, columns) for row, columns in found if len(columns) >= LEAST_COLUMNS]
-    if not spoilt:
-        return holds(f"0 {what}, in {len(found)} rows")
-    count, (row, columns) = sum(len(columns) for _, columns in spoilt), spoilt[0]
-    words = f"{count} {what}, in {len(spoilt)} of {len(found)} rows"
-    return broken(words, f"row {row}, token {columns[0]}")
 
 
 def leftover(look: Look) -> Asked:
@@ -362,7 +336,7 @@ def _apart(rows: Sequence[Row], by_length: int) -> float:
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {
     one.__name__: one
     for one in (
-        *(accumulation, next_token, trained_padding, hidden_text, leftover),
+        *(accumulation, next_token, trained_padding, leftover),
         *(reference, first_ratio, kl_sign, group_advantages),
     )
 }

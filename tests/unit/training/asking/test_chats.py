@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from canary.training.asking import look
+from canary.training.asking import observer
 from tests.unit.training.asking import chats
 from tests.unit.training.asking.chats import (
     IGNORE,
@@ -36,7 +36,6 @@ HOLDS = {
     "prompt_labels": "holds",
     "assistant_mask": "holds",
     "eos_labels": "holds",
-    "chat_template": "holds",
 }
 WITHOUT_MASK = {**HOLDS, "prompt_labels": "not asked", "assistant_mask": "not asked"}
 
@@ -161,6 +160,6 @@ def test_prompts_of_left_padded_ids_are_found(
     covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
-    monkeypatch.setattr(look, "living_tokenizers", lambda: [tokenizer()])
+    monkeypatch.setattr(observer, "only_tokenizer", tokenizer)
     found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
     assert found["prompt_labels"]["status"] == expected, found

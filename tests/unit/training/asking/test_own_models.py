@@ -67,7 +67,7 @@ def asked(model: nn.Module, loss: Loss) -> Answers:
     return looked.answers()
 
 
-ABOUT_TOKENS = ("neighbour", "causality", "padding", "padding_side", "next_token")
+ABOUT_TOKENS = ("neighbour", "causality", "padding_side", "next_token")
 
 
 def test_a_model_with_names_of_its_own_is_asked() -> None:
@@ -119,10 +119,10 @@ def square(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Ten
 
 
 def test_a_score_that_is_read_at_padding_is_broken() -> None:
-    names = ("padding", "padding_side", "neighbour")
+    names = ("padding_side", "neighbour")
     right, wrong = (asked(Reward(at_end=one), square) for one in (True, False))
-    assert [right[name]["status"] for name in names] == ["holds"] * 3, right
-    assert [wrong[name]["status"] for name in names] == ["broken", "broken", "holds"], wrong
+    assert [right[name]["status"] for name in names] == ["holds"] * 2, right
+    assert [wrong[name]["status"] for name in names] == ["broken", "holds"], wrong
 
 
 def test_a_model_that_refuses_and_is_no_language_model_needs_no_answer() -> None:
