@@ -55,9 +55,9 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "next_token",
-        "each position is trained towards the next token",
-        GRADIENT,
-        "shift the labels once, in the data or in the loss",
+        "tokens are trained on, each position towards the next one",
+        f"{GRADIENT}, and a model with `generate` of transformers",
+        "shift the labels once, in the data or in the loss; do not mask all of them",
         f"{TRANSFORMERS}/issues/47394",
     ),
     _rule(

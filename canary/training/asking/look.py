@@ -169,7 +169,7 @@ class Look:
     @property
     def samples(self) -> bool:
         """Whether completions are sampled, as far as the trainer's arguments say."""
-        return self.setting("num_generations") is not None
+        return any(self.setting(name) is not None for name in ("num_generations", "ppo_epochs"))
 
     def setting(self, name: str) -> Any:
         """Return an argument of a transformers trainer; None without one."""

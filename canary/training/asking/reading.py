@@ -95,13 +95,25 @@ def _is_mean_of(sizes: Sequence[int], weights: Sequence[float]) -> bool:
 
 
 def next_token(look: Look) -> Asked:
-    """Compare the labels that the gradient shows with the tokens around them."""
+    """Compare the labels that the gradient shows with the tokens around them.
+
+    Extra heads and autoencoders are trained towards other tokens on purpose. What `generate` of
+    transformers reads as the next token is not.
+    """
+    known = look.known
+    nothing = all(one.strengths is not None and not one.strengths.any() for one in look.calls)
+    # A loss may begin at 0: of equal rewards, or of a model that equals its teacher.
+    if nothing and not (look.references or look.samples or is_called(look.updates, *ONLINE)):
+        words = f"no token is trained on: the gradient of all logits is 0 in {len(known)} calls"
+        return broken(words, "update 1")
     for shift, what in PLACES.items():
         alike, of = _share(look, shift)
         if shift == 1 and of < LEAST_LABELS:
             raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
         if of >= LEAST_LABELS and alike >= SURE * of:
             words = f"{alike} of {of} labels are {what}"
+            if shift != 1 and not getattr(look.model, "can_generate", bool)():
+                raise CannotAsk(f"{words}, and the model has no `generate` of transformers")
             return holds(words) if shift == 1 else broken(words)
     raise CannotAsk("the labels match no nearby token")
 

@@ -1,0 +1,40 @@
+"""Objects that live in this process."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+from torch import nn
+
+from canary.training.collectors.wrapping import is_compiled
+
+
+def living(kind: type) -> list[Any]:
+    """Return the objects of a kind that the garbage collector knows. The count of live tensors
+    hides older ones from it while a training runs. A proxy that lies about its class is none."""
+    objects = gc.get_objects()
+    kinds = {one for one in set(map(type, objects)) if issubclass(one, kind)}
+    return [one for one in objects if type(one) in kinds] if kinds else []
+
+
+def any_compiled() -> bool:
+    """Whether a module is compiled."""
+    ready = (one for one in living(nn.Module) if "_parameters" in vars(one))
+    return any(map(is_compiled, ready))
+
+
+def only_tokenizer() -> Any:
+    """Return the only tokenizer of transformers, or one of several that write the same; else
+    None."""
+    base: Any = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+    found = [] if base is None else living(base)
+    kinds = {
+        (
+            *(type(one), len(one), str(getattr(one, "chat_template", None))),
+            *getattr(one, "all_special_ids", ()),
+        )
+        for one in found
+    }
+    return found[0] if len(kinds) == 1 else None
