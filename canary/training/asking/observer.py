@@ -40,7 +40,7 @@ from canary.training.asking.updates import (
     trained_rows,
 )
 from canary.training.collectors.calls import own_calls
-from canary.training.collectors.living import any_compiled, only_tokenizer
+from canary.training.collectors.living import living, only_tokenizer
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
 from canary.training.exact.fingerprints import tokenizer_of
@@ -91,10 +91,9 @@ class Asking:
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
         STEPS.install()
-        compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
         if _several_ranks():
             self._why = SEVERAL_RANKS
-        elif compiles or any_compiled():
+        elif self._compiles():
             self._why = COMPILED
         if self._why:
             return
@@ -109,6 +108,15 @@ class Asking:
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
         ]
         STEPS.heard_by = self
+
+    def _compiles(self) -> bool:
+        """Whether a module is compiled: of a trainer, or of the process, whose walk takes long."""
+        if getattr(getattr(self._trained, "args", None), "torch_compile", False):
+            return True
+        is_trainer = hasattr(self._trained, "compute_loss")
+        parts = vars(self._trained).values() if is_trainer else living(nn.Module)
+        modules = (one for one in parts if issubclass(type(one), nn.Module))
+        return any(is_compiled(one) for one in modules if "_parameters" in vars(one))
 
     def end(self) -> None:
         """Remove all hooks."""

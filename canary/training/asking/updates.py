@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from canary.training.asking.calls import SURE, Adapters, Call
+from canary.training.facts.updates import draws
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
@@ -186,13 +187,10 @@ def with_adapters(model: nn.Module, state: Adapters) -> Iterator[None]:
 def _has_dropout(model: nn.Module, adapters: Adapters) -> bool:
     """Whether a model draws at random as it is; dropout of disabled adapters does not."""
     is_off = all(disabled for disabled, _ in adapters)
-    for name, one in model.named_modules():
-        drops = isinstance(one, nn.modules.dropout._DropoutNd)
-        share = one.p if drops else getattr(one, "attention_dropout", 0.0)
-        draws = isinstance(share, float) and share > 0 and one.training
-        if draws and not (is_off and "lora" in name):
-            return True
-    return False
+    return any(
+        one.training and draws(one) and not (is_off and "lora" in name)
+        for name, one in model.named_modules()
+    )
 
 
 def _keys(call: Call) -> Iterator[tuple[bytes, torch.Tensor]]:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import gc
 import sys
+from itertools import compress
 from typing import Any
-
-from torch import nn
-
-from canary.training.collectors.wrapping import is_compiled
 
 
 def living(kind: type) -> list[Any]:
     """Return the objects of a kind that the garbage collector knows. The count of live tensors
     hides older ones from it while a training runs. A proxy that lies about its class is none."""
     objects = gc.get_objects()
-    kinds = {one for one in set(map(type, objects)) if issubclass(one, kind)}
-    return [one for one in objects if type(one) in kinds] if kinds else []
-
-
-def any_compiled() -> bool:
-    """Whether a module is compiled."""
-    ready = (one for one in living(nn.Module) if "_parameters" in vars(one))
-    return any(map(is_compiled, ready))
+    wanted = {one for one in set(map(type, objects)) if issubclass(one, kind)}
+    return [*compress(objects, map(wanted.__contains__, map(type, objects)))]
 
 
 def only_tokenizer() -> Any:
