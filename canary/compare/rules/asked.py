@@ -49,8 +49,7 @@ RULES: tuple[Rule, ...] = (
         "accumulation",
         "each trained token of an update weighs the same, whatever its micro-batch",
         "several micro-batches per update, and a loss without weights or advantages",
-        "divide the summed loss by the tokens of the whole update; clip and empty gradients once "
-        "per update",
+        "divide the summed loss by the tokens of the whole update; clip gradients once per update",
         f"{TRANSFORMERS}/issues/24725",
     ),
     _rule(
@@ -83,7 +82,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "assistant_mask",
-        "a mask of answers covers each answer from its first token to its last",
+        "no mask of an answer begins within a word before it",
         "the data or the chat template says what is answer",
         "compute the mask on the tokens of the row itself",
         f"{TRANSFORMERS}/issues/34172",
@@ -97,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "reference",
-        "the reference is not the policy, shares no trained tensor with it, and does not draw",
+        "the reference is not the policy, and does not draw",
         "the loss raises some rows and lowers others",
         "make the reference a frozen copy in evaluation mode",
         f"{GITHUB}/YiyangZhou/POVID/issues/11",

@@ -12,9 +12,9 @@ import torch
 
 from canary.record.exact import Asked
 from canary.training.asking.calls import Call, scored
-from canary.training.asking.look import CannotAsk, Look, Span, broken, holds, lines
+from canary.training.asking.look import CannotAsk, Look, Span, broken, holds
 from canary.training.asking.rounding import rounding_of
-from canary.training.asking.updates import adapters_of, with_adapters
+from canary.training.asking.updates import adapters_of, without_adapters
 
 ADJUSTED = ("pissa", "olora", "eva", "loftq", "corda", "orthogonal")
 """Initialisations of LoRA that change the base model too."""
@@ -70,12 +70,12 @@ def causality(look: Look) -> Asked:
     ids, before = call.ids.clone(), scored(call)
     counts = torch.zeros_like(before, dtype=torch.bool)
     left_out = ids.shape[1] - 1 - before.shape[1]
-    for line, (_, end) in zip(lines(call), look.spans(call), strict=True):
-        trained = [at for at, one in enumerate(line.weights[:end]) if one]
+    for one in look.documents(call):
+        trained, end = [at for at, is_so in enumerate(one.trained, one.first) if is_so], one.end
         middle = len(trained) // 2
-        counts[line.row, [at - 1 - left_out for at in trained[:middle]]] = True
+        counts[one.row, [at - 1 - left_out for at in trained[:middle]]] = True
         here = slice(trained[middle] if trained else end, end)
-        ids[line.row, here] = _others(ids[line.row, here], call)
+        ids[one.row, here] = _others(ids[one.row, here], call)
     return _compared(look, call, before, scored(call, input_ids=ids), counts)
 
 
@@ -170,8 +170,8 @@ def packing(look: Look) -> Asked:
 def adapter_start(look: Look) -> Asked:
     """Switch the adapters off."""
     model, call = look.model, look.call
-    configs, adapters = getattr(model, "peft_config", None), adapters_of(model)
-    if not adapters or not isinstance(configs, dict):
+    configs = getattr(model, "peft_config", None)
+    if not adapters_of(model) or not isinstance(configs, dict):
         raise CannotAsk("only for adapters of peft")
     for one in configs.values():
         kind = str(getattr(one, "init_lora_weights", True)).lower()
@@ -180,8 +180,7 @@ def adapter_start(look: Look) -> Asked:
         if getattr(one, "is_prompt_learning", False):
             raise CannotAsk("prompt learning changes the log-probabilities on purpose")
     before = scored(call)
-    # Not by peft's own `disable_adapter`, after which all adapters train.
-    with with_adapters(model, tuple((True, names) for _, names in adapters)):
+    with without_adapters(model):
         after = scored(call)
     return _compared(look, call, before, after, _counts(look, call, before))
 

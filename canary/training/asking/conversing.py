@@ -17,8 +17,6 @@ from canary.training.asking.look import CannotAsk, Document, Look, broken, holds
 
 ANSWERS = 0.95
 """Share of the answers' tokens that must be trained, before a mask counts as one of prompts."""
-THINKING = "</think>"
-"""A template or a training may leave out what comes before it on purpose."""
 WORD_START, WORD_END = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]+$")
 LEAST_CUT, MOST_CUT = 4, 0.5
 """Answers, and their share, that may be cut by chance in one update."""
@@ -72,39 +70,25 @@ def _masks(look: Look, kinds: list[str]) -> bool:
 
 
 def assistant_mask(look: Look) -> Asked:
-    """Look for answers that are trained on in part, and for masks that begin within a word."""
+    """Look for masks of answers that begin within a word before it."""
     if look.setting("ld_alpha") is not None or look.samples:
         raise CannotAsk("the loss weighs the tokens of an answer on purpose")
-    found = conversations(look)
+    found, count = conversations(look), 0
     others = [state for one in found for _, state in one.states(one.prompts)]
     if others and all(others):
         raise CannotAsk("all tokens are trained on: there is no mask")
-    every, count = bool(look.setting("assistant_only_loss")), 0
     for one in found:
         for turn in one.answers:
-            lost = _lost(one, turn)
-            if lost is None:
-                continue
-            count += 1
-            if lost and (every or len(lost) < turn[1] - turn[0]):
-                return _partly(look, one, turn, lost)
-            inside = None if lost else _within_a_word(look, one, turn)
-            if inside is not None:
-                words = f"the mask of an answer begins within the word {inside[1]!r} before it"
-                return broken(words, one.document.place(inside[0]))
+            # An answer that is not trained on, or in part, is a choice.
+            if all(one.document.trained[slice(*turn)]):
+                count += 1
+                inside = _within_a_word(look, one, turn)
+                if inside is not None:
+                    words = f"the mask of an answer begins within the word {inside[1]!r} before it"
+                    return broken(words, one.document.place(inside[0]))
     if not count:
-        raise CannotAsk("no answer is trained on")
-    return holds(f"each of {count} answers is trained on completely or not at all")
-
-
-def _lost(one: Conversation, turn: Turn) -> list[int] | None:
-    """Return the tokens of an answer that are not trained on; None if they are scattered."""
-    trained = one.document.trained[slice(*turn)]
-    changes = sum(now != then for now, then in zip(trained[1:], trained, strict=False))
-    # A loss that chooses single tokens does so on purpose.
-    if changes > 1 or any(state is None for state in trained):
-        return None
-    return [turn[0] + at for at, state in enumerate(trained) if not state]
+        raise CannotAsk("no answer is trained on as a whole")
+    return holds(f"the mask of none of {count} answers begins within a word")
 
 
 def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str] | None:
@@ -120,17 +104,6 @@ def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str]
     before, after = WORD_END.search(text), WORD_START.match(whole.removeprefix(text))
     cuts = before is not None and after is not None and whole.startswith(text)
     return (begins, before[0] + after[0]) if cuts else None  # type: ignore[index]
-
-
-def _partly(look: Look, one: Conversation, turn: Turn, lost: list[int]) -> Asked:
-    size = turn[1] - turn[0]
-    if THINKING in str(look.tokenizer.decode(list(one.document.ids[lost[0] : lost[-1] + 1]))):
-        raise CannotAsk("thinking is left out of the loss")
-    side = "first" if lost[0] == turn[0] else "last"
-    words = f"the {side} {len(lost)} of {size} tokens of an answer are not trained on"
-    if len(lost) == size:
-        words = f"an answer of {size} tokens is not trained on, although others are"
-    return broken(words, one.document.place(lost[0]))
 
 
 def eos_labels(look: Look) -> Asked:

@@ -30,18 +30,6 @@ class CannotAsk(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
-    """One row of a call by token: what it is, and what its place was trained towards."""
-
-    row: int
-    ids: list[int]
-    weights: list[float | None]
-    """How much each token was raised; 0 if it was not trained on, None if that is not known."""
-    labels: list[int]
-    strengths: list[float]
-
-
-@dataclass(frozen=True)
 class Document:
     """One text of a micro-batch, without padding."""
 
@@ -54,6 +42,11 @@ class Document:
     """Trained tokens whose label is another token than the next one."""
     is_end_known: bool
     """Whether an attention mask, or the next document, says where it ends."""
+
+    @property
+    def end(self) -> int:
+        """The column after it."""
+        return self.first + len(self.ids)
 
     @property
     def trained(self) -> tuple[bool | None, ...]:
@@ -90,8 +83,8 @@ class Look:
     eos_ids: frozenset[int]
     gradients: Accumulated
     updates: list[Update] = field(default_factory=list)
-    references: dict[Any, tuple[nn.Module, Scored]] = field(default_factory=dict)
-    """Who scored trained rows without gradients, and is not the policy as it is."""
+    references: list[Scored] = field(default_factory=list)
+    """Who scored trained rows without gradients, and was not the policy as it is."""
     tolerances: dict[int, float] = field(default_factory=dict)
     """Of calls, by their ids; see `rounding_of`."""
     buffer: Buffer = field(default_factory=Buffer)
@@ -117,16 +110,28 @@ class Look:
 
     def documents(self, call: Call) -> list[Document]:
         """Return the texts of a call that shows its weights."""
-        made = []
-        for line, documents in zip(lines(call), self.parts(call), strict=True):
-            masked = [0] * len(line.ids) if call.mask is None else call.mask[line.row].tolist()
+        assert call.weights is not None
+        assert call.labels is not None
+        weights, ids, made = call.weights, call.ids.cpu(), []
+        mask = torch.ones_like(ids) if call.mask is None else call.mask
+        hidden = torch.zeros_like(ids) if call.certain is None else call.certain
+        hidden, off = hidden.bool() & (weights == 0), (call.labels != ids) & (weights != 0)
+        for row, documents in enumerate(self.parts(call)):
+            masked = mask[row].tolist()
             for begins, ends in documents:
-                inside = range(begins, ends)
-                off = sum(line.labels[at] != line.ids[at] for at in inside if line.weights[at])
+                inside, later = (row, slice(begins, ends)), (row, slice(begins + 1, ends))
                 known = bool(masked[ends - 1]) and not any(masked[ends : ends + 1])
-                known |= ends < documents[-1][1]
-                weights, ids = (None, *line.weights[begins + 1 : ends]), line.ids[begins:ends]
-                made.append(Document(line.row, begins, tuple(ids), weights, off, known))
+                pairs = zip(weights[later].tolist(), hidden[later].tolist(), strict=True)
+                made.append(
+                    Document(
+                        row,
+                        begins,
+                        tuple(ids[inside].tolist()),
+                        (None, *(None if is_hidden else one for one, is_hidden in pairs)),
+                        int(off[inside].sum()),
+                        known or ends < documents[-1][1],
+                    )
+                )
         return made
 
     def parts(self, call: Call) -> list[list[Span]]:
@@ -212,22 +217,6 @@ def _pad_of(calls: Sequence[Call]) -> int | None:
         return masked.pop() if len(masked) == 1 else None
     embeddings = (one for one in calls[0].module.modules() if isinstance(one, nn.Embedding))
     return next((one.padding_idx for one in embeddings if one.padding_idx is not None), None)
-
-
-def lines(call: Call) -> list[Line]:
-    """Return the rows of a call that has weights."""
-    assert call.weights is not None
-    assert call.labels is not None
-    assert call.strengths is not None
-    certain = torch.zeros_like(call.weights) if call.certain is None else call.certain
-    unknown = certain.bool() & (call.weights == 0)
-    labels = torch.where(call.weights == 0, call.ids.cpu(), call.labels)
-    read = (call.ids, call.weights, unknown, labels, call.strengths)
-    columns = zip(*(one.tolist() for one in read), strict=True)
-    return [
-        Line(row, ids, [None if x else y for x, y in zip(off, weights, strict=True)], *others)
-        for row, (ids, weights, off, *others) in enumerate(columns)
-    ]
 
 
 def parts(call: Call, row: int, first: int, end: int) -> list[Span]:

@@ -100,7 +100,6 @@ class Asking:
         if self is not EARLY:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
-        if self is not EARLY:
             found = tokenizer_of(self._trained) or only_tokenizer()
             self._tokenizer = getattr(found, "tokenizer", found)  # a processor holds one
         self._handles = [
@@ -193,8 +192,7 @@ class Asking:
         whole = trains and self._again and not updates
         call = call_of(module, args, kwargs, is_fused, said, whole=whole)
         if trains:
-            rows = call and hash(call.ids.cpu().numpy().tobytes())
-            self._hook(said, self._gradients.backward, module, rows)
+            self._hook(said, self._gradients.backward, module)
         if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
             return
         call.autocast, call.adapters = autocast, adapters_of(module)
@@ -253,10 +251,8 @@ class Asking:
         rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
         known = [one for some in rows for one in some] if all(rows) else []
         look.updates.append(Update(self._updates + 1, known, names_on_stack()))
-        for one in (one for row in known for one in scored.get(row.key, ())):
-            model = one.model() if one.is_reference else None
-            if model is not None:
-                look.references.setdefault((one.source, one.adapters), (model, one))
+        seen = (one for row in known for one in scored.get(row.key, ()))
+        look.references += [one for one in seen if one.is_reference]
         if self._again and self._updates == 1:
             self._ask_again(look)
         if self._updates >= UPDATES:
@@ -308,7 +304,7 @@ class Steps:
 STEPS = Steps()
 EARLY = Asking(None, again=False)
 """Keeps what models say without gradients before a loop's look begins, with its first update: an
-old policy and a reference may have scored their rows by then."""
+old policy and a reference have scored the rows of several updates by then."""
 
 
 def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:

@@ -13,7 +13,6 @@ from canary.training.asking.look import (
     Look,
     broken,
     holds,
-    lines,
     masked_ids,
     note,
 )
@@ -51,9 +50,6 @@ def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
     if look.gradients.changed is not None:
         return broken(*look.gradients.changed)
-    if look.gradients.lost >= LEAST_UPDATES:
-        words = "only the last micro-batch of an update has a gradient: those before it are emptied"
-        return broken(words, "update 1")
     calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
@@ -140,33 +136,36 @@ def _share(look: Look, shift: int) -> tuple[int, int]:
 def trained_padding(look: Look) -> Asked:
     """Look for padding that the loss trains towards, or from."""
     pad, calls = look.pad_id, [one for one in look.known if not one.is_fused]
-    texts = [
-        (line, *span) for x in calls for line, span in zip(lines(x), look.spans(x), strict=True)
-    ]
-    inside = [pad in line.ids[first : end - 1] for line, first, end in texts]
+    texts = []
+    for one in calls:
+        read = (one.ids, one.weights, one.labels, one.strengths)
+        columns = (values.tolist() for values in read if values is not None)
+        texts += [*zip(range(len(one.ids)), *columns, look.spans(one), strict=True)]
+    inside = [pad in ids[first : end - 1] for _, ids, *_, (first, end) in texts]
     masked = masked_ids(calls)
     # Masks cover the token, or no text holds it.
     if not calls or pad is None or (masked != {pad} and (masked or any(inside))):
         raise CannotAsk("the rows do not show which token is padding")
-    strongest = max(one for line, *_ in texts for one in line.strengths)
-    least = LEAST * max(abs(one or 0.0) for line, *_ in texts for one in line.weights)
+    largest, strongest = (
+        LEAST * max(abs(one) for text in texts for one in text[column]) for column in (2, 4)
+    )
     spoilt, of = list[tuple[int, list[int]]](), 0
-    for (line, first, end), is_inside in zip(texts, inside, strict=True):
-        here = [] if is_inside else _padding(look, line.ids, first, end)
-        trained = [
+    for (row, ids, weights, labels, strengths, span), is_inside in zip(texts, inside, strict=True):
+        here = [] if is_inside else _padding(look, ids, *span)
+        lost = [
             at
             for at in here
-            if (at - 1 in here and line.strengths[at] > LEAST * strongest)
-            or (line.labels[at] == pad and abs(line.weights[at] or 0.0) > least)
+            if (at - 1 in here and strengths[at] > strongest)
+            or (labels[at] == pad and abs(weights[at]) > largest)
         ]
-        spoilt += [(line.row, trained)] if len(trained) >= LEAST_COLUMNS else []
+        spoilt += [(row, lost)] if len(lost) >= LEAST_COLUMNS else []
         of += len(here)
-    count, what = sum(len(columns) for _, columns in spoilt), f"of {of} padding tokens are trained"
+    count, what = sum(len(places) for _, places in spoilt), f"of {of} padding tokens are trained"
     if not spoilt:
         return holds(f"0 {what} on, in {len(texts)} rows")
-    row, columns = spoilt[0]
+    row, places = spoilt[0]
     words = f"{count} {what} on, in {len(spoilt)} of {len(texts)} rows"
-    return broken(words, f"row {row}, token {columns[0]}")
+    return broken(words, f"row {row}, token {places[0]}")
 
 
 def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]:
@@ -201,26 +200,19 @@ def leftover(look: Look) -> Asked:
 
 
 def reference(look: Look) -> Asked:
-    """Ask whether the reference shares tensors with the policy, draws at random, or is the policy.
-    A loss of margins is then the same in each update, whatever was learned."""
+    """Ask whether the reference draws at random, or is the policy. A loss of margins is then the
+    same in each update, whatever was learned."""
     if not look.is_preference:
         raise CannotAsk("only for trainings that raise some rows and lower others")
-    own = {value.data_ptr() for value in look.model.parameters() if value.requires_grad}
-    for model, one in look.references.values():
-        named = () if one.kind == "adapters" else model.named_parameters()
-        shared = [name for name, value in named if value.data_ptr() in own]
-        if shared:
-            words = f"reference and policy share {len(shared)} trainable tensors"
-            return broken(words, shared[0])
-        if one.is_random:
-            return broken(f"{one.what} is in training mode and has dropout")
+    if any(one.is_random for one in look.references):
+        return broken("the reference is in training mode and has dropout")
     if _is_itself(look):
         words = f"the policy itself is the reference: in updates 2 to {look.updates[-1].number}, "
         words += f"both say the same of all rows, and the loss of {look.losses[0]:.6g} stays"
         return broken(words, "update 2")
     if not look.references:
         raise CannotAsk("no reference was seen")
-    return holds("the reference shares no trained tensor with the policy, and does not draw")
+    return holds("the reference is not the policy, and does not draw")
 
 
 def _is_itself(look: Look) -> bool:

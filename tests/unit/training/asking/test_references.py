@@ -1,4 +1,4 @@
-"""`reference` finds references that are the policy, share its tensors or are random."""
+"""`reference` finds references that are the policy or are random."""
 
 from __future__ import annotations
 
@@ -68,15 +68,6 @@ def test_the_policy_as_its_own_reference_is_broken(made: Callable[[], Preference
     found = asked(made())
     assert found["status"] == "broken", found
     assert "the policy itself is the reference: in updates 2 to 3" in found["words"]
-
-
-def test_a_reference_that_shares_trained_tensors_is_broken() -> None:
-    policy = llama()
-    other = frozen(policy)
-    other.lm_head = policy.lm_head
-    found = asked(Preferences(policy, by(other)))
-    assert found["status"] == "broken", found
-    assert "share 1 trainable tensors" in found["words"]
 
 
 # Healthy trainings that call the policy without gradients.
