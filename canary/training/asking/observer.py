@@ -112,10 +112,13 @@ class Asking:
         """Whether a module is compiled: of a trainer, or of the process, whose walk takes long."""
         if getattr(getattr(self._trained, "args", None), "torch_compile", False):
             return True
-        is_trainer = hasattr(self._trained, "compute_loss")
-        parts = vars(self._trained).values() if is_trainer else living(nn.Module)
-        modules = (one for one in parts if issubclass(type(one), nn.Module))
-        return any(is_compiled(one) for one in modules if "_parameters" in vars(one))
+        if hasattr(self._trained, "compute_loss"):
+            values = vars(self._trained).values()
+            held = (one for one in values if issubclass(type(one), nn.Module))
+            modules = [part for one in held for part in one.modules()]
+        else:
+            modules = [one for one in living(nn.Module) if "_parameters" in vars(one)]
+        return any(map(is_compiled, modules))
 
     def end(self) -> None:
         """Remove all hooks."""
