@@ -76,7 +76,7 @@ class Places:
         if len({part.device for part in parts}) > 1:
             parts = [part.cpu() for part in parts]
         whole = torch.cat(parts) if parts else torch.empty(0)
-        return np.array(whole.float().cpu().numpy(), copy=True)
+        return np.array(whole.detach().float().cpu().numpy(), copy=True)
 
 
 class Followed:
