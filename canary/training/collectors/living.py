@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from itertools import compress
 from typing import Any
 
 
 def living(kind: type) -> list[Any]:
     """Return the objects of a kind that the garbage collector knows. The count of live tensors
     hides older ones from it while a training runs. A proxy that lies about its class is none."""
-    objects = gc.get_objects()
-    # By id: a class of classes may refuse to be hashed.
-    kinds = dict(zip(map(id, map(type, objects)), map(type, objects), strict=True))
-    wanted = {number for number, one in kinds.items() if issubclass(one, kind)}
-    return [*compress(objects, map(wanted.__contains__, map(id, map(type, objects))))]
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
 
 
 def only_tokenizer() -> Any:
