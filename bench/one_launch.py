@@ -1,4 +1,4 @@
-"""The cost of one launch: `python -m bench.one_launch paired|exec|ab|noting`.
+"""The cost of one launch: `python -m bench.one_launch paired|exec|ab|noting|rules`.
 
 What does one launch cost, and does its look leave a trace in the timed steps?
 
@@ -9,6 +9,8 @@ What does one launch cost, and does its look leave a trace in the timed steps?
 - `ab`: `canary ab --exact` on equal code, in turn with the command alone.
 - `noting`: `canary exec --exact`, in turn with a copy of the canary that notes no code. `--python`
   names the Python of the scripts.
+- `rules`: `canary exec` and `canary run`, in turn with a copy of the canary that watches nothing
+  for the rules.
 
 Intervals are 95%, over pairs. Exit code 1 if outputs differ.
 """
@@ -224,32 +226,54 @@ def ab(rounds: int, names: Sequence[str], root: Path) -> int:
     return 0
 
 
-NOTES = (
-    ('getattr(sys, "monitoring", None)', "None"),
-    ("elif sys.getprofile() is None", "elif False"),
-)
-"""What begins the notes in `canary/training/collectors/ran.py`, and what begins none."""
+TRAINING = Path("canary") / "training"
+LEFT_OUT: dict[str, dict[Path, tuple[tuple[str, str], ...]]] = {
+    "notes": {
+        TRAINING / "collectors" / "ran.py": (
+            ('getattr(sys, "monitoring", None)', "None"),
+            ("elif sys.getprofile() is None", "elif False"),
+        )
+    },
+    "rules": {
+        TRAINING / "launch.py": (("[*watchers_of(trained), asking]", "[]"),),
+        TRAINING / "torch_loop" / "watch.py": (
+            ("EARLY.begin()", "pass"),
+            ("self._safely(LOADERS.begin)", "pass"),
+        ),
+    },
+}
+"""By what a copy of the canary leaves out: its files, and what replaces their code."""
 
 
-def noting(rounds: int, names: Sequence[str], root: Path, python: str) -> int:
-    """Print the CPU time of a look with notes of the code that runs, over that without."""
+def copy_without(what: str, place: Path) -> Path:
+    """Return a copy of the canary that leaves out a part of the look."""
     own = Path(__file__).parents[1]
-    without = root / "without"
-    shutil.copytree(own / "canary", without / "canary")
-    shutil.copytree(own / "templates", without / "templates")
-    file = without / "canary" / "training" / "collectors" / "ran.py"
-    text = file.read_text()
-    for begins, nothing in NOTES:
-        assert text.count(begins) == 1
-        text = text.replace(begins, nothing)
-    file.write_text(text)
-    print("| script | without notes, CPU s | with notes, over without |\n|---|---|---|")
+    for name in ("canary", "templates"):
+        shutil.copytree(own / name, place / name)
+    for file, edits in LEFT_OUT[what].items():
+        text = (place / file).read_text()
+        for code, nothing in edits:
+            assert text.count(code) == 1, code
+            text = text.replace(code, nothing)
+        (place / file).write_text(text)
+    return place
+
+
+def left_out(rounds: int, names: Sequence[str], root: Path, what: str, python: str) -> int:
+    """Print the CPU time of a run over that with a copy of the canary that leaves a part out."""
+    own, without = Path(__file__).parents[1], copy_without(what, root / "without")
+    print(f"| training | without {what}, CPU s | with {what}, over without |\n|---|---|---|")
     for name in names:
         found: dict[Path, list[float]] = defaultdict(list)
-        words = executed(command_of(name, python), "--exact")
+        words = [*CANARY, "run", "canary.yaml", "--quiet", "-o", "runs"]
+        if name != "sft":
+            exact = ("--exact",) if what == "notes" else ()
+            words = executed(command_of(name, python), *exact)
         for number in range(rounds):
             for canary in (own, without) if number % 2 else (without, own):
                 place = root / f"{name}-{number}-{canary.name}"
+                place.mkdir()
+                (place / "canary.yaml").write_text(yaml.safe_dump(SFT))
                 found[canary].append(ended(words, place, canary).cpu)
         seconds = statistics.median(found[without])
         print(f"| {name} | {seconds:.1f} | {ratio(found[own], found[without])} |", flush=True)
@@ -264,7 +288,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("paired", "exec", "ab", "noting"))
+    parser.add_argument("what", choices=("paired", "exec", "ab", "noting", "rules"))
     parser.add_argument("-n", type=int, default=10, help="pairs or rounds, at least 2")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"sft, loop; {', '.join(NAMES)}")
     parser.add_argument("--python", default=sys.executable, help="of the scripts, for noting")
@@ -275,7 +299,8 @@ def main() -> int:
         "paired": (paired, ("sft", "loop")),
         "exec": (executions, NAMES),
         "ab": (ab, NAMES),
-        "noting": (partial(noting, python=asked.python), NAMES),
+        "noting": (partial(left_out, what="notes", python=asked.python), NAMES),
+        "rules": (partial(left_out, what="rules", python=asked.python), ("sft", *NAMES)),
     }
     measure, known = measures[asked.what]
     unknown = set(asked.only or ()) - set(known)

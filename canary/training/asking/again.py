@@ -6,20 +6,16 @@ The model is in evaluation mode. Its modes, buffers and the random states are re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from canary.record.exact import Asked
 from canary.training.asking.calls import Call, scored
-from canary.training.asking.look import CannotAsk, Look, Span, broken, holds, lines
-from canary.training.asking.rounding import rounding_of, undisturbed
-from canary.training.asking.updates import adapters_of, with_adapters
+from canary.training.asking.look import CannotAsk, Look, Span, broken, holds
+from canary.training.asking.rounding import rounding_of
+from canary.training.asking.updates import adapters_of, without_adapters
 
-COLUMNS = 7
-"""Of padding that are added."""
 ADJUSTED = ("pissa", "olora", "eva", "loftq", "corda", "orthogonal")
 """Initialisations of LoRA that change the base model too."""
 OF_PACKS = ("cu_seq", "max_length_")
@@ -32,19 +28,15 @@ def _compared(
     before: torch.Tensor,
     after: torch.Tensor,
     counts: torch.Tensor | None = None,
-    *,
-    weights: bool = False,
 ) -> Asked:
-    """Compare scores within the tolerance. `counts`: True where a score counts; `weights`: see
-    `rounding_of`."""
+    """Compare scores within the tolerance. `counts`: True where a score counts."""
     apart = (after.double() - before.double()).abs().nan_to_num(nan=float("inf"))
     apart = apart if counts is None else torch.where(counts, apart, 0.0)
     if not apart.numel() or (counts is not None and not bool(counts.any())):
         raise CannotAsk("there is nothing to compare")
-    key = id(call), weights
-    if key not in look.tolerances:
-        look.tolerances[key] = rounding_of(call, weights=weights)
-    allowed, worst = look.tolerances[key], float(apart.max())
+    if id(call) not in look.tolerances:
+        look.tolerances[id(call)] = rounding_of(call)
+    allowed, worst = look.tolerances[id(call)], float(apart.max())
     what, inside = ("log-probability", "token") if call.scores_tokens else ("score", "class")
     if worst <= allowed:
         return holds(f"each {what} differs by at most {worst:.2g}, allowed {allowed:.2g}")
@@ -78,12 +70,12 @@ def causality(look: Look) -> Asked:
     ids, before = call.ids.clone(), scored(call)
     counts = torch.zeros_like(before, dtype=torch.bool)
     left_out = ids.shape[1] - 1 - before.shape[1]
-    for line, (_, end) in zip(lines(call), look.spans(call), strict=True):
-        trained = [at for at, one in enumerate(line.weights[:end]) if one]
+    for one in look.documents(call):
+        trained, end = [at for at, is_so in enumerate(one.trained, one.first) if is_so], one.end
         middle = len(trained) // 2
-        counts[line.row, [at - 1 - left_out for at in trained[:middle]]] = True
+        counts[one.row, [at - 1 - left_out for at in trained[:middle]]] = True
         here = slice(trained[middle] if trained else end, end)
-        ids[line.row, here] = _others(ids[line.row, here], call)
+        ids[one.row, here] = _others(ids[one.row, here], call)
     return _compared(look, call, before, scored(call, input_ids=ids), counts)
 
 
@@ -103,44 +95,23 @@ def neighbour(look: Look) -> Asked:
 # Padding.
 
 
-def padding(look: Look) -> Asked:
-    """Add columns of padding to a padded row, where its padding is."""
-    call, more, row = _padded_row(look)
-    if look.pad_id is None:
-        raise CannotAsk("the id of padding is not known")
-    first, end = (one + max(0, -more) for one in look.spans(call)[row])
-    wider = _changed_row(call, row, None, more, look.pad_id)
-    return _row(look, call, row, wider, (first, end), call.ids.shape[1] + abs(more))
-
-
 def padding_side(look: Look) -> Asked:
     """Leave out the padding of a row."""
-    call, more, row = _padded_row(look)
+    call, row, side = _padded_row(look)
     first, end = span = look.spans(call)[row]
-    alone = _changed_row(call, row, span)
-    found = _row(look, call, row, alone, (0, end - first), end - first)
+    before, after = scored(call)[row : row + 1], scored(call, **_without_padding(call, row, span))
+    if call.scores_tokens:
+        before = before[:, _scores_of(span, call.ids.shape[1], before)]
+        after = after[:, _scores_of((0, end - first), end - first, after)]
+    both = min(before.shape[1], after.shape[1])
+    found = _compared(look, call, before[:, -both:], after[:, -both:])
     if found["status"] == "broken":
-        side = "left" if more < 0 else "right"
         return broken(f"without its {side} padding, {found['words']}", f"row {row}")
     return found
 
 
-def _row(look: Look, call: Call, row: int, changed: Any, span: Span, width: int) -> Asked:
-    """Compare what is said of the example of a row with the same in another row, of `width`
-    tokens; `span`: where it is there."""
-    own, there = slice(None), slice(None)
-    before, after = scored(call)[row : row + 1], scored(call, **changed)
-    if call.scores_tokens:
-        own = _scores_of(look.spans(call)[row], call.ids.shape[1], before)
-        there = _scores_of(span, width, after)
-    before, after = before[:, own], after[:, there]
-    both = min(before.shape[1], after.shape[1])
-    return _compared(look, call, before[:, -both:], after[:, -both:])
-
-
-def _padded_row(look: Look) -> tuple[Call, int, int]:
-    """Return a call, columns that are added where its padding is (below 0: on the left), and
-    its row with most of it."""
+def _padded_row(look: Look) -> tuple[Call, int, str]:
+    """Return a call, its row with most padding, and the side of that."""
     if look.call.is_encoder_decoder:
         raise CannotAsk("only for language models")
     if not look.call.scores_tokens and len(look.call.shape) > 2:
@@ -155,9 +126,9 @@ def _padded_row(look: Look) -> tuple[Call, int, int]:
             continue
         left, right = max(rows), max(rows, key=lambda one: one[1])
         if left[0] > right[1]:
-            return call, -COLUMNS, left[2]
+            return call, left[2], "left"
         if right[1]:
-            return call, COLUMNS, right[2]
+            return call, right[2], "right"
     raise CannotAsk("no row of the first update has padding")
 
 
@@ -199,8 +170,8 @@ def packing(look: Look) -> Asked:
 def adapter_start(look: Look) -> Asked:
     """Switch the adapters off."""
     model, call = look.model, look.call
-    configs, adapters = getattr(model, "peft_config", None), adapters_of(model)
-    if not adapters or not isinstance(configs, dict):
+    configs = getattr(model, "peft_config", None)
+    if not adapters_of(model) or not isinstance(configs, dict):
         raise CannotAsk("only for adapters of peft")
     for one in configs.values():
         kind = str(getattr(one, "init_lora_weights", True)).lower()
@@ -209,40 +180,9 @@ def adapter_start(look: Look) -> Asked:
         if getattr(one, "is_prompt_learning", False):
             raise CannotAsk("prompt learning changes the log-probabilities on purpose")
     before = scored(call)
-    # Not by peft's own `disable_adapter`, after which all adapters train.
-    with with_adapters(model, tuple((True, names) for _, names in adapters)):
+    with without_adapters(model):
         after = scored(call)
     return _compared(look, call, before, after, _counts(look, call, before))
-
-
-def reference_start(look: Look) -> Asked:
-    """Ask the references about the policy's first micro-batch. A model that is first seen later
-    may have moved, but the policy without its adapters has not."""
-    call = look.call
-    look.start = scored(call) if look.start is None else look.start
-    own, first = _shapes(look.model), len(look.updates) == 1
-    found = [
-        (model, one)
-        for model, one in look.references.values()
-        if one.kind == "adapters" or (first and _shapes(model) == own)
-    ]
-    if not found:
-        raise CannotAsk("no reference model was seen (same shapes, called without gradients)")
-    if not look.is_preference:
-        raise CannotAsk("the other model may be a teacher: the loss lowers no row")
-    counts = _counts(look, call, look.start)
-    for model, one in found:
-        if one.kind == "adapters" and any(
-            getattr(part, "merged_adapters", None) for part in model.modules()
-        ):
-            raise CannotAsk("the adapters are merged: switching would change the weights")
-        with undisturbed(model), with_adapters(model, one.adapters):
-            after = scored(replace(call, module=model))
-        answer = _compared(look, call, look.start, after, counts, weights=True)
-        if answer["status"] == "broken":
-            words = f"{one.what} differs from the policy: {answer['words']}"
-            return broken(words, answer["place"])
-    return answer
 
 
 def _scores_of(span: Span, width: int, scores: torch.Tensor) -> slice:
@@ -251,34 +191,18 @@ def _scores_of(span: Span, width: int, scores: torch.Tensor) -> slice:
     return slice(max(0, span[0] - left_out), max(0, span[1] - 1 - left_out))
 
 
-def _changed_row(call: Call, row: int, span: Span | None, more: int = 0, pad: int = 0) -> Any:
-    """Return the arguments of one row: the part of it within a span; or all of it, with `more`
-    columns of padding on the right, or on the left if it is negative.
-
-    Ids get padding, positions repeat their last or first value, masks and others get 0.
-    """
+def _without_padding(call: Call, row: int, span: Span) -> dict[str, Any]:
+    """Return the arguments of one row, and of its tokens within a span."""
     found: dict[str, Any] = {}
     for name, value in call.arguments.items():
         if torch.is_tensor(value) and value.dim() and len(value) == call.shape[0]:
             one = value[row : row + 1]
-            if call.by_token(name) is not None and span is not None:
-                one = one[:, span[0] : span[1]]
-            elif call.by_token(name) is not None:
-                fill = pad if name == "input_ids" else int("pad" in name.lower())
-                columns = one.new_full((1, abs(more)), fill)
-                if name == "position_ids":
-                    columns = (one[:, -1:] if more > 0 else one[:, :1]).expand(1, abs(more))
-                one = torch.cat([one, columns] if more > 0 else [columns, one], dim=1)
+            one = one if call.by_token(name) is None else one[:, span[0] : span[1]]
             found |= {} if name == "labels" else {name: one}
-        elif span is not None and type(value) is int and value == call.shape[1] - call.is_fused:
+        elif type(value) is int and value == call.shape[1] - call.is_fused:
             # A model that is asked for its last tokens only.
             found[name] = max(1, min(value, span[1] - span[0] - 1))
     return found
-
-
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    named = model.named_parameters()
-    return {name.removeprefix("module."): tuple(value.shape) for name, value in named}
 
 
 def _others(ids: torch.Tensor, call: Call) -> torch.Tensor:
@@ -288,10 +212,6 @@ def _others(ids: torch.Tensor, call: Call) -> torch.Tensor:
 
 
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {
-    one.__name__: one
-    for one in (
-        *(causality, neighbour, padding, padding_side, packing),
-        *(adapter_start, reference_start),
-    )
+    one.__name__: one for one in (causality, neighbour, padding_side, packing, adapter_start)
 }
 """By the ids of their rules."""

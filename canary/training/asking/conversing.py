@@ -17,13 +17,9 @@ from canary.training.asking.look import CannotAsk, Document, Look, broken, holds
 
 ANSWERS = 0.95
 """Share of the answers' tokens that must be trained, before a mask counts as one of prompts."""
-THINKING = "</think>"
-"""A template or a training may leave out what comes before it on purpose."""
 WORD_START, WORD_END = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]+$")
 LEAST_CUT, MOST_CUT = 4, 0.5
 """Answers, and their share, that may be cut by chance in one update."""
-SHOWN = 40
-"""Characters of the start of a conversation that a message shows."""
 LEAST_MARK = 3
 """Characters of a mark that no text has by accident."""
 NAMES = ("Zqxa", "Zqxb", "Zqxc", "Zqxd")
@@ -74,39 +70,25 @@ def _masks(look: Look, kinds: list[str]) -> bool:
 
 
 def assistant_mask(look: Look) -> Asked:
-    """Look for answers that are trained on in part, and for masks that begin within a word."""
+    """Look for masks of answers that begin within a word before it."""
     if look.setting("ld_alpha") is not None or look.samples:
         raise CannotAsk("the loss weighs the tokens of an answer on purpose")
-    found = conversations(look)
+    found, count = conversations(look), 0
     others = [state for one in found for _, state in one.states(one.prompts)]
     if others and all(others):
         raise CannotAsk("all tokens are trained on: there is no mask")
-    every, count = bool(look.setting("assistant_only_loss")), 0
     for one in found:
         for turn in one.answers:
-            lost = _lost(one, turn)
-            if lost is None:
-                continue
-            count += 1
-            if lost and (every or len(lost) < turn[1] - turn[0]):
-                return _partly(look, one, turn, lost)
-            inside = None if lost else _within_a_word(look, one, turn)
-            if inside is not None:
-                words = f"the mask of an answer begins within the word {inside[1]!r} before it"
-                return broken(words, one.document.place(inside[0]))
+            # An answer that is not trained on, or in part, is a choice.
+            if all(one.document.trained[slice(*turn)]):
+                count += 1
+                inside = _within_a_word(look, one, turn)
+                if inside is not None:
+                    words = f"the mask of an answer begins within the word {inside[1]!r} before it"
+                    return broken(words, one.document.place(inside[0]))
     if not count:
-        raise CannotAsk("no answer is trained on")
-    return holds(f"each of {count} answers is trained on completely or not at all")
-
-
-def _lost(one: Conversation, turn: Turn) -> list[int] | None:
-    """Return the tokens of an answer that are not trained on; None if they are scattered."""
-    trained = one.document.trained[slice(*turn)]
-    changes = sum(now != then for now, then in zip(trained[1:], trained, strict=False))
-    # A loss that chooses single tokens does so on purpose.
-    if changes > 1 or any(state is None for state in trained):
-        return None
-    return [turn[0] + at for at, state in enumerate(trained) if not state]
+        raise CannotAsk("no answer is trained on as a whole")
+    return holds(f"the mask of none of {count} answers begins within a word")
 
 
 def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str] | None:
@@ -122,17 +104,6 @@ def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str]
     before, after = WORD_END.search(text), WORD_START.match(whole.removeprefix(text))
     cuts = before is not None and after is not None and whole.startswith(text)
     return (begins, before[0] + after[0]) if cuts else None  # type: ignore[index]
-
-
-def _partly(look: Look, one: Conversation, turn: Turn, lost: list[int]) -> Asked:
-    size = turn[1] - turn[0]
-    if THINKING in str(look.tokenizer.decode(list(one.document.ids[lost[0] : lost[-1] + 1]))):
-        raise CannotAsk("thinking is left out of the loss")
-    side = "first" if lost[0] == turn[0] else "last"
-    words = f"the {side} {len(lost)} of {size} tokens of an answer are not trained on"
-    if len(lost) == size:
-        words = f"an answer of {size} tokens is not trained on, although others are"
-    return broken(words, one.document.place(lost[0]))
 
 
 def eos_labels(look: Look) -> Asked:
@@ -183,30 +154,8 @@ def _cut(look: Look, found: list[Conversation]) -> list[Document]:
     return cut if len(cut) >= LEAST_CUT and len(cut) > MOST_CUT * len(found) else []
 
 
-def chat_template(look: Look) -> Asked:
-    """Look for an answer that follows on what the template writes only at the start of a
-    conversation: the row was rendered in parts that each begin anew."""
-    marks = marks_of(look.tokenizer)
-    if marks is None or len(marks.start.strip()) < LEAST_MARK:
-        raise CannotAsk("the tokenizer has no chat template with a start of its own")
-    # What may stand before an answer: the mark, with or without the end of the message.
-    inside = (marks.answer.rfind(one) for one in special_texts(look.tokenizer))
-    headers = [marks.answer, *(marks.answer[at:] for at in inside if at > 0)]
-    count = 0
-    for document in (one for call in look.known for one in look.documents(call)):
-        text = text_of(document.ids, look.tokenizer)
-        first = text.find(marks.start + marks.user)
-        count += first >= 0
-        if first >= 0 and any(marks.start + one in text[first:] for one in headers):
-            words = f"{marks.start[:SHOWN]!r}, which begins a conversation, comes again between a "
-            return broken(f"{words}message of the user and its answer", f"row {document.row}")
-    if not count:
-        raise CannotAsk("no row begins as the chat template does")
-    return holds(f"{count} conversations begin once")
-
-
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {
-    one.__name__: one for one in (prompt_labels, assistant_mask, eos_labels, chat_template)
+    one.__name__: one for one in (prompt_labels, assistant_mask, eos_labels)
 }
 """By the ids of their rules."""
 
@@ -303,8 +252,6 @@ class Marks:
     """Before a message of the user."""
     answer: str
     """Between a message of the user and its answer."""
-    start: str
-    """What comes before all messages, such as BOS and a default message of the system."""
 
 
 def marks_of(tokenizer: Any) -> Marks | None:
@@ -333,4 +280,4 @@ def marks_of(tokenizer: Any) -> Marks | None:
     alike = answer.startswith(mark) and again.startswith(mark)
     if not alike or user == mark or min(len(user), len(mark)) < LEAST_MARK:
         return None
-    return Marks(user, mark, before[:begins])
+    return Marks(user, mark)

@@ -5,16 +5,11 @@ Such a buffer is simulated: for each row and column, the newest token that an ea
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-LEAST, DISTINCT = 8, 4
+LEAST, DISTINCT = 16, 4
 """Tokens of an end that is left over, and different ones among them."""
-SURE = 16
-"""So many tokens are enough in one row, and needed where no token ends the texts."""
-ENDS = 0.5
-"""Share of padded rows that must end with the same token, before it counts as the end of texts."""
 MOST_COMPARED = 64
 """Tokens of an end that are looked for in other rows."""
 MOST_TOKENS = 1 << 20
@@ -27,10 +22,8 @@ class Leftover(NamedTuple):
     size: int
     place: str
     """Model call (from 0, in the order of the training), row and first token that is left over."""
-    call: int
     row: int
-    before: int
-    """The token before it: the last one of the row's own text."""
+    call: int
 
 
 class Buffer:
@@ -40,8 +33,6 @@ class Buffer:
         self._found: list[Leftover] = []
         self._text: dict[tuple[int, int], int] = {}
         """The newest text by row and column."""
-        self._ends: Counter[int] = Counter()
-        """The last tokens of padded rows."""
         self._last: list[Line] = []
         """The texts of the last call."""
         self._older: list[Line] = []
@@ -52,12 +43,9 @@ class Buffer:
     def left_over(self) -> list[Leftover]:
         """Return the ends that are left over, the longest first; none if no reused buffer explains
         the rows."""
-        token, count = max(self._ends.items(), key=lambda one: one[1], default=(0, 0))
-        end = token if count > ENDS * sum(self._ends.values()) else None
-        found = [x for x in self._found if (x.size >= SURE if end is None else x.before == end)]
-        found.sort(key=lambda one: -one.size)
-        enough = len(found) > 1 or (end is not None and found and found[0].size >= SURE)
-        return found if enough and self._cleared <= len({one.call for one in found}) else []
+        found = sorted(self._found, key=lambda one: -one.size)
+        sure = len(found) > 1 and self._cleared <= len({one.call for one in found})
+        return found if sure else []
 
     def add(self, rows: Sequence[Line], spans: Sequence[tuple[int, int]]) -> None:
         """Add a call. `spans`: (first, end) of the text in each row."""
@@ -76,8 +64,6 @@ class Buffer:
                 self._look(row, line, first, end, texts)
         for row, line, first, end in lines:
             self._text |= {(row, at): line[at] for at in range(first, end)}
-            if first < end < len(line):
-                self._ends[line[end - 1]] += 1
         # A batch of one row has no other rows: what rows before the last one held says as much.
         self._older += self._last if len(texts) == 1 else []
         self._last = texts
@@ -98,8 +84,7 @@ class Buffer:
         pieces = [_joined(tail[at : at + size]) for at in range(most - size + 1)]
         if not any(piece in other for piece in pieces for other in whole):
             place = f"model call {self._calls}, row {row}, token {begins}"
-            found = Leftover(len(tail), place, self._calls, row, line[begins - 1])
-            self._found.append(found)
+            self._found.append(Leftover(len(tail), place, row, self._calls))
 
 
 def _joined(ids: Line) -> str:

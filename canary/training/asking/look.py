@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -18,7 +16,6 @@ from canary.training.asking.calls import SURE, Call
 from canary.training.asking.gradients import Accumulated
 from canary.training.asking.leftover import Buffer
 from canary.training.asking.updates import Scored, Update
-from canary.training.exact.fingerprints import tokenizer_of
 
 LONGEST = 300
 """Characters of an answer."""
@@ -30,18 +27,6 @@ Span = tuple[int, int]
 class CannotAsk(Exception):
     """A question says nothing about this training; the text says why. If that begins with `only
     for`, the question is for other trainings."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of a call by token: what it is, and what its place was trained towards."""
-
-    row: int
-    ids: list[int]
-    weights: list[float | None]
-    """How much each token was raised; 0 if it was not trained on, None if that is not known."""
-    labels: list[int]
-    strengths: list[float]
 
 
 @dataclass(frozen=True)
@@ -57,6 +42,11 @@ class Document:
     """Trained tokens whose label is another token than the next one."""
     is_end_known: bool
     """Whether an attention mask, or the next document, says where it ends."""
+
+    @property
+    def end(self) -> int:
+        """The column after it."""
+        return self.first + len(self.ids)
 
     @property
     def trained(self) -> tuple[bool | None, ...]:
@@ -93,11 +83,9 @@ class Look:
     eos_ids: frozenset[int]
     gradients: Accumulated
     updates: list[Update] = field(default_factory=list)
-    references: dict[Any, tuple[nn.Module, Scored]] = field(default_factory=dict)
-    """Who scored trained rows without gradients, and is not the policy as it is."""
-    start: torch.Tensor | None = None
-    """What the policy said of `call` before the first update, if it was called again."""
-    tolerances: dict[tuple[int, bool], float] = field(default_factory=dict)
+    references: list[Scored] = field(default_factory=list)
+    """Who scored trained rows without gradients, and was not the policy as it is."""
+    tolerances: dict[int, float] = field(default_factory=dict)
     """Of calls, by their ids; see `rounding_of`."""
     buffer: Buffer = field(default_factory=Buffer)
     losses: Sequence[float | None] = ()
@@ -122,16 +110,28 @@ class Look:
 
     def documents(self, call: Call) -> list[Document]:
         """Return the texts of a call that shows its weights."""
-        made = []
-        for line, documents in zip(lines(call), self.parts(call), strict=True):
-            masked = [0] * len(line.ids) if call.mask is None else call.mask[line.row].tolist()
+        assert call.weights is not None
+        assert call.labels is not None
+        weights, ids, made = call.weights, call.ids.cpu(), []
+        mask = torch.ones_like(ids) if call.mask is None else call.mask
+        hidden = torch.zeros_like(ids) if call.certain is None else call.certain
+        hidden, off = hidden.bool() & (weights == 0), (call.labels != ids) & (weights != 0)
+        for row, documents in enumerate(self.parts(call)):
+            masked = mask[row].tolist()
             for begins, ends in documents:
-                inside = range(begins, ends)
-                off = sum(line.labels[at] != line.ids[at] for at in inside if line.weights[at])
+                inside, later = (row, slice(begins, ends)), (row, slice(begins + 1, ends))
                 known = bool(masked[ends - 1]) and not any(masked[ends : ends + 1])
-                known |= ends < documents[-1][1]
-                weights, ids = (None, *line.weights[begins + 1 : ends]), line.ids[begins:ends]
-                made.append(Document(line.row, begins, tuple(ids), weights, off, known))
+                pairs = zip(weights[later].tolist(), hidden[later].tolist(), strict=True)
+                made.append(
+                    Document(
+                        row,
+                        begins,
+                        tuple(ids[inside].tolist()),
+                        (None, *(None if is_hidden else one for one, is_hidden in pairs)),
+                        int(off[inside].sum()),
+                        known or ends < documents[-1][1],
+                    )
+                )
         return made
 
     def parts(self, call: Call) -> list[list[Span]]:
@@ -174,7 +174,7 @@ class Look:
     @property
     def samples(self) -> bool:
         """Whether completions are sampled, as far as the trainer's arguments say."""
-        return self.setting("num_generations") is not None
+        return any(self.setting(name) is not None for name in ("num_generations", "ppo_epochs"))
 
     def setting(self, name: str) -> Any:
         """Return an argument of a transformers trainer; None without one."""
@@ -219,22 +219,6 @@ def _pad_of(calls: Sequence[Call]) -> int | None:
     return next((one.padding_idx for one in embeddings if one.padding_idx is not None), None)
 
 
-def lines(call: Call) -> list[Line]:
-    """Return the rows of a call that has weights."""
-    assert call.weights is not None
-    assert call.labels is not None
-    assert call.strengths is not None
-    certain = torch.zeros_like(call.weights) if call.certain is None else call.certain
-    unknown = certain.bool() & (call.weights == 0)
-    labels = torch.where(call.weights == 0, call.ids.cpu(), call.labels)
-    read = (call.ids, call.weights, unknown, labels, call.strengths)
-    columns = zip(*(one.tolist() for one in read), strict=True)
-    return [
-        Line(row, ids, [None if x else y for x, y in zip(off, weights, strict=True)], *others)
-        for row, (ids, weights, off, *others) in enumerate(columns)
-    ]
-
-
 def parts(call: Call, row: int, first: int, end: int) -> list[Span]:
     """Return the documents of a row: positions begin again at each."""
     positions = call.by_token("position_ids")
@@ -250,34 +234,12 @@ def parts(call: Call, row: int, first: int, end: int) -> list[Span]:
 # Tokenizers.
 
 
-def looked(trained: Any, calls: list[Call], living: list[Any], gradients: Accumulated) -> Look:
-    """Return the look of a first update. `living`: tokenizers that were found before."""
+def looked(trained: Any, calls: list[Call], tokenizer: Any, gradients: Accumulated) -> Look:
+    """Return the look of a first update."""
     trainer = trained if hasattr(trained, "compute_loss") else None
-    living = [*living, *living_tokenizers()]
-    tokenizer = _only_one(living) if trainer is None else tokenizer_of(trainer)
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     pad, ends = _special_ids(tokenizer, calls[0].module)
     pad = _pad_of(calls) if pad is None else pad
     return Look(calls[0].module, calls, trainer, tokenizer, pad, ends, gradients)
-
-
-def living_tokenizers() -> list[Any]:
-    """Return the tokenizers of transformers that live in the process. The count of live tensors
-    hides older objects from the garbage collector while a training runs."""
-    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
-    return [one for one in gc.get_objects() if base in type(one).__mro__] if base else []
-
-
-def _only_one(tokenizers: Sequence[Any]) -> Any:
-    """Return the only tokenizer, or one of several that write the same; else None."""
-    kinds = {
-        (
-            *(type(one), len(one), str(getattr(one, "chat_template", None))),
-            *getattr(one, "all_special_ids", ()),
-        )
-        for one in tokenizers
-    }
-    return tokenizers[0] if len(kinds) == 1 else None
 
 
 def _special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:

@@ -7,7 +7,6 @@ So trainers and plain loops are looked at in the same way. Nothing of the traini
 from __future__ import annotations
 
 import functools
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,7 @@ from canary.training.asking.calls import (
     says_of,
 )
 from canary.training.asking.gradients import Accumulated
-from canary.training.asking.look import CannotAsk, Look, living_tokenizers, looked, not_asked
+from canary.training.asking.look import CannotAsk, Look, looked, not_asked
 from canary.training.asking.rounding import undisturbed
 from canary.training.asking.updates import (
     ScoredRows,
@@ -41,8 +40,10 @@ from canary.training.asking.updates import (
     trained_rows,
 )
 from canary.training.collectors.calls import own_calls
+from canary.training.collectors.living import living, only_tokenizer
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
+from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.random_states import kept_random
 
 UPDATES = 3
@@ -85,28 +86,39 @@ class Asking:
         """The policy's first one."""
         self._look: Look | None = None
         self._gradients, self._scored = Accumulated(), ScoredRows()
-        self._tokenizers: list[Any] = []
+        self._tokenizer: Any = None
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
         STEPS.install()
-        compiles = getattr(getattr(self._trained, "args", None), "torch_compile", False)
-        modules = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
         if _several_ranks():
             self._why = SEVERAL_RANKS
-        elif compiles or any(is_compiled(one) for one in modules if "_parameters" in vars(one)):
+        elif self._compiles():
             self._why = COMPILED
         if self._why:
             return
         if self is not EARLY:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
-        self._tokenizers = living_tokenizers()
+            found = tokenizer_of(self._trained) or only_tokenizer()
+            self._tokenizer = getattr(found, "tokenizer", found)  # a processor holds one
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
         ]
         STEPS.heard_by = self
+
+    def _compiles(self) -> bool:
+        """Whether a module is compiled: of a trainer, or of the process, whose walk takes long."""
+        if getattr(getattr(self._trained, "args", None), "torch_compile", False):
+            return True
+        if hasattr(self._trained, "compute_loss"):
+            values = vars(self._trained).values()
+            held = (one for one in values if issubclass(type(one), nn.Module))
+            modules = [part for one in held for part in one.modules()]
+        else:
+            modules = [one for one in living(nn.Module) if "_parameters" in vars(one)]
+        return any(map(is_compiled, modules))
 
     def end(self) -> None:
         """Remove all hooks."""
@@ -121,7 +133,6 @@ class Asking:
         kept = [value for one in self._scored.calls for value in one.rows.values()]
         for one in [*self._calls, *(self._look.calls if self._look else ())]:
             kept += [*one.arguments.values(), *vars(one).values(), *(one.seen or ())]
-        kept += [self._look.start] if self._look and self._look.start is not None else []
         return [*filter(torch.is_tensor, kept)]
 
     def _gives_up(self, why: str) -> None:
@@ -184,8 +195,7 @@ class Asking:
         whole = trains and self._again and not updates
         call = call_of(module, args, kwargs, is_fused, said, whole=whole)
         if trains:
-            rows = call and hash(call.ids.cpu().numpy().tobytes())
-            self._hook(said, self._gradients.backward, module, rows)
+            self._hook(said, self._gradients.backward, module)
         if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
             return
         call.autocast, call.adapters = autocast, adapters_of(module)
@@ -233,7 +243,7 @@ class Asking:
         if self._look is None and not calls:
             return
         self._calls, self._optimizer = [], weakref.ref(optimizer)
-        look = self._look or looked(self._trained, calls, self._tokenizers, self._gradients)
+        look = self._look or looked(self._trained, calls, self._tokenizer, self._gradients)
         self._look = look
         for call in calls:
             if call.module is look.model:
@@ -244,22 +254,19 @@ class Asking:
         rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
         known = [one for some in rows for one in some] if all(rows) else []
         look.updates.append(Update(self._updates + 1, known, names_on_stack()))
-        for one in (one for row in known for one in scored.get(row.key, ())):
-            model = one.model() if one.is_reference else None
-            if model is not None:
-                look.references.setdefault((one.source, one.adapters), (model, one))
-        if self._again:
+        seen = (one for row in known for one in scored.get(row.key, ()))
+        look.references += [one for one in seen if one.is_reference]
+        if self._again and self._updates == 1:
             self._ask_again(look)
+        if self._updates >= UPDATES:
+            self.end()
 
     def _ask_again(self, look: Look) -> None:
         self._busy = True
         try:
             for name, ask in again.QUESTIONS.items():
-                # A loop's look begins with the policy's first call: a reference may come later.
-                later = ask is again.reference_start and name in self._answers
-                if self._updates == 1 or (later and self._answers[name]["status"] == "not asked"):
-                    with undisturbed(look.model):
-                        self._answers[name] = _asked(ask, look)
+                with undisturbed(look.model):
+                    self._answers[name] = _asked(ask, look)
         finally:
             self._busy = False
 
@@ -300,7 +307,7 @@ class Steps:
 STEPS = Steps()
 EARLY = Asking(None, again=False)
 """Keeps what models say without gradients before a loop's look begins, with its first update: an
-old policy and a reference may have scored their rows by then."""
+old policy and a reference have scored the rows of several updates by then."""
 
 
 def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:

@@ -10,11 +10,9 @@ from canary.training.asking.calls import SURE, Call
 from canary.training.asking.look import (
     LEAST,
     CannotAsk,
-    Line,
     Look,
     broken,
     holds,
-    lines,
     masked_ids,
     note,
 )
@@ -28,7 +26,7 @@ PLACES = {1: "the next token", 0: "its own token", 2: "the token after the next"
 """What a label is, by the distance of its place."""
 LEAST_LABELS = 8
 LEAST_COLUMNS = 2
-"""Of a row that must be trained or hidden: a single one may stand for the end of the text."""
+"""Of a row that must be trained: a single one may stand for the end of the text."""
 SURE_RUN = 3
 """Columns of a run that are padding, even if it does not follow EOS: a sampled text may end with
 the token of padding."""
@@ -52,9 +50,6 @@ def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
     if look.gradients.changed is not None:
         return broken(*look.gradients.changed)
-    if look.gradients.lost >= LEAST_UPDATES:
-        words = "only the last micro-batch of an update has a gradient: those before it are emptied"
-        return broken(words, "update 1")
     calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
     if len(calls) < 2:
         raise CannotAsk("each update has one micro-batch")
@@ -96,13 +91,25 @@ def _is_mean_of(sizes: Sequence[int], weights: Sequence[float]) -> bool:
 
 
 def next_token(look: Look) -> Asked:
-    """Compare the labels that the gradient shows with the tokens around them."""
+    """Compare the labels that the gradient shows with the tokens around them.
+
+    Extra heads and autoencoders are trained towards other tokens on purpose. What `generate` of
+    transformers reads as the next token is not.
+    """
+    known = look.known
+    nothing = all(one.strengths is not None and not one.strengths.any() for one in look.calls)
+    # A loss may begin at 0: of equal rewards, or of a model that equals its teacher.
+    if nothing and not (look.references or look.samples or is_called(look.updates, *ONLINE)):
+        words = f"no token is trained on: the gradient of all logits is 0 in {len(known)} calls"
+        return broken(words, "update 1")
     for shift, what in PLACES.items():
         alike, of = _share(look, shift)
         if shift == 1 and of < LEAST_LABELS:
             raise CannotAsk(f"no call shows at least {LEAST_LABELS} labels beside their tokens")
         if of >= LEAST_LABELS and alike >= SURE * of:
             words = f"{alike} of {of} labels are {what}"
+            if shift != 1 and not getattr(look.model, "can_generate", bool)():
+                raise CannotAsk(f"{words}, and the model has no `generate` of transformers")
             return holds(words) if shift == 1 else broken(words)
     raise CannotAsk("the labels match no nearby token")
 
@@ -129,27 +136,36 @@ def _share(look: Look, shift: int) -> tuple[int, int]:
 def trained_padding(look: Look) -> Asked:
     """Look for padding that the loss trains towards, or from."""
     pad, calls = look.pad_id, [one for one in look.known if not one.is_fused]
-    texts = [
-        (line, *span) for x in calls for line, span in zip(lines(x), look.spans(x), strict=True)
-    ]
-    inside = [pad in line.ids[first : end - 1] for line, first, end in texts]
+    texts = []
+    for one in calls:
+        read = (one.ids, one.weights, one.labels, one.strengths)
+        columns = (values.tolist() for values in read if values is not None)
+        texts += [*zip(range(len(one.ids)), *columns, look.spans(one), strict=True)]
+    inside = [pad in ids[first : end - 1] for _, ids, *_, (first, end) in texts]
     masked = masked_ids(calls)
     # Masks cover the token, or no text holds it.
     if not calls or pad is None or (masked != {pad} and (masked or any(inside))):
         raise CannotAsk("the rows do not show which token is padding")
-    strongest = max((one for line, *_ in texts for one in line.strengths), default=0.0)
-    least, found, of = _least([line for line, *_ in texts]), list[tuple[int, list[int]]](), 0
-    for (line, first, end), is_inside in zip(texts, inside, strict=True):
-        here = [] if is_inside else _padding(look, line.ids, first, end)
-        trained = [
+    largest, strongest = (
+        LEAST * max(abs(one) for text in texts for one in text[column]) for column in (2, 4)
+    )
+    spoilt, of = list[tuple[int, list[int]]](), 0
+    for (row, ids, weights, labels, strengths, span), is_inside in zip(texts, inside, strict=True):
+        here = [] if is_inside else _padding(look, ids, *span)
+        lost = [
             at
             for at in here
-            if (at - 1 in here and line.strengths[at] > LEAST * strongest)
-            or (line.labels[at] == pad and abs(line.weights[at] or 0.0) > least)
+            if (at - 1 in here and strengths[at] > strongest)
+            or (labels[at] == pad and abs(weights[at]) > largest)
         ]
-        found.append((line.row, trained))
+        spoilt += [(row, lost)] if len(lost) >= LEAST_COLUMNS else []
         of += len(here)
-    return _spoilt(found, f"of {of} padding tokens are trained on")
+    count, what = sum(len(places) for _, places in spoilt), f"of {of} padding tokens are trained"
+    if not spoilt:
+        return holds(f"0 {what} on, in {len(texts)} rows")
+    row, places = spoilt[0]
+    words = f"{count} {what} on, in {len(spoilt)} of {len(texts)} rows"
+    return broken(words, f"row {row}, token {places[0]}")
 
 
 def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]:
@@ -169,37 +185,6 @@ def _padding(look: Look, line: Sequence[int], first: int, end: int) -> list[int]
     return [*before, *after]
 
 
-def hidden_text(look: Look) -> Asked:
-    """Look for text at the ends of rows that the attention mask hides, and the loss trains on."""
-    found, no_text = list[tuple[int, list[int]]](), {look.pad_id, *look.eos_ids}
-    for call in look.known:
-        texts = lines(call) if call.mask is not None else []
-        for line in texts:
-            assert call.mask is not None
-            real = call.mask[line.row].nonzero().flatten().tolist() or [0]
-            ends = [*range(real[0]), *range(real[-1] + 1, len(line.ids))]
-            trained = (at for at in ends if abs(line.weights[at] or 0.0) > _least(texts))
-            own = [at for at in trained if line.labels[at] == line.ids[at] not in no_text]
-            found.append((line.row, own))
-    if not found:
-        raise CannotAsk("the model gets no attention mask")
-    return _spoilt(found, "trained tokens that are no padding are hidden by the attention mask")
-
-
-def _least(texts: Sequence[Line]) -> float:
-    return LEAST * max((abs(one) for line in texts for one in line.weights if one), default=0.0)
-
-
-def _spoilt(found: Sequence[tuple[int, list[int]]], what: str) -> Asked:
-    """Return that some rows have columns that are trained on."""
-    spoilt = [(row, columns) for row, columns in found if len(columns) >= LEAST_COLUMNS]
-    if not spoilt:
-        return holds(f"0 {what}, in {len(found)} rows")
-    count, (row, columns) = sum(len(columns) for _, columns in spoilt), spoilt[0]
-    words = f"{count} {what}, in {len(spoilt)} of {len(found)} rows"
-    return broken(words, f"row {row}, token {columns[0]}")
-
-
 def leftover(look: Look) -> Asked:
     """Look for ends of rows that are left over from an earlier batch."""
     found = look.buffer.left_over()
@@ -215,26 +200,19 @@ def leftover(look: Look) -> Asked:
 
 
 def reference(look: Look) -> Asked:
-    """Ask whether the reference shares tensors with the policy, draws at random, or is the policy.
-    A loss of margins is then the same in each update, whatever was learned."""
+    """Ask whether the reference draws at random, or is the policy. A loss of margins is then the
+    same in each update, whatever was learned."""
     if not look.is_preference:
         raise CannotAsk("only for trainings that raise some rows and lower others")
-    own = {value.data_ptr() for value in look.model.parameters() if value.requires_grad}
-    for model, one in look.references.values():
-        named = () if one.kind == "adapters" else model.named_parameters()
-        shared = [name for name, value in named if value.data_ptr() in own]
-        if shared:
-            words = f"reference and policy share {len(shared)} trainable tensors"
-            return broken(words, shared[0])
-        if one.is_random:
-            return broken(f"{one.what} is in training mode and has dropout")
+    if any(one.is_random for one in look.references):
+        return broken("the reference is in training mode and has dropout")
     if _is_itself(look):
         words = f"the policy itself is the reference: in updates 2 to {look.updates[-1].number}, "
         words += f"both say the same of all rows, and the loss of {look.losses[0]:.6g} stays"
         return broken(words, "update 2")
     if not look.references:
         raise CannotAsk("no reference was seen")
-    return holds("the reference shares no trained tensor with the policy, and does not draw")
+    return holds("the reference is not the policy, and does not draw")
 
 
 def _is_itself(look: Look) -> bool:
@@ -362,7 +340,7 @@ def _apart(rows: Sequence[Row], by_length: int) -> float:
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {
     one.__name__: one
     for one in (
-        *(accumulation, next_token, trained_padding, hidden_text, leftover),
+        *(accumulation, next_token, trained_padding, leftover),
         *(reference, first_ratio, kl_sign, group_advantages),
     )
 }

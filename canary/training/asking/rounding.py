@@ -54,13 +54,12 @@ def perturbed(model: nn.Module, eps: float, seed: int) -> contextlib.AbstractCon
     return replaced(model, moved)
 
 
-def rounding_of(call: Call, *, weights: bool) -> float:
-    """Return the tolerance of a call's scores. `weights`: whether the other side's weights may be
-    rounded in another way; then float32 does not tell the error."""
+def rounding_of(call: Call) -> float:
+    """Return the tolerance of a call's scores."""
     before, moved = scored(call), 0.0
     kinds = {*(value.dtype for value in call.module.parameters()), call.autocast or torch.float32}
     eps = max(float(torch.finfo(kind).eps) for kind in kinds if kind.is_floating_point)
-    errors = [_error(call, before)] if eps > HALF and not weights else []
+    errors = [_error(call, before)] if eps > HALF else []
     for seed in range(DRAWS):
         with perturbed(call.module, eps, seed):
             again = scored(call)

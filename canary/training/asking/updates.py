@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from canary.training.asking.calls import SURE, Adapters, Call
+from canary.training.facts.updates import draws
 
 CONSTANT = 2e-3
 """Relative: weights that differ by less are the same."""
@@ -101,21 +102,10 @@ class Scored:
     """Updates before the call."""
     rows: dict[bytes, torch.Tensor]
     """The log-probabilities of each row's real tokens but the first, by these tokens."""
-    kind: str = ""
-    """What it was to the newest update: the policy `now` or `before`, the policy with other
-    `adapters`, or an `other` model."""
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether it was not the policy as it trains."""
-        return self.kind in ("adapters", "other")
-
-    @property
-    def what(self) -> str:
-        """Who it was as a reference, for people."""
-        names = {name for disabled, names in self.adapters if not disabled for name in names}
-        used = f"with the adapter {', '.join(sorted(names))}" if names else "without its adapters"
-        return f"the reference{f', which is the policy {used},' if self.kind == 'adapters' else ''}"
+    is_reference: bool = False
+    """Whether it was another model than the policy of the newest update, or had other adapters."""
+    is_now: bool = False
+    """Whether it was that policy, after the update before."""
 
 
 class ScoredRows:
@@ -150,9 +140,8 @@ class ScoredRows:
             values = () if model is None else model.parameters()
             # The policy may be in another wrapper, and a reference may share layers.
             is_own = 2 * len(trained & {*map(id, values)}) > len(trained)
-            one.kind = "now" if one.update == updates else "before"
-            if not is_own or one.adapters != adapters:
-                one.kind = "adapters" if is_own else "other"
+            one.is_reference = not is_own or one.adapters != adapters
+            one.is_now = not one.is_reference and one.update == updates
             for key in one.rows:
                 found.setdefault(key, []).append(one)
         return found
@@ -170,29 +159,25 @@ def adapters_of(model: nn.Module) -> Adapters:
 
 
 @contextlib.contextmanager
-def with_adapters(model: nn.Module, state: Adapters) -> Iterator[None]:
-    """Use these adapters within a block. Which parameters are trained stays as it is."""
-    layers = _layers(model)
-    kept = [(one, one._disable_adapters, one._active_adapter) for one in layers]
+def without_adapters(model: nn.Module) -> Iterator[None]:
+    """Switch adapters off within a block. After peft's own `disable_adapter`, all would train."""
+    kept = [(one, one._disable_adapters) for one in _layers(model)]
     try:
-        for one, (disabled, names) in zip(layers, state, strict=False):
-            one._disable_adapters, one._active_adapter = disabled, [*names]
+        for one, _ in kept:
+            one._disable_adapters = True
         yield
     finally:
-        for one, disabled, active in kept:
-            one._disable_adapters, one._active_adapter = disabled, active
+        for one, disabled in kept:
+            one._disable_adapters = disabled
 
 
 def _has_dropout(model: nn.Module, adapters: Adapters) -> bool:
     """Whether a model draws at random as it is; dropout of disabled adapters does not."""
     is_off = all(disabled for disabled, _ in adapters)
-    for name, one in model.named_modules():
-        drops = isinstance(one, nn.modules.dropout._DropoutNd)
-        share = one.p if drops else getattr(one, "attention_dropout", 0.0)
-        draws = isinstance(share, float) and share > 0 and one.training
-        if draws and not (is_off and "lora" in name):
-            return True
-    return False
+    return any(
+        one.training and draws(one) and not (is_off and "lora" in name)
+        for name, one in model.named_modules()
+    )
 
 
 def _keys(call: Call) -> Iterator[tuple[bytes, torch.Tensor]]:
@@ -234,7 +219,7 @@ def _row(
         if one.is_reference
     }
     # The newest comes first: dropout may differ between calls.
-    now = [(one.rows[key] - own)[trained].abs() for one in said if one.kind == "now"]
+    now = [(one.rows[key] - own)[trained].abs() for one in said if one.is_now]
     close = [bool((one <= CLOSE * own[trained].abs().clamp_min(1)).all()) for one in now]
     return Row(
         key,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
 from canary.record.exact import Exact, Facts, TextFacts
 from canary.training.collectors.calls import own_calls
+from canary.training.collectors.living import only_tokenizer
 from canary.training.exact.effective import own_method
 from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
 
@@ -60,7 +59,7 @@ class Texts:
             facts["texts"] = found
 
     def _tokenizer(self) -> Any:
-        found = tokenizer_of(self._trained) or _only_tokenizer()
+        found = tokenizer_of(self._trained) or only_tokenizer()
         found = getattr(found, "tokenizer", found)  # a processor holds one
         return found if hasattr(found, "get_vocab") else None
 
@@ -122,10 +121,3 @@ def _last_answer(messages: Any) -> str:
 def _plain(tokenizer: Any, ids: Any) -> str:
     """Return the text of ids, without white space."""
     return "".join(str(tokenizer.decode(ids, skip_special_tokens=False)).split())
-
-
-def _only_tokenizer() -> Any:
-    """Return the tokenizer of transformers that lives in this process, if there is one alone."""
-    base = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
-    found = [one for one in gc.get_objects() if base in type(one).__mro__] if base else []
-    return found[0] if len(found) == 1 else None

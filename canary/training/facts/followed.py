@@ -1,7 +1,7 @@
 """Follows one optimizer through the look, by samples of its tensors.
 
-A sample is at most `ELEMENTS` numbers of each of at most `TENSORS` tensors, kept as numpy arrays:
-they are no tensors of the training, and a large model costs no more than a small one.
+A sample is at most `ELEMENTS` numbers of each of at most `TENSORS` tensors, in one numpy array: it
+is no tensor of the training, and a large model costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from canary.record.exact import FollowedOptimizer, Rounding
 
-TENSORS = 24
+TENSORS = 16
 ELEMENTS = 256
 NAMES = 8
 """Names that are kept of what is broken."""
@@ -28,7 +28,7 @@ ADAMS = ("Adam", "AdamW", "NAdam", "Adamax")
 LOW = (torch.bfloat16, torch.float16)
 ABOVE_EPS = 10.0
 """A gradient so many times Adam's `eps` makes a step near the learning rate."""
-Sample = list[NDArray[np.float32]]
+Sample = NDArray[np.float32]
 
 
 def parameters_in(optimizer: Optimizer) -> list[torch.Tensor]:
@@ -41,34 +41,42 @@ def short(name: str) -> str:
     return name[:LONGEST_NAME]
 
 
-def sampled(values: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> Sample:
-    """Return some numbers of each tensor, at the same places each time; None counts as zeros.
+class Places:
+    """Places in tensors, of which samples are taken."""
 
-    Raises:
-        ValueError: a gradient is sparse.
-    """
-    parts = []
-    for value, shape in zip(values, like, strict=True):
-        if value is not None and value.layout != torch.strided:
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._strides = [max(1, value.numel() // ELEMENTS) | 1 for value in tensors]
+        counts = zip(tensors, self._strides, strict=True)
+        self._sizes = [min(ELEMENTS, -(-value.numel() // stride)) for value, stride in counts]
+        self.tensor_of = np.repeat(np.arange(len(tensors)), self._sizes)
+        """The number of each element's tensor."""
+
+    def values(self) -> Sample:
+        """Return the sample of the tensors themselves."""
+        return self._sampled(self._tensors)
+
+    def gradients(self) -> Sample:
+        """Return the sample of their gradients; a missing one counts as zeros."""
+        found = [value.grad for value in self._tensors]
+        if any(one is not None and one.layout != torch.strided for one in found):
             raise ValueError("a gradient is sparse")
-        flat = (torch.zeros_like(shape) if value is None else value.detach()).reshape(-1)
-        stride = max(1, flat.numel() // ELEMENTS) | 1
-        parts.append(flat[::stride][:ELEMENTS].float())
-    by_device: dict[torch.device, list[int]] = {}
-    for place, part in enumerate(parts):
-        by_device.setdefault(part.device, []).append(place)
-    found: Sample = [np.empty(0, np.float32)] * len(parts)
-    for places in by_device.values():
-        whole = np.array(torch.cat([parts[place] for place in places]).cpu().numpy(), copy=True)
-        sizes = np.cumsum([parts[place].numel() for place in places])[:-1]
-        for place, numbers in zip(places, np.split(whole, sizes), strict=True):
-            found[place] = numbers
-    return found
+        if all(one is None for one in found):
+            return np.zeros(len(self.tensor_of), np.float32)
+        return self._sampled(found)
 
-
-def equal(one: Sample, other: Sample) -> list[bool]:
-    """Return for each tensor whether all its numbers are equal."""
-    return [np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True)]
+    def _sampled(self, values: Sequence[torch.Tensor | None]) -> Sample:
+        parts = []
+        places = zip(values, self._tensors, self._sizes, self._strides, strict=True)
+        for value, own, size, stride in places:
+            if value is None:
+                parts.append(own.new_zeros(size))
+            else:
+                parts.append(value.contiguous().as_strided((size,), (stride,)))
+        if len({part.device for part in parts}) > 1:
+            parts = [part.cpu() for part in parts]
+        whole = torch.cat(parts) if parts else torch.empty(0)
+        return np.array(whole.detach().float().cpu().numpy(), copy=True)
 
 
 class Followed:
@@ -81,6 +89,7 @@ class Followed:
         self.ids = {id(value) for value in held}
         chosen = sorted(random.Random(0).sample(range(len(held)), min(TENSORS, len(held))))
         self._tensors = [held[place] for place in chosen]
+        self._places = Places(self._tensors)
         self._names = [short(names.get(id(value), "a tensor")) for value in self._tensors]
         self.facts: FollowedOptimizer = {
             "class": short(type(optimizer).__name__),
@@ -111,15 +120,13 @@ class Followed:
         self._before: Sample | None = None
         self._after: Sample | None = None
         self._used: Sample | None = None
-        self._asked = [0] * len(self._tensors)
-        self._lost = [0] * len(self._tensors)
+        self._asked, self._lost = (np.zeros(len(self._tensors), int) for _ in range(2))
+        low = np.array([value.dtype in LOW for value in self._tensors], bool)
+        self._is_low = low[self._places.tensor_of]
         adam = type(optimizer).__module__.startswith("torch.optim.")
         self._rounds = adam and type(optimizer).__name__ in ADAMS
         # These write other weights for an evaluation, and take them out again.
         self._swaps = callable(getattr(optimizer, "eval", None))
-
-    def _gradients(self) -> Sample:
-        return sampled([value.grad for value in self._tensors], self._tensors)
 
     def backward_begins(self) -> None:
         """A backward of the loop begins, outside of all updates."""
@@ -127,11 +134,10 @@ class Followed:
             self.facts["closure"] = True
             return
         if self._used is not None and (self._backwards == 0 or (self._stale and not self._empty)):
-            now = self._gradients()
-            self._empty = not any(numbers.any() for numbers in now)
+            now = self._places.gradients()
+            self._empty = not now.any()
             if self._backwards == 0:
-                some = any(numbers.any() for numbers in self._used)
-                self._stale = some and all(equal(now, self._used))
+                self._stale = bool(self._used.any()) and same(now, self._used)
         self._backwards += 1
 
     def clipped(self, acted: bool) -> None:
@@ -158,21 +164,20 @@ class Followed:
         facts["with_gradient"] = len(self._had_gradient)
         facts["rates"].append(float(self.optimizer.param_groups[0]["lr"]))
         facts["backwards"].append(self._backwards)
-        self._before = sampled(self._tensors, self._tensors)
-        if self._after is not None and not shared and not self._swaps:
-            same = equal(self._before, self._after)
-            if not all(same):
-                facts["written_before"].append(facts["updates"] + 1)
-                facts.setdefault("written", self._names[same.index(False)])
+        self._before = self._places.values()
+        written = self._after is not None and not same(self._before, self._after)
+        if written and not shared and not self._swaps:
+            where = self._places.tensor_of[self._before != self._after][0]
+            facts["written_before"].append(facts["updates"] + 1)
+            facts.setdefault("written", self._names[where])
 
     def update_ended(self) -> None:
         """The update ended: count what it left equal, and what happened before it."""
         facts = self.facts
         if not self._inside or self._before is None:
             return
-        self._after = sampled(self._tensors, self._tensors)
-        gradients = self._gradients()
-        if self._rounds:
+        self._after, gradients = self._places.values(), self._places.gradients()
+        if self._rounds and self._is_low.any():
             self._count_lost(self._before, self._after, gradients)
         if self._used is not None and self._backwards:
             facts["left"] += self._stale and not self._empty
@@ -187,16 +192,15 @@ class Followed:
     def _count_lost(self, before: Sample, after: Sample, gradients: Sample) -> None:
         eps = self.optimizer.defaults.get("eps", 0.0)
         least = ABOVE_EPS * (float(eps) if isinstance(eps, int | float) else 0.0)
-        for place, value in enumerate(self._tensors):
-            if value.dtype in LOW:
-                size = np.abs(gradients[place])
-                asked = np.isfinite(size) & (size > least)
-                self._asked[place] += int(asked.sum())
-                self._lost[place] += int((asked & (before[place] == after[place])).sum())
+        size, tensors = np.abs(gradients), self._places.tensor_of
+        asked = self._is_low & np.isfinite(size) & (size > least)
+        self._asked += np.bincount(tensors[asked], minlength=len(self._tensors))
+        lost = asked & (before == after)
+        self._lost += np.bincount(tensors[lost], minlength=len(self._tensors))
 
     def described(self) -> FollowedOptimizer:
         """Return what was seen."""
-        low = [place for place, count in enumerate(self._asked) if count]
+        low = self._asked.nonzero()[0].tolist()
         if low:
             still = [place for place in low if self._lost[place] == self._asked[place]]
             rounding: Rounding = {
@@ -204,11 +208,16 @@ class Followed:
                 "tensors": len(low),
                 "still": len(still),
                 "still_names": [self._names[place] for place in still[:NAMES]],
-                "asked": sum(self._asked[place] for place in low),
-                "lost": sum(self._lost[place] for place in low),
+                "asked": int(self._asked.sum()),
+                "lost": int(self._lost.sum()),
             }
             self.facts["rounding"] = rounding
         return self.facts
+
+
+def same(one: Sample, other: Sample) -> bool:
+    """Return whether all numbers are equal."""
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def _vectors(optimizer: Optimizer, names: Mapping[int, str]) -> tuple[list[str], list[str]] | None:

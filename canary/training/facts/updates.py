@@ -19,10 +19,10 @@ from canary.training.collectors.wrapping import Wrapping
 from canary.training.facts.followed import (
     NAMES,
     Followed,
+    Places,
     Sample,
-    equal,
     named_of,
-    sampled,
+    same,
     short,
 )
 from canary.training.facts.schedules import Schedules
@@ -114,7 +114,7 @@ class UpdateWatcher:
         still = [
             (name, value)
             for name, (value, before) in self._missing.items()
-            if id(value) not in held and all(equal(before, sampled([value], [value])))
+            if id(value) not in held and same(before, Places([value]).values())
         ]
         thawed = [name for name, value in still if id(value) in self._frozen]
         return {
@@ -227,13 +227,14 @@ class UpdateWatcher:
                     self._note_missing(name, value)
 
     def _note_missing(self, name: str, value: torch.Tensor) -> None:
-        if name not in self._missing and any(s.any() for s in sampled([value.grad], [value])):
-            self._missing[name] = (value, sampled([value], [value]))
+        if name not in self._missing and Places([value]).gradients().any():
+            self._missing[name] = (value, Places([value]).values())
 
     def _note_mode(self, model: nn.Module) -> None:
         modules = [one for one in model.modules() if one is not model] or [model]
         if not self._facts["modes"]:
-            self._facts["noisy_modules"] = sum(one.training and _is_noisy(one) for one in modules)
+            noisy = (one for one in modules if draws(one) or isinstance(one, BATCH_NORMS))
+            self._facts["noisy_modules"] = sum(one.training for one in noisy)
         self._facts["modes"].append(any(one.training for one in modules))
 
     def _update_ended(self, followed: Followed, _: bool) -> None:
@@ -242,11 +243,9 @@ class UpdateWatcher:
             self._schedules.update_ended()
 
 
-def _is_noisy(module: nn.Module) -> bool:
-    """Whether a module computes otherwise in training mode."""
+def draws(module: nn.Module) -> bool:
+    """Whether a module draws at random in training mode."""
     if isinstance(module, DROPOUTS):
         return module.p > 0
-    if isinstance(module, BATCH_NORMS):
-        return True
     rates = (getattr(module, name, 0) for name in ("dropout", "attention_dropout", "dropout_p"))
     return any(isinstance(rate, float) and rate > 0 for rate in rates)

@@ -72,7 +72,7 @@ def test_a_config_is_asked_everything_and_pairs_learn_the_same(tmp_path: Path) -
     code, found = rules(tmp_path, "canary.yaml")
     assert code == 0, found
     asked = {name for name, one in found.items() if one["status"] == "holds"}
-    assert asked >= {"causality", "padding", "neighbour", "optimizer_holds_trainable"}
+    assert asked >= {"causality", "padding_side", "neighbour", "optimizer_holds_trainable"}
     for words in (("--workers", "2"), ("--resume",)):
         code, out, err = checked(tmp_path, *words, "canary.yaml")
         assert code == 0, out + err

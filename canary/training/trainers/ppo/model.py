@@ -19,7 +19,7 @@ class ForwardOutput(NamedTuple):
     """Outputs of a forward for the completions, each (rows, completion), or None if not asked for.
     A tuple, because accelerate converts the outputs of a forward."""
 
-    logprobs: torch.Tensor | None
+    log_probs: torch.Tensor | None
     values: torch.Tensor | None
     entropy: torch.Tensor | None
 

@@ -236,8 +236,8 @@ class PPOTrainer(Trainer):
         else:
             found = model(*inputs, replace(request, values=False))
             values = model(*inputs, replace(request, logprobs=False, entropy=False)).values
-        entropy = found.entropy if with_entropy else torch.zeros_like(found.logprobs)
-        return found.logprobs, values, entropy
+        entropy = found.entropy if with_entropy else torch.zeros_like(found.log_probs)
+        return found.log_probs, values, entropy
 
     def _update(self, collected: Experience) -> dict[str, float]:
         """Make all updates on a rollout; return their mean metrics."""

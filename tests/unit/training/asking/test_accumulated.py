@@ -29,41 +29,6 @@ def test_clipping_in_each_micro_batch_is_broken(largest: float, status: str) -> 
         assert "after micro-batch 0" in found["words"]
 
 
-class Zeroing(Loop):
-    """Sets gradients to zero before each backward pass: `forward`, `zero_grad`, `backward`."""
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        """Set gradients to zero after the forward pass."""
-        found = super().loss(one, tokens)
-        for value in self.model.parameters():
-            value.grad = None
-        return found
-
-
-@pytest.mark.parametrize(("micro_batches", "status"), [(2, "broken"), (1, "not asked")])
-def test_gradients_that_are_lost_are_broken(micro_batches: int, status: str) -> None:
-    loop = Zeroing(llama(), micro_batches=micro_batches)
-    found = loop.run()["accumulation"]
-    assert found["status"] == status, found
-
-
-class Two(Zeroing):
-    """Trains two models in turn, each with an optimizer of its own."""
-
-    def loss(self, one: dict[str, torch.Tensor], tokens: int) -> torch.Tensor:
-        """Let the other model have a pass before."""
-        if not hasattr(self, "second"):
-            self.second = llama()
-        said = self.second(**one).logits
-        said.square().mean().backward()
-        return super().loss(one, tokens)
-
-
-def test_two_models_in_turn_lose_nothing() -> None:
-    loop = Two(llama(), micro_batches=1)
-    assert loop.run()["accumulation"]["status"] != "broken"
-
-
 class Replay(Loop):
     """Gives every second micro-batch, of older data, a tenth of the weight."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from canary.training.asking import look
+from canary.training.asking import observer
 from tests.unit.training.asking import chats
 from tests.unit.training.asking.chats import (
     IGNORE,
@@ -36,7 +37,6 @@ HOLDS = {
     "prompt_labels": "holds",
     "assistant_mask": "holds",
     "eos_labels": "holds",
-    "chat_template": "holds",
 }
 WITHOUT_MASK = {**HOLDS, "prompt_labels": "not asked", "assistant_mask": "not asked"}
 
@@ -76,11 +76,6 @@ def test_nothing_is_broken_in_a_healthy_training(
     assert status(found) == expected, found
 
 
-def one_less(ids: list[int], prompt: int) -> list[int]:
-    """A mask that covers the first token of the answer."""
-    return answers_only(ids, prompt + 1)
-
-
 def without_eos(ids: list[int], prompt: int) -> list[int]:
     labels = answers_only(ids, prompt)
     return [IGNORE if one == tokenizer().eos_token_id else one for one in labels]
@@ -105,19 +100,53 @@ def last_turn(ids: list[int], prompt: int) -> list[int]:
     [
         (lambda: Chat(SFT(completions(), **MASKING), collate_with(everything)), "prompt_labels"),
         (lambda: Chat(Plain(plain(conversations())), collate_with(first_turn)), "prompt_labels"),
-        (lambda: Chat(Plain(completions()), collate_with(one_less)), "assistant_mask"),
         (lambda: Chat(Plain(completions()), collate_with(without_eos)), "eos_labels"),
     ],
     ids=[
         "prompts with labels",
         "first question only",
-        "mask too long",
         "EOS masked",
     ],
 )
 def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
     found = made().run()
     assert status(found)[expected] == "broken", found
+
+
+TEMPLATE = (
+    "{% for one in messages %}Turn of the {{ one.role }}: {{ one.content }}{{ eos_token }}"
+    "{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(("early", "status"), [(0, "holds"), (3, "broken")])
+def test_a_mask_that_begins_within_a_word_is_broken(early: int, status: str) -> None:
+    """The prompt is counted too short, by a few tokens of the word before the answer."""
+    written = copy.deepcopy(tokenizer())
+    written.chat_template = TEMPLATE
+    header = len(written(" assistant: ", add_special_tokens=False)["input_ids"])
+    assert header > early + 1
+    rows = []
+    for row in completions():
+        prompt = written.apply_chat_template(row["prompt"], tokenize=False)
+        prompt += "Turn of the assistant: "
+        ids = [written(one, add_special_tokens=False)["input_ids"] for one in (prompt, "clock")]
+        rows.append({"prompt": len(ids[0]) - early, "input_ids": [*ids[0], *ids[1], 2]})
+
+    def collate(rows: list[chats.Row]) -> chats.Row:
+        ids = [row["input_ids"] for row in rows]
+        labels = [answers_only(row["input_ids"], row["prompt"]) for row in rows]
+        mask = [[1] * len(one) for one in ids]
+        return {
+            "input_ids": chats.padded(ids, written.pad_token_id),
+            "attention_mask": chats.padded(mask, 0),
+            "labels": chats.padded(labels, IGNORE),
+        }
+
+    trainer = Plain(rows)
+    trainer.processing_class = written
+    found = Chat(trainer, collate).run()["assistant_mask"]
+    assert found["status"] == status, found
 
 
 def test_the_last_answer_may_be_trained_alone() -> None:
@@ -161,6 +190,6 @@ def test_prompts_of_left_padded_ids_are_found(
     covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
-    monkeypatch.setattr(look, "living_tokenizers", lambda: [tokenizer()])
+    monkeypatch.setattr(observer, "only_tokenizer", tokenizer)
     found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
     assert found["prompt_labels"]["status"] == expected, found

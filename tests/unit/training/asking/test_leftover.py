@@ -48,8 +48,7 @@ def collated(reuses: bool, rows: int, seed: int, calls: int = 6) -> list[list[li
 @pytest.mark.parametrize("rows", [2, 8])
 def test_a_reused_buffer_is_found(rows: int) -> None:
     found = seen(collated(True, rows, seed=rows)).left_over()
-    assert found
-    assert found[0].before == END
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize("rows", [2, 8])
@@ -76,10 +75,8 @@ def test_a_template_that_ends_single_rows_is_no_leftover() -> None:
     assert not seen([[text(9, chance)[:-1] + end] for _ in range(6)]).left_over()
 
 
-@pytest.mark.parametrize(("size", "expected"), [(30, [30]), (12, [])])
-def test_one_reused_row_needs_a_long_end(size: int, expected: list[int]) -> None:
+def test_one_end_alone_may_be_chance() -> None:
     chance = random.Random(3)
     before = [text(40, chance), text(30, chance)]
-    end = before[0][40 - size :]
-    after = [text(40 - size, chance) + end, text(40, chance)]
-    assert [one.size for one in seen([before, after]).left_over()] == expected
+    after = [text(10, chance) + before[0][10:], text(40, chance)]
+    assert not seen([before, after]).left_over()

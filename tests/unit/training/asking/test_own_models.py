@@ -49,10 +49,16 @@ def shifted(by: int) -> Loss:
     """Return a loss towards the token at a distance."""
 
     def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        logits = model(ids, mask)
+        logits = said_by(model, ids, mask)
         return cross_entropy(logits[:, : logits.shape[1] - by], ids[:, by:])
 
     return loss
+
+
+def said_by(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the logits of a model, of transformers or not."""
+    found = model(ids, mask)
+    return found if torch.is_tensor(found) else found.logits
 
 
 def asked(model: nn.Module, loss: Loss) -> Answers:
@@ -67,7 +73,7 @@ def asked(model: nn.Module, loss: Loss) -> Answers:
     return looked.answers()
 
 
-ABOUT_TOKENS = ("neighbour", "causality", "padding", "padding_side", "next_token")
+ABOUT_TOKENS = ("neighbour", "causality", "padding_side", "next_token")
 
 
 def test_a_model_with_names_of_its_own_is_asked() -> None:
@@ -89,9 +95,40 @@ def test_a_model_with_names_of_its_own_is_asked() -> None:
     ],
 )
 def test_the_place_of_the_labels_is_found(by: int, status: str, words: str) -> None:
-    found = asked(Own(), shifted(by))["next_token"]
+    found = asked(llama(), shifted(by))["next_token"]
     assert found["status"] == status, found
     assert words in found["words"]
+
+
+@pytest.mark.parametrize("by", [0, 2])
+def test_an_autoencoder_and_an_extra_head_are_not_judged(by: int) -> None:
+    """Nothing reads what they say as the next token."""
+    found = asked(Own(), shifted(by))["next_token"]
+    assert found["status"] == "not asked", found
+    assert "the model has no `generate`" in found["words"]
+
+
+def masked(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mask all labels inside the loss."""
+    return cross_entropy(said_by(model, ids, mask), torch.full_like(ids, PAD))
+
+
+def masked_by_sum(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The same, without a division by the number of labels."""
+    logits = said_by(model, ids, mask)
+    return nn.functional.cross_entropy(
+        logits.flatten(0, 1), torch.full_like(ids, -100).flatten(), reduction="sum"
+    )
+
+
+@pytest.mark.parametrize("loss", [masked, masked_by_sum])
+@pytest.mark.parametrize("model", [Own, llama])
+def test_labels_that_the_loss_itself_masks_are_broken(
+    loss: Loss, model: Callable[[], nn.Module]
+) -> None:
+    found = asked(model(), loss)["next_token"]
+    assert found["status"] == "broken", found
+    assert "no token is trained on" in found["words"]
 
 
 class Reward(nn.Module):
@@ -119,10 +156,10 @@ def square(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Ten
 
 
 def test_a_score_that_is_read_at_padding_is_broken() -> None:
-    names = ("padding", "padding_side", "neighbour")
+    names = ("padding_side", "neighbour")
     right, wrong = (asked(Reward(at_end=one), square) for one in (True, False))
-    assert [right[name]["status"] for name in names] == ["holds"] * 3, right
-    assert [wrong[name]["status"] for name in names] == ["broken", "broken", "holds"], wrong
+    assert [right[name]["status"] for name in names] == ["holds"] * 2, right
+    assert [wrong[name]["status"] for name in names] == ["broken", "holds"], wrong
 
 
 def test_a_model_that_refuses_and_is_no_language_model_needs_no_answer() -> None:

@@ -23,7 +23,7 @@ from tests.unit.training.asking.tiny import EOS, Loop, batch, broken, gpt2, llam
 def test_nothing_is_broken_in_a_healthy_loop(made: Callable[[], Loop]) -> None:
     found = made().run()
     assert broken(found) == set()
-    asked = ("neighbour", "causality", "padding", "padding_side", "next_token", "trained_padding")
+    asked = ("neighbour", "causality", "padding_side", "next_token", "trained_padding")
     for name in asked:
         assert found[name]["status"] == "holds", found[name]
     assert all(one["words"] for one in found.values())
@@ -191,8 +191,8 @@ def test_a_model_that_refuses_other_inputs_is_not_asked() -> None:
             return self.inner(**kwargs)
 
     found = Loop(Strict(llama())).run()
-    assert found["padding"]["status"] == "not asked"
-    assert "a graph of width 10" in found["padding"]["words"]
+    assert found["padding_side"]["status"] == "not asked"
+    assert "a graph of width 10" in found["padding_side"]["words"]
     assert found["neighbour"]["status"] == "holds"
 
 
