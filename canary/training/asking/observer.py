@@ -16,6 +16,7 @@ import torch.distributed
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
+from torch.utils.hooks import RemovableHandle
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Asked, Exact, Facts
@@ -90,7 +91,7 @@ class Asking:
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
-        STEPS.install()
+        STEPS.install(stays=self is EARLY)
         if _several_ranks():
             self._why = SEVERAL_RANKS
         elif self._compiles():
@@ -283,21 +284,29 @@ class Asking:
         if self._answers:
             exact["asked"] = self._answers
         self._calls, self._scored = [], ScoredRows()
+        STEPS.remove()
 
 
 class Steps:
-    """One hook of all optimizers' steps, which stays. A look may begin or end within a step, and
-    torch fails if its hooks change while it goes through them."""
+    """One hook of all optimizers' steps. It stays in a process with a plain loop, whose look may
+    begin or end within a step: torch fails if its hooks change while it goes through them."""
 
     def __init__(self) -> None:
         self.heard_by: Asking | None = None
-        self._is_installed = False
+        self._handle: RemovableHandle | None = None
+        self._stays = False
 
-    def install(self) -> None:
+    def install(self, *, stays: bool) -> None:
         """Hook steps; outside of a step."""
-        if not self._is_installed:
-            self._is_installed = True
-            torch_optimizer.register_optimizer_step_pre_hook(self._begins)
+        self._stays = self._stays or stays
+        if self._handle is None:
+            self._handle = torch_optimizer.register_optimizer_step_pre_hook(self._begins)
+
+    def remove(self) -> None:
+        """Remove the hook, unless it stays; outside of a step."""
+        if self._handle is not None and not self._stays:
+            self._handle.remove()
+            self._handle = None
 
     def _begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self.heard_by is not None:
