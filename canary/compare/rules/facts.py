@@ -96,6 +96,12 @@ def updates_of(record: RunRecord) -> UpdateFacts | None:
     return record.exact.get("facts", {}).get("updates")
 
 
+def any_gradient(seen: UpdateFacts) -> bool:
+    """Whether any tensor of an optimizer had a gradient; where a step computes its gradients
+    itself, they may be gone when it ends."""
+    return any(one.get("closure") or one.get("with_gradient") for one in seen.get("optimizers", []))
+
+
 NO_UPDATES = "no update of the optimizer was watched"
 """Why a rule about updates is not asked."""
 

@@ -9,7 +9,7 @@ import pytest
 from canary.compare.rules import RULES
 from canary.compare.rules.rule import Answer
 from canary.record.types import Launch, RunRecord
-from tests.unit.comparing import example
+from tests.unit.comparing import altered, example
 
 ADAM: dict[str, Any] = {
     "class": "AdamW",
@@ -47,6 +47,10 @@ def answered(
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("optimizer_holds_trainable", {"holding": HOLDING | {"tensors": 0, "trainable_held": 0}}),
     ("optimizer_holds_trainable", {"holding": HOLDING | {"thawed": 2, "thawed_names": ["a"]}}),
+    (
+        "optimizer_holds_trainable",
+        {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
+    ),
     ("updates_not_rounded", {"adam": {"rounding": LOST}}),
     ("gradients_start_empty", {"adam": {"left": 11, "emptied": 0}}),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11, "clips_after_acted": 3}}),
@@ -62,11 +66,6 @@ def test_a_broken_rule_says_so(rule: str, facts: dict[str, Any]) -> None:
 
 
 IN_DOUBT: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "optimizer_holds_trainable",
-        {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
-        "only a head may be trained",
-    ),
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"lost": 90}}}, "only norms are lost"),
     ("gradients_start_empty", {"adam": {"left": 6, "emptied": 5}}, "only some updates"),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11}}, "a norm is measured"),
@@ -184,3 +183,38 @@ def test_optimizers_that_take_turns_change_their_own_tensors_only() -> None:
     whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
     found = answered("trainable_changed", record=whole, optimizers=[ADAM, ADAM])
     assert found.status == "note"
+
+
+@pytest.mark.parametrize(
+    ("unheld", "statuses"),
+    [
+        ([], ("holds", "broken")),
+        (["b"], ("broken", "broken")),
+        (["a", "b"], ("broken", "holds")),
+    ],
+)
+def test_a_tensor_that_no_optimizer_holds_is_one_finding(
+    unheld: list[str], statuses: tuple[str, str]
+) -> None:
+    update = {"tensors_changed": 20, "tensors_unchanged": ["a", "b"]}
+    whole = altered(example(), "exact", "first_update", to=update)
+    holding = HOLDING | {"missing": len(unheld), "missing_names": unheld}
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, holding=holding) for name in names]
+    assert tuple(one.status for one in found) == statuses
+    assert not found[0].items & found[1].items
+
+
+def test_nothing_trainable_is_one_finding() -> None:
+    whole = altered(example(), "exact", "model", to={"trainable_parameters": 0})
+    holding = HOLDING | {"tensors": 0, "trainable": 0, "trainable_held": 0}
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, holding=holding).status for name in names]
+    assert found == ["not asked", "broken"]
+
+
+def test_an_optimizer_without_gradients_is_one_finding() -> None:
+    whole = altered(example(), "exact", "first_update", to={"tensors_unchanged": ["a", "b"]})
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, adam={"with_gradient": 0}).status for name in names]
+    assert found == ["note", "not asked"]
