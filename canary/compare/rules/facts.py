@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.compare.rules.rule import Answer, not_asked, only_for
 from canary.config.trainers import TrainerRow, trainer_row
 from canary.record.exact import Micro, Series, Signal, UpdateFacts
 from canary.record.types import RunRecord
@@ -94,6 +95,20 @@ def farthest(values: Sequence[float], expected: float) -> float:
 def updates_of(record: RunRecord) -> UpdateFacts | None:
     """Return what the look saw of the optimizers' updates; None if it saw none."""
     return record.exact.get("facts", {}).get("updates")
+
+
+def without_tokens(record: RunRecord, why: str) -> Answer:
+    """Return why nothing is asked where no tokens were counted: the model may read none."""
+    if record.exact.get("work", {}).get("forwards") == 0:
+        return only_for("language models")
+    return not_asked(why)
+
+
+def without_bos(record: RunRecord) -> Answer:
+    """Return why nothing is asked where no BOS is known."""
+    if record.exact.get("data", {}).get("tokenizer"):
+        return only_for("tokenizers with BOS")
+    return without_tokens(record, "no tokenizer was seen")
 
 
 def any_gradient(seen: UpdateFacts) -> bool:

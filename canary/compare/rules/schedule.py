@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from canary.compare.rules.facts import NO_UPDATES, updates_of
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.exact import TORCH_LOOP, Schedule, UpdateFacts
 from canary.record.types import RunRecord
 
@@ -29,6 +29,12 @@ def _steady(seen: UpdateFacts) -> Iterator[tuple[Schedule, int, int]]:
             yield one, steps[0], micro[0]
 
 
+def _unsteady(seen: UpdateFacts, why: str) -> Answer:
+    if not any(one.get("length") for one in seen.get("schedules", [])):
+        return only_for("schedules that know their length")
+    return not_asked(why)
+
+
 def judge_steps(record: RunRecord) -> Answer:
     """A schedule that counts updates steps once per update, not once per micro-batch.
 
@@ -40,7 +46,7 @@ def judge_steps(record: RunRecord) -> Answer:
         return not_asked(NO_UPDATES)
     steady = [*_steady(seen)]
     if not steady:
-        return not_asked("no schedule of a known length stepped equally often in all updates")
+        return _unsteady(seen, "no schedule of a known length stepped equally often in all updates")
     for one, steps, micro in steady:
         if steps > 1 and steps == micro:
             updates = len(one["steps"])
@@ -84,7 +90,7 @@ def judge_length(record: RunRecord) -> Answer:
         return not_asked(NO_UPDATES)
     once = [(one, micro) for one, steps, micro in _steady(seen) if steps == 1]
     if not once:
-        return not_asked("no schedule of a known length stepped once per update")
+        return _unsteady(seen, "no schedule of a known length stepped once per update")
     planned = seen.get("planned_updates") or _made(record)
     loader = seen.get("loader_length")
     for one, micro in once:
@@ -105,6 +111,8 @@ def judge_length(record: RunRecord) -> Answer:
             )
     if planned and any(one["length"] == planned for one, _ in once):
         return answer(False, f"the schedule has {planned} steps, as the training has updates")
+    if all(micro == 1 for _, micro in once):
+        return only_for("gradient accumulation")
     return not_asked("how many updates the training makes is not known")
 
 
