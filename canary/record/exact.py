@@ -396,6 +396,16 @@ class UpdateFacts(TypedDict, total=False):
     """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
 
 
+class ClipFacts(TypedDict):
+    """The clips of a look that have a limit."""
+
+    clips: int
+    empty: int
+    """Those that got no tensor with a gradient."""
+    scaled: int
+    """Those of gradients that a scaler had multiplied and not yet divided."""
+
+
 class LoaderFacts(TypedDict, total=False):
     """What the workers of one `DataLoader` did in their first two fetches."""
 
@@ -434,6 +444,8 @@ class Facts(Part, total=False):
     loaders: list[LoaderFacts]
     """By kind of loader; missing if no worker reported anything."""
     texts: TextFacts
+    clips: ClipFacts
+    """Missing if nothing was clipped."""
     own_advantages: str
     """The method with which the user's code groups completions; missing if a library does."""
 
