@@ -203,6 +203,8 @@ class Work(TypedDict, total=False):
     """Tensor values read by Python."""
     collectives: int
     recompiles: int
+    outer_losses: list[list[list[int]]]
+    """Losses over all pairs of rows and targets, by their two shapes; missing without any."""
 
 
 class LiveMemory(TypedDict, total=False):
@@ -396,6 +398,25 @@ class UpdateFacts(TypedDict, total=False):
     """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
 
 
+class Warned(TypedDict):
+    """What a library warned of."""
+
+    library: str
+    text: str
+
+
+class LoadFacts(TypedDict):
+    """A `load_state_dict` that loaded nothing."""
+
+    model: str
+    given: int
+    """Tensors of the checkpoint."""
+    name: str
+    """One that was given."""
+    wanted: str
+    """One that the model has."""
+
+
 class ClipFacts(TypedDict):
     """The clips of a look that have a limit."""
 
@@ -426,6 +447,11 @@ class LoaderFacts(TypedDict, total=False):
 class TextFacts(TypedDict, total=False):
     """What a tokenizer and a model would do with a text by themselves."""
 
+    rows_read: int
+    """Rows of the data set whose ends were compared with the chat template."""
+    rows_open: int
+    """Those that end with the start of another answer."""
+
     sets_bos: bool
     """Whether the tokenizer sets BOS at the beginning of a text."""
     template_sets_bos: bool
@@ -444,6 +470,8 @@ class Facts(Part, total=False):
     loaders: list[LoaderFacts]
     """By kind of loader; missing if no worker reported anything."""
     texts: TextFacts
+    warned: list[Warned]
+    loads: list[LoadFacts]
     clips: ClipFacts
     """Missing if nothing was clipped."""
     own_advantages: str

@@ -111,6 +111,12 @@ def without_bos(record: RunRecord) -> Answer:
     return without_tokens(record, "no tokenizer was seen")
 
 
+def warned(record: RunRecord, begins: str) -> str:
+    """Return the first warning of a library that begins so; empty without one."""
+    texts = [one["text"] for one in record.exact.get("facts", {}).get("warned", [])]
+    return next((text for text in texts if text.startswith(begins)), "")
+
+
 def any_gradient(seen: UpdateFacts) -> bool:
     """Whether any tensor of an optimizer had a gradient; where a step computes its gradients
     itself, they may be gone when it ends."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import any_gradient, updates_of
+from canary.compare.rules.facts import any_gradient, updates_of, warned
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
 from canary.record.exact import group_of
 from canary.record.types import RunRecord
 
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
 """LoRA starts with B = 0, so A has no gradient in the first step."""
+CHECKPOINT_WITHOUT_GRADIENT = "None of the inputs have requires_grad=True"
+"""Torch says so of a reentrant checkpoint, whose parameters then get no gradient."""
 LOW = frozenset(("torch.bfloat16", "torch.float16"))
 """A small update may leave such a parameter as it is, also where a residual is kept elsewhere."""
 
@@ -61,6 +63,8 @@ def _doubt(record: RunRecord, still: Sequence[str]) -> str:
     """Return what else may explain that tensors did not change; empty if nothing does."""
     gradient = record.exact.get("first_gradient", {})
     if set(gradient.get("tensors_without_gradient", [])) >= {*still}:
+        if warned(record, CHECKPOINT_WITHOUT_GRADIENT):
+            return ""
         return "they get no gradient: are they unused by the loss?"
     groups = gradient.get("groups", {})
     if any(groups.values()) and all(groups.get(group_of(name)) == 0 for name in still):

@@ -72,6 +72,7 @@ def torch_loaded(module: ModuleType) -> None:
     """Wait for the first optimizer of this process."""
     mark("torch")
     try:
+        load_alone("training/collectors/loads").LOADS.begin(module)
         load_alone("training/attach/taps").begin(module, optimizer_made, backwards_alone)
     except Exception as error:  # noqa: BLE001 - another torch may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
