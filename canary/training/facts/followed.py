@@ -172,7 +172,7 @@ class Followed:
             return
         self._after = sampled(self._tensors, self._tensors)
         gradients = self._gradients()
-        if self._rounds:
+        if self._rounds and facts["rates"][-1] > 0:
             self._count_lost(self._before, self._after, gradients)
         if self._used is not None and self._backwards:
             facts["left"] += self._stale and not self._empty

@@ -29,6 +29,7 @@ ADAM: dict[str, Any] = {
 HOLDING = {"tensors": 21, "trainable": 21, "trainable_held": 21, "missing": 0, "thawed": 0}
 LOST = {"dtype": "bfloat16", "tensors": 21, "still": 5, "still_names": ["norm.weight"]}
 LOST |= {"asked": 1000, "lost": 900}
+WARM = [0.0, 5e-6, *[1e-5] * 10]
 ONCE = {"class": "LambdaLR", "length": 12, "begun_at": 0, "steps": [1] * 11}
 STEPS = {"class": "StepLR", "begun_at": 0, "steps": [1] * 11}
 FALLING = {"rates": [0.1 ** (1 + update // 2) for update in range(12)]}
@@ -54,6 +55,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
         {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
     ),
     ("updates_not_rounded", {"adam": {"rounding": LOST}}),
+    ("updates_not_rounded", {"adam": {"rounding": LOST, "rates": WARM}}),
     ("gradients_start_empty", {"adam": {"left": 11, "emptied": 0}}),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11, "clips_after_acted": 3}}),
     ("schedule_once_per_update", {"schedules": [OFTEN]}),
@@ -110,6 +112,11 @@ def test_what_may_be_a_choice_is_a_note(rule: str, facts: dict[str, Any], why: s
 HEALTHY: list[tuple[str, dict[str, Any], str]] = [
     ("optimizer_holds_trainable", {}, "holds"),
     ("schedule_lasts", {"schedules": [STEPS], "loader_length": 13}, "holds"),
+    (
+        "updates_not_rounded",
+        {"adam": {"rounding": LOST, "rates": [1e-6] * 8 + [1e-5] * 4}},
+        "not asked",
+    ),
     ("schedule_lasts", {"schedules": [STEPS], "adam": FALLING, "loader_length": 4}, "not asked"),
     ("schedule_lasts", {"schedules": [ONCE], "adam": FALLING, "loader_length": 13}, "not asked"),
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"still": 0, "lost": 90}}}, "holds"),
