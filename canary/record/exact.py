@@ -204,7 +204,7 @@ class Work(TypedDict, total=False):
     collectives: int
     recompiles: int
     outer_losses: list[list[list[int]]]
-    """Losses over all pairs of rows and targets, by their two shapes; missing without any."""
+    """Losses over all pairs of rows and targets, by their two shapes."""
 
 
 class LiveMemory(TypedDict, total=False):

@@ -15,10 +15,10 @@ SIZES = "Using a target size"
 def judge(record: RunRecord) -> Answer:
     """A loss of shapes (N, 1) and (N,) is a mean over N by N pairs: each row learns the mean of all
     targets."""
-    outer = record.exact.get("work", {}).get("outer_losses", [])
-    shapes = [tuple(map(tuple, one)) for one in outer] or _warned_of(record)
+    outer = record.exact.get("work", {}).get("outer_losses")
+    shapes = [tuple(map(tuple, one)) for one in outer or []] or _warned_of(record)
     if not shapes:
-        if "work" not in record.exact and "facts" not in record.exact:
+        if outer is None:
             return not_asked("the operators of no step were seen")
         return answer(False, "no loss pairs rows with the targets of others")
     rows, targets = shapes[0]

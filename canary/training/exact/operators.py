@@ -97,7 +97,7 @@ class WorkCounter:
         operators = dict(sorted(_without_arrivals(self._counting.operators).items()))
         # Compiled code looks tokens up with generated kernels, which are not counted.
         seen = self._counting.forwards > 0 or not recompiles()
-        found: Work = {
+        return {
             "operators": operators,
             "operator_total": sum(operators.values()),
             "flops": self._counting.flops,
@@ -105,10 +105,8 @@ class WorkCounter:
             "tokens_fed": self._counting.tokens_fed if seen else None,
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
             "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
+            "outer_losses": self._counting.outer.found,
         }
-        if self._counting.outer.found:
-            found["outer_losses"] = self._counting.outer.found
-        return found
 
 
 ARRIVAL = ("aten.set_.source_Storage_storage_offset", "aten.empty.memory_format")
