@@ -444,9 +444,21 @@ class LoaderFacts(TypedDict, total=False):
     Missing if a batch could not be hashed."""
 
 
+class NewTokens(TypedDict):
+    """Tokens that were added to the model's embeddings."""
+
+    first: int
+    frozen: bool
+    """Whether neither embeddings nor head train, and the new rows are as they were made."""
+    rows: int
+    rows_with: int
+    """Rows of the data set with such a token, of those that were searched."""
+
+
 class TextFacts(TypedDict, total=False):
     """What a tokenizer and a model would do with a text by themselves."""
 
+    new_tokens: NewTokens
     rows_read: int
     """Rows of the data set whose ends were compared with the chat template."""
     rows_open: int

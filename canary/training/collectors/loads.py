@@ -1,4 +1,5 @@
-"""Notes calls of `load_state_dict` that load nothing at all, from the import of torch on.
+"""Notes what happens to models before a training: calls of `load_state_dict` that load nothing at
+all, and embeddings that get more rows.
 
 Loaded in every Python process of the user's command that imports torch: standard library only.
 """
@@ -10,13 +11,18 @@ import weakref
 from types import ModuleType
 from typing import Any
 
+ROWS = 8
+"""New rows that are kept."""
+
 
 class Loads:
-    """Modules whose newest `load_state_dict` found none of its names."""
+    """Modules whose newest `load_state_dict` found none of its names, and larger embeddings."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[weakref.ref[Any], dict[str, Any]]] = []
         self._begun = False
+        self._resized: list[tuple[weakref.ref[Any], int, Any]] = []
+        """Model, first new token, and a copy of the first new rows."""
 
     def begin(self, torch: ModuleType) -> None:
         """Wrap `torch.nn.Module.load_state_dict`, once."""
@@ -33,6 +39,31 @@ class Loads:
             return keys
 
         module.load_state_dict = load
+
+    def transformers_loaded(self, modeling: ModuleType) -> None:
+        """Wrap `resize_token_embeddings` of the freshly loaded `transformers.modeling_utils`."""
+        model = modeling.PreTrainedModel
+        original = model.resize_token_embeddings
+
+        @functools.wraps(original)
+        def resize(resized: Any, *args: Any, **kwargs: Any) -> Any:
+            before = len(resized.get_input_embeddings().weight)
+            table = original(resized, *args, **kwargs)
+            if len(table.weight) > before:
+                made = table.weight.detach()[before : before + ROWS].float().cpu().clone()
+                self._resized.append((weakref.ref(resized), before, made))
+            return table
+
+        model.resize_token_embeddings = resize
+
+    def resized(self, model: Any) -> tuple[int, Any] | None:
+        """Return the first token that was added to a model, or to the model inside of it, and a
+        copy of some new rows; None if none was."""
+        parts = [one for _, one in model.named_modules()]
+        for resized, first, made in self._resized:
+            if any(resized() is part for part in parts):
+                return first, made
+        return None
 
     def _loaded(self, module: Any, state_dict: Any, keys: Any) -> None:
         unknown = list(getattr(keys, "unexpected_keys", ()))

@@ -13,6 +13,7 @@ from canary.training.collectors.calls import own_calls
 from canary.training.collectors.loads import LOADS
 from canary.training.exact.effective import own_method
 from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
+from canary.training.facts.new_tokens import new_tokens
 from canary.training.facts.open_turns import open_turns
 
 ROWS = 16
@@ -61,6 +62,11 @@ class Texts:
                 seen = open_turns(tokenizer, getattr(self._trained, "train_dataset", None))
                 if seen is not None:
                     found["rows_read"], found["rows_open"] = seen
+        added = new_tokens(
+            getattr(self._trained, "model", None), getattr(self._trained, "train_dataset", None)
+        )
+        if added is not None:
+            found["new_tokens"] = added
         if failed := LOADS.failed():
             facts["loads"] = [cast(LoadFacts, one) for one in failed]
         if found:

@@ -98,6 +98,7 @@ INCIDENTS = {
         "sft", "adapter", "modules_to_save",
         (('    modules_to_save=["embed_tokens", "lm_head"],\n', ""),),
         "No longer trained: lm_head.modules_to_save",
+        rule="new_tokens_train: broken",
     ),
     "slow_worker": Incident(
         "loop", "", "",

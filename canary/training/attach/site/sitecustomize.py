@@ -78,6 +78,14 @@ def torch_loaded(module: ModuleType) -> None:
         mark("broken", f"{type(error).__name__}: {error}")
 
 
+def models_loaded(module: ModuleType) -> None:
+    """Note embeddings that get more rows."""
+    try:
+        load_alone("training/collectors/loads").LOADS.transformers_loaded(module)
+    except Exception as error:  # noqa: BLE001 - another transformers may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
 def backwards_alone(count: str) -> None:
     """Leave a mark: the loop changes its parameters without an optimizer."""
     mark("backward", count)
@@ -169,6 +177,7 @@ def begin() -> None:
         wanted: dict[str, Callable[[ModuleType], None]] = {
             "transformers.trainer": trainer_loaded,
             "torch": torch_loaded,
+            "transformers.modeling_utils": models_loaded,
         }
         sys.meta_path.insert(0, Finder(wanted))
         try:

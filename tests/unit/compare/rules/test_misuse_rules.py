@@ -14,6 +14,7 @@ SIZES = (
     "Using a target size (torch.Size([{}])) that is different to the input size (torch.Size([{}]))."
 )
 LOAD = {"model": "Net", "given": 9, "name": "model.a", "wanted": "a"}
+ADDED = {"first": 500, "frozen": True, "rows": 64, "rows_with": 60}
 CLIPS = {"clips": 12, "empty": 0, "scaled": 0}
 CHECKPOINT = "None of the inputs have requires_grad=True. Gradients will be None"
 
@@ -44,6 +45,9 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("closed_turns", {"texts": {"rows_read": 16, "rows_open": 2}}, "note"),
     ("closed_turns", {"texts": {"rows_read": 16, "rows_open": 16}}, "broken"),
     ("closed_turns", {}, "not asked"),
+    ("new_tokens_train", {"texts": {"new_tokens": ADDED}}, "broken"),
+    ("new_tokens_train", {"texts": {"new_tokens": ADDED | {"frozen": False}}}, "holds"),
+    ("new_tokens_train", {"texts": {"new_tokens": ADDED | {"rows_with": 0}}}, "not asked"),
     ("library_warned", {}, "holds"),
     (
         "library_warned",

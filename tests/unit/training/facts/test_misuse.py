@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, modeling_utils
 
 from canary.record.exact import Facts
-from canary.training.collectors.loads import Loads
+from canary.training.collectors.loads import LOADS, Loads
 from canary.training.exact.operators import WorkCounter
+from canary.training.facts.new_tokens import new_tokens
 from canary.training.facts.open_turns import open_turns
 from canary.training.facts.warned import Warnings
 
@@ -61,6 +63,10 @@ def test_a_loss_over_all_pairs_is_seen() -> None:
     assert outer(values, torch.ones(4, requires_grad=True)) == []
 
 
+class Rows(list[Any]):
+    column_names = ("input_ids",)
+
+
 class Tokenizer:
     """One id per word."""
 
@@ -75,11 +81,25 @@ class Tokenizer:
 
 
 def test_rows_that_end_with_the_start_of_an_answer_are_counted() -> None:
-    class Rows(list[Any]):
-        column_names = ("input_ids",)
-
     rows = Rows([{"input_ids": [0, 1, 2, 3, 4, 2]}, {"input_ids": [0, 1, 2, 3, 4, 2, 4]}])
     assert open_turns(Tokenizer(), rows) == (2, 2)
     assert open_turns(Tokenizer(), Rows([{"input_ids": [0, 1, 2, 3, 4]}])) == (1, 0)
     assert open_turns(Tokenizer(), [1]) is None
     assert open_turns(SimpleNamespace(chat_template=None), rows) is None
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_added_tokens_whose_embeddings_are_frozen_are_seen(
+    monkeypatch: pytest.MonkeyPatch, trains: bool
+) -> None:
+    whole = PreTrainedModel.resize_token_embeddings
+    monkeypatch.setattr(PreTrainedModel, "resize_token_embeddings", whole)
+    LOADS.transformers_loaded(modeling_utils)
+    config = GPT2Config(vocab_size=9, n_embd=4, n_layer=1, n_head=1, n_positions=8)
+    model = GPT2LMHeadModel(config)
+    model.resize_token_embeddings(11)
+    model.requires_grad_(trains)
+    rows = Rows([{"input_ids": [1, 9]}, {"input_ids": [1, 2]}])
+    expected = {"first": 9, "frozen": not trains, "rows": 2, "rows_with": 1}
+    assert new_tokens(nn.ModuleList([model])[0], rows) == expected
+    assert new_tokens(GPT2LMHeadModel(config), rows) is None
