@@ -81,6 +81,10 @@ class Micro(TypedDict, total=False):
     pad_ids: int
     learned_rows: int
     """Rows that could have labels of tokens."""
+    prompt_tokens: int
+    """Tokens of prompts that stand beside a pair and begin its rows."""
+    prompt_labels: int
+    """Those that the labels of the pair hold."""
     rows_without_labels: int
     rows_cut: int
     """Rows without padding whose last token is a label, and no end of a text."""

@@ -83,3 +83,15 @@ def test_a_checkpoint_without_gradient_explains_tensors_that_get_none() -> None:
     rule = next(one for one in RULES if one.id == "trainable_changed")
     assert rule.judge(whole).status == "note"
     assert rule.judge(altered(whole, "exact", "facts", to=warning(CHECKPOINT))).status == "broken"
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "status"),
+    [("orpo", 0, "holds"), ("orpo", 9, "broken"), ("dpo", 9, "note")],
+)
+def test_prompts_among_the_labels_of_pairs(kind: str, count: int, status: str) -> None:
+    whole = altered(example("dpo"), "config", "training_type", to=kind)
+    micro = {"prompt_tokens": 9, "prompt_labels": count}
+    rule = next(one for one in RULES if one.id == "pair_labels")
+    assert rule.judge(whole).status == "not asked"
+    assert rule.judge(altered(whole, "exact", "batches", to=[[micro]])).status == status
