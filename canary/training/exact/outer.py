@@ -28,11 +28,12 @@ class OuterLosses:
                 self._known[id(made)] = (weakref.ref(made), shapes)
         elif self._known and (func in DISTANCES or func in WHOLE):
             known = self._known.get(id(args[0]))
-            if known is None or known[0]() is not args[0]:
+            source = None if known is None else known[0]()
+            if known is None or source is None or source is not args[0]:
                 return
             if func in WHOLE:
                 self.found.append(known[1])
-            elif made.shape == args[0].shape:
+            elif made.shape == source.shape:
                 self._known[id(made)] = (weakref.ref(made), known[1])
 
 
