@@ -36,7 +36,7 @@ NAMED_BY: dict[str, tuple[str, ...]] = {
     "packing": ("packing", "positions"),
     "padding": _PADDING,
     "padding_side": _PADDING,
-    "prompt_labels": ("prompt_labels",),
+    "prompt_labels": ("prompt_labels", "pair_labels"),
     "ranks": ("ranks_agree",),
     "reference_start": _REFERENCE,
     "replay": (),
@@ -50,7 +50,8 @@ NAMED_BY: dict[str, tuple[str, ...]] = {
     "workers": ("worker_draws", "stream_split"),
 }
 """What the cases of the first two corpora named were relations, two ways to do the same work. By
-them: the rules of the same subject. It was written before the rules' first run on the corpora."""
+them: the rules of the same subject. It was written before the rules' first run on the corpora; a
+rule that came later joins its subject."""
 
 
 @dataclass(frozen=True)

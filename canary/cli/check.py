@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
 from canary.cli.terminal import stoppable
+
+if TYPE_CHECKING:
+    from canary.config.load import LoadedConfig
 
 
 def _names_a_config(words: list[str]) -> bool:
@@ -19,6 +22,29 @@ def _names_a_config(words: list[str]) -> bool:
         return True
     is_command = len(words) > 1 or "--" in sys.argv or shutil.which(words[0]) is not None
     return not is_command
+
+
+def _loaded(words: list[str], config: Path | None, settings: list[str]) -> LoadedConfig:
+    """Return the config of what the words name: a config, or a command.
+
+    Raises:
+        UsageError: they name neither.
+    """
+    from canary.config.load import load_config
+    from canary.errors import UsageError
+    from canary.runner.exec.entry import ExecRequest, load_request
+
+    if not words and sys.argv[-1:] == ["--"]:
+        raise UsageError("no command follows --", "canary check -- python train.py")
+    is_config = not words or _names_a_config(words)
+    if is_config and len(words) > 1:
+        message = f"canary check takes one config, not {len(words)}: {' '.join(words)}"
+        raise UsageError(message, "name one config")
+    if words and words[0].endswith(".py"):
+        raise UsageError(f"{words[0]} is not a config", f"canary check -- python {' '.join(words)}")
+    if is_config and config is None:
+        return load_config(Path(words[0]) if words else None, settings)
+    return load_request(ExecRequest(tuple(words), config=config, settings=tuple(settings)))
 
 
 def check(
@@ -46,32 +72,17 @@ def check(
     """Ask whether a training is right, without a baseline."""
     from canary.campaign.check import Checks, checked, compared_ways
     from canary.compare.rules import answers
-    from canary.config.load import load_config
-    from canary.errors import UsageError
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, render
     from canary.report.rules import answer_text, exit_code, listing, refuse_unknown
     from canary.runner.display.progress import listener_for
-    from canary.runner.exec.entry import ExecRequest, load_request
 
     if list_:
         typer.echo(listing(), nl=False)
         return
     check_format(form)
     stoppable()
-    given = words or []
-    if not given and sys.argv[-1:] == ["--"]:
-        raise UsageError("no command follows --", "canary check -- python train.py")
-    is_config = not given or _names_a_config(given)
-    if is_config and len(given) > 1:
-        message = f"canary check takes one config, not {len(given)}: {' '.join(given)}"
-        raise UsageError(message, "name one config")
-    if given and given[0].endswith(".py"):
-        raise UsageError(f"{given[0]} is not a config", f"canary check -- python {' '.join(given)}")
-    if is_config and config is None:
-        loaded = load_config(Path(given[0]) if given else None, set_ or [])
-    else:
-        loaded = load_request(ExecRequest(tuple(given), config=config, settings=tuple(set_ or ())))
+    loaded = _loaded(words or [], config, set_ or [])
     refuse_unknown(loaded)
     listener, width = listener_for(sys.stderr, quiet), terminal_width(sys.stdout)
     checks = Checks(resume, workers)

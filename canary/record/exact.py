@@ -81,6 +81,10 @@ class Micro(TypedDict, total=False):
     pad_ids: int
     learned_rows: int
     """Rows that could have labels of tokens."""
+    prompt_tokens: int
+    """Tokens of prompts that stand beside a pair and begin its rows."""
+    prompt_labels: int
+    """Those that the labels of the pair hold."""
     rows_without_labels: int
     rows_cut: int
     """Rows without padding whose last token is a label, and no end of a text."""
@@ -203,6 +207,8 @@ class Work(TypedDict, total=False):
     """Tensor values read by Python."""
     collectives: int
     recompiles: int
+    outer_losses: list[list[list[int]]]
+    """Losses over all pairs of rows and targets, by their two shapes."""
 
 
 class LiveMemory(TypedDict, total=False):
@@ -396,6 +402,35 @@ class UpdateFacts(TypedDict, total=False):
     """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
 
 
+class Warned(TypedDict):
+    """What a library warned of."""
+
+    library: str
+    text: str
+
+
+class LoadFacts(TypedDict):
+    """A `load_state_dict` that loaded nothing."""
+
+    model: str
+    given: int
+    """Tensors of the checkpoint."""
+    name: str
+    """One that was given."""
+    wanted: str
+    """One that the model has."""
+
+
+class ClipFacts(TypedDict):
+    """The clips of a look that have a limit."""
+
+    clips: int
+    empty: int
+    """Those that got no tensor with a gradient."""
+    scaled: int
+    """Those of gradients that a scaler had multiplied and not yet divided."""
+
+
 class LoaderFacts(TypedDict, total=False):
     """What the workers of one `DataLoader` did in their first two fetches."""
 
@@ -413,8 +448,25 @@ class LoaderFacts(TypedDict, total=False):
     Missing if a batch could not be hashed."""
 
 
+class NewTokens(TypedDict):
+    """Tokens that were added to the model's embeddings."""
+
+    first: int
+    frozen: bool
+    """Whether neither embeddings nor head train, and the new rows are as they were made."""
+    rows: int
+    rows_with: int
+    """Rows of the data set with such a token, of those that were searched."""
+
+
 class TextFacts(TypedDict, total=False):
     """What a tokenizer and a model would do with a text by themselves."""
+
+    new_tokens: NewTokens
+    rows_read: int
+    """Rows of the data set whose ends were compared with the chat template."""
+    rows_open: int
+    """Those that end with the start of another answer."""
 
     sets_bos: bool
     """Whether the tokenizer sets BOS at the beginning of a text."""
@@ -434,6 +486,10 @@ class Facts(Part, total=False):
     loaders: list[LoaderFacts]
     """By kind of loader; missing if no worker reported anything."""
     texts: TextFacts
+    warned: list[Warned]
+    loads: list[LoadFacts]
+    clips: ClipFacts
+    """Missing if nothing was clipped."""
     own_advantages: str
     """The method with which the user's code groups completions; missing if a library does."""
 

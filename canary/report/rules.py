@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.rules import RULES, unknown
+from canary.compare.rules.facts import counted
 from canary.compare.rules.rule import Answer, Rule
 from canary.config.load import LoadedConfig
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION, ConfigError
@@ -56,7 +57,7 @@ def first_line(found: Asked) -> str:
         return f"Broken: {broken[0][1].words}{more}."
     if not held:
         return "No rule could be asked."
-    holds = f"{held} rule{' holds' if held == 1 else 's hold'}"
+    holds = f"{counted(held, 'rule')} hold{'s' if held == 1 else ''}"
     could = f", {unasked} could not be asked" if unasked else ""
     return f"Nothing is wrong as far as could be asked: {holds}{could}."
 
@@ -68,6 +69,11 @@ def against(found: Asked) -> list[str]:
         for status in ("broken", "note")
         for rule, said in of_status(found, status)
     ]
+
+
+def _for_others(found: Asked) -> int:
+    """Return how many rules are for other kinds of training."""
+    return sum(said.inapplicable for _, said in found)
 
 
 def _at(said: Answer) -> str:
@@ -109,6 +115,8 @@ class View:
     notes: tuple[Row, ...]
     holds: str
     unasked: tuple[Reason, ...]
+    others: str
+    """How many rules are for other kinds of training, as a sentence; empty without one."""
     folder: str
 
 
@@ -122,7 +130,11 @@ def view_of(found: Asked, folder: str) -> View:
     )
     holds = ", ".join(rule.id for rule, _ in of_status(found, "holds"))
     unasked = tuple(Reason(why, ", ".join(ids)) for why, ids in reasons.items())
-    return View(first_line(found), broken, notes, holds, unasked, folder)
+    count = _for_others(found)
+    others = f"{counted(count, 'rule')} {'is' if count == 1 else 'are'} for other kinds of training"
+    return View(
+        first_line(found), broken, notes, holds, unasked, f"{others}." if count else "", folder
+    )
 
 
 def _row(rule: Rule, said: Answer) -> Row:
@@ -153,6 +165,7 @@ def answer_document(found: Asked, folder: str) -> dict[str, Any]:
             {
                 "rule": rule.id,
                 "status": said.status,
+                "for_others": said.inapplicable,
                 "words": said.words,
                 "place": said.place,
                 "doubt": said.doubt,

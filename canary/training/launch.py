@@ -121,6 +121,16 @@ def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
         return None
 
 
+def watching(look: Look, trained: Any, *, again: bool) -> Watching:
+    """Watch a look until it ends. `again`: call the model again about rows of its first update."""
+    asking = Asking(trained, again=again)
+    look.leaves_out(asking.tensors)
+    found = Watching([*watchers_of(trained), asking])
+    found.begin()
+    look.at_end(found.end)
+    return found
+
+
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
@@ -211,11 +221,7 @@ class TrainingLaunch:
                 self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
-            asking = Asking(trained, again=self.job.asks_again)
-            self.look.leaves_out(asking.tensors)
-            self._watching = Watching([*watchers_of(trained), asking])
-            self._watching.begin()
-            self.look.at_end(self._watching.end)
+            self._watching = watching(self.look, trained, again=self.job.asks_again)
         self._files.begin()
         if not self.job.look_steps:
             self._packages = imported_packages()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.rules.facts import argument, micro_batches
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
+from canary.compare.rules.rule import Answer, Rule, answer, only_for
 from canary.record.types import RunRecord
 
 MOST = 0.5
@@ -19,12 +19,12 @@ def judge(record: RunRecord) -> Answer:
     settings = record.exact.get("evidence", {}).get("settings", {})
     limit = argument(record, "max_length", settings.get("args.max_length"))
     if not isinstance(limit, int):
-        return not_asked("no max_length is known")
+        return only_for("trainers with max_length")
     if argument(record, "packing", settings.get("args.packing")):
         return only_for("rows that are not packed")
     micro = [m for m in micro_batches(record) if m.get("learned_rows")]
     if not micro or all(m.get("label_tokens") == m.get("input_tokens") for m in micro):
-        return not_asked("no prompt is masked: a text may end anywhere")
+        return only_for("rows whose prompts are masked")
     rows = sum(m["learned_rows"] for m in micro)
     full = [
         m

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, only_for
 from canary.record.types import RunRecord
 
 
@@ -11,7 +11,7 @@ def judge(record: RunRecord) -> Answer:
     texts = record.exact.get("facts", {}).get("texts", {})
     asked = texts.get("answers", 0)
     if not asked:
-        return not_asked("no conversation of the data set could be compared with its row")
+        return only_for("data sets that keep messages beside input_ids")
     dropped = texts.get("answers_dropped", 0)
     words = f"{asked} rows have the whole text of their last answer"
     if dropped:

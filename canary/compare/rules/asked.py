@@ -28,6 +28,8 @@ def _judge(record: RunRecord, name: str, again: bool) -> Answer:
     said = record.exact.get("asked", {}).get(name)
     if said is None:
         unseen = record.exact.get("facts", {}).get("unseen", {}).get(SUBJECT)
+        if unseen and record.exact.get("work", {}).get("forwards") == 0:
+            return only_for("language models")
         any_asked = bool(record.exact.get("asked"))
         return not_asked(unseen or (ONCE if again and any_asked else UNASKED))
     words, status = said.get("words", "")[:LONGEST], said.get("status", "not asked")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.facts import argument, micro_batches, special
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.facts import argument, micro_batches, special, without_bos
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 
@@ -12,11 +12,11 @@ def judge(record: RunRecord) -> Answer:
     bos = special(record, "bos")
     micro = [m for m in micro_batches(record) if "bos_most_in_a_sequence" in m]
     if bos is None or not micro:
-        return not_asked("no BOS token, or it was not counted")
+        return without_bos(record)
     if bos in (special(record, "eos"), special(record, "pad")):
         return not_asked("BOS is also EOS or pad")
     if argument(record, "packing", False) or argument(record, "padding_free", False):
-        return not_asked("each packed sequence has its BOS")
+        return only_for("rows that are not packed")
     most = max(m["bos_most_in_a_sequence"] for m in micro)
     if not most:
         return not_asked("no row has BOS")

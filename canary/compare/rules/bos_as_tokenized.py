@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import micro_batches, special, width
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.facts import micro_batches, special, width, without_bos
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
@@ -21,11 +21,11 @@ def judge(record: RunRecord) -> Answer:
     texts = record.exact.get("facts", {}).get("texts", {})
     micro = [m for m in micro_batches(record) if "bos_tokens" in m]
     if not micro or "sets_bos" not in texts:
-        return not_asked("no tokenizer with BOS was seen")
+        return without_bos(record)
     if not texts["sets_bos"]:
-        return not_asked("the tokenizer itself sets no BOS")
+        return only_for("tokenizers that set BOS")
     if not texts.get("template_sets_bos", True):
-        return not_asked("the chat template writes no BOS")
+        return only_for("chat templates that write BOS")
     if (bos := special(record, "bos")) is not None and bos == special(record, "pad"):
         return not_asked("BOS is also pad")
     # A completion may hold a BOS that the model sampled.

@@ -19,14 +19,17 @@ BOTH = "(the same on the baseline)"
 def rule_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
 ) -> Iterator[Check]:
-    """Yield the check of every rule, over all current records that have a look."""
+    """Yield the check of every rule that was asked of a side, over all current records that have a
+    look."""
     looked = [record for record in current if record.exact]
     before = newest_looked(baseline) if baseline else None
     off = _disabled(looked, before)
     for rule in RULES if looked else ():
         asks = rule.judge if rule.id not in off else _disable
         known = asks(before) if before is not None and before.exact else None
-        yield _check(rule, [asks(record) for record in looked], known)
+        now = [asks(record) for record in looked]
+        if any(found.status != "not asked" for found in (*now, *([known] if known else []))):
+            yield _check(rule, now, known)
 
 
 def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozenset[str]:

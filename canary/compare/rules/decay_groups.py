@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.rules.facts import NO_UPDATES, shown, updates_of
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 
@@ -27,7 +27,7 @@ def judge(record: RunRecord) -> Answer:
             )
         if without:
             return answer(False, f"none of {without} biases and norms has weight decay")
-    return not_asked("no group leaves biases or norms out of weight decay")
+    return only_for("optimizers that leave biases or norms out of weight decay")
 
 
 RULE = Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.compare.rules.rule import Answer, not_asked, only_for
 from canary.config.trainers import TrainerRow, trainer_row
 from canary.record.exact import Micro, Series, Signal, UpdateFacts
 from canary.record.types import RunRecord
@@ -94,6 +95,32 @@ def farthest(values: Sequence[float], expected: float) -> float:
 def updates_of(record: RunRecord) -> UpdateFacts | None:
     """Return what the look saw of the optimizers' updates; None if it saw none."""
     return record.exact.get("facts", {}).get("updates")
+
+
+def without_tokens(record: RunRecord, why: str) -> Answer:
+    """Return why nothing is asked where no tokens were counted: the model may read none."""
+    if record.exact.get("work", {}).get("forwards") == 0:
+        return only_for("language models")
+    return not_asked(why)
+
+
+def without_bos(record: RunRecord) -> Answer:
+    """Return why nothing is asked where no BOS is known."""
+    if record.exact.get("data", {}).get("tokenizer"):
+        return only_for("tokenizers with BOS")
+    return without_tokens(record, "no tokenizer was seen")
+
+
+def warned(record: RunRecord, begins: str) -> str:
+    """Return the first warning of a library that begins so; empty without one."""
+    texts = [one["text"] for one in record.exact.get("facts", {}).get("warned", [])]
+    return next((text for text in texts if text.startswith(begins)), "")
+
+
+def any_gradient(seen: UpdateFacts) -> bool:
+    """Whether any tensor of an optimizer had a gradient; where a step computes its gradients
+    itself, they may be gone when it ends."""
+    return any(one.get("closure") or one.get("with_gradient") for one in seen.get("optimizers", []))
 
 
 NO_UPDATES = "no update of the optimizer was watched"

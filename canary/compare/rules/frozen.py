@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.rules.facts import argument
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.exact import TORCH_LOOP
 from canary.record.types import RunRecord
 
@@ -22,7 +22,7 @@ def judge(record: RunRecord) -> Answer:
     if moved:
         words = f"changed although frozen: {', '.join(moved[:3])}"
     elif not frozen.get("tensors") and frozen.get("reference_changed") is None:
-        return not_asked("nothing is frozen")
+        return only_for("trainings with frozen parameters")
     # The optimizers of a loop hold none of these. The loop writes them itself, or shares them.
     own = record.config.get("trainer") == TORCH_LOOP and not frozen.get("reference_changed")
     doubt = "does the loop write them on purpose, as a moving average of trained ones?"

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import micro_batches, special, trainer_of, whole_number, width
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.facts import (
+    micro_batches,
+    special,
+    trainer_of,
+    whole_number,
+    width,
+    without_tokens,
+)
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 GUESSED = "the tokenizer is unknown, and EOS comes from the model's config"
@@ -14,11 +21,11 @@ def judge(record: RunRecord) -> Answer:
     """Without EOS in its labels, the model never learns to stop."""
     micro = micro_batches(record)
     if is_rollout(record):
-        return not_asked("completions may be cut before EOS")
+        return only_for("answers that are given")
     if trainer_of(record).classifies:
-        return not_asked("a reward model scores sequences and has no labels")
+        return only_for("trainings with labels of tokens")
     if not any("label_tokens" in one for one in micro):
-        return not_asked("labels were not recorded")
+        return without_tokens(record, "labels were not recorded")
     guessed = not record.exact.get("data", {}).get("tokenizer")
     if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
         return not_asked("no EOS token is known")

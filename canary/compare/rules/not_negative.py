@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from canary.compare.rules.facts import arguments, overridden_loss, trainer_of
 from canary.compare.rules.first_loss import rounding
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 
 def judge(record: RunRecord) -> Answer:
     """A negative log-likelihood is never below zero, nor is a loss of such terms."""
     if not trainer_of(record).never_negative(arguments(record)):
-        return not_asked("this loss can be negative")
+        return only_for("losses that cannot be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
     if all(value is None for value in losses):
         return not_asked("no loss was recorded")

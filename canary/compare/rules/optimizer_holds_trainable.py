@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.facts import NO_UPDATES, counted, shown, updates_of
+from canary.compare.rules.facts import NO_UPDATES, any_gradient, counted, shown, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
 from canary.record.exact import Holding
 from canary.record.types import RunRecord
@@ -11,17 +11,17 @@ from canary.record.types import RunRecord
 def judge(record: RunRecord) -> Answer:
     """Every trainable tensor that gets a gradient is in an optimizer.
 
-    A tensor that nobody froze may be left out to train only the rest: that is a note. One that is
-    thawed during the training is meant to train.
+    What is left out on purpose is frozen: it takes no gradient.
     """
+    if record.exact.get("model", {}).get("trainable_parameters") == 0:
+        return not_asked("no parameter is trainable")
     seen = updates_of(record)
     if not seen or "holding" not in seen:
         return not_asked(NO_UPDATES)
     holding, optimizers = seen["holding"], seen.get("optimizers", [])
     if not holding.get("tensors"):
         return answer(True, "the optimizer is empty: nothing is trained")
-    closed = any(one.get("closure") for one in optimizers)
-    if not closed and not any(one.get("with_gradient") for one in optimizers):
+    if not any_gradient(seen):
         updates = counted(max((one["updates"] for one in optimizers), default=0), "update")
         words = f"no tensor of the optimizer had a gradient in {updates}"
         doubt = "" if _unchanged(record) else "other code may update the parameters"
@@ -56,7 +56,6 @@ def _missing(holding: Holding) -> Answer:
         size=missing,
         items=names,
         place=shown(names, 1),
-        doubt="are they left out on purpose?",
     )
 
 
@@ -64,8 +63,8 @@ RULE = Rule(
     "optimizer_holds_trainable",
     "the optimizer holds every trainable tensor that gets a gradient",
     "one rank, and an optimizer that holds the model's own tensors",
-    "make tensors trainable first, then make the optimizer from them, or add them with "
-    "add_param_group",
+    "make the optimizer from all trainable tensors, after the last of them was made or thawed; "
+    "freeze what is not to train",
     "https://github.com/huggingface/trl/issues/6700",
     judge,
 )

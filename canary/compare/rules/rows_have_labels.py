@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import micro_batches, special
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.facts import micro_batches, special, without_tokens
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 
 def judge(record: RunRecord) -> Answer:
     """A row whose labels are all -100 teaches nothing."""
     if is_rollout(record):
-        return not_asked("a trainer may leave completions out of the loss on purpose")
+        return only_for("answers that are given")
     micro = [m for m in micro_batches(record) if "learned_rows" in m]
     rows = sum(m["learned_rows"] for m in micro)
     if not rows:
-        return not_asked("no row of tokens with labels was seen")
+        return without_tokens(record, "no row of tokens with labels was seen")
     empty = [m.get("rows_without_labels", 0) for m in micro]
     if sum(empty) == rows:
         losses = record.exact.get("trajectory", {}).get("losses", [])

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from canary.compare.rules.facts import NO_UPDATES, updates_of
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.exact import TORCH_LOOP, Schedule, UpdateFacts
 from canary.record.types import RunRecord
 
 PERIODIC = ("CosineAnnealingLR",)
 """Schedules that begin again after their length."""
+ENDLESS = ("StepLR", "MultiStepLR", "ExponentialLR")
+"""Schedules that know no length."""
+GONE = 1e-3
+"""Share of the first rate that trains nothing any more."""
 FEWEST = 2
 """Updates that must show the same."""
 
@@ -29,6 +33,12 @@ def _steady(seen: UpdateFacts) -> Iterator[tuple[Schedule, int, int]]:
             yield one, steps[0], micro[0]
 
 
+def _unsteady(seen: UpdateFacts, why: str) -> Answer:
+    if not any(one.get("length") for one in seen.get("schedules", [])):
+        return only_for("schedules that know their length")
+    return not_asked(why)
+
+
 def judge_steps(record: RunRecord) -> Answer:
     """A schedule that counts updates steps once per update, not once per micro-batch.
 
@@ -40,7 +50,7 @@ def judge_steps(record: RunRecord) -> Answer:
         return not_asked(NO_UPDATES)
     steady = [*_steady(seen)]
     if not steady:
-        return not_asked("no schedule of a known length stepped equally often in all updates")
+        return _unsteady(seen, "no schedule of a known length stepped equally often in all updates")
     for one, steps, micro in steady:
         if steps > 1 and steps == micro:
             updates = len(one["steps"])
@@ -64,6 +74,30 @@ def judge_steps(record: RunRecord) -> Answer:
     return answer(False, "the schedule makes 1 step per update")
 
 
+def judge_lasts(record: RunRecord) -> Answer:
+    """A schedule without a length that steps once per update leaves a learning rate for the epoch.
+
+    One that is meant to step per epoch falls as fast by batches as it should by epochs.
+    """
+    seen = updates_of(record)
+    if not seen:
+        return not_asked(NO_UPDATES)
+    endless = [one for one in seen.get("schedules", []) if one.get("class") in ENDLESS]
+    if not endless:
+        return only_for("schedules that fall by steps or by a factor")
+    optimizers = seen.get("optimizers", [])
+    rates = optimizers[0].get("rates", []) if optimizers else []
+    loader = seen.get("loader_length") or 0
+    if not rates or loader < len(rates) or len(set(endless[0].get("steps", [])[:-1])) != 1:
+        return not_asked("the look is longer than an epoch, or the schedule steps irregularly")
+    first, last = rates[0], rates[-1]
+    words = f"the learning rate goes from {first:g} to {last:g} in {len(rates)} updates"
+    gone = 0 <= last <= GONE * first
+    if gone:
+        words += f" of an epoch of {loader} batches: {endless[0]['class']} steps per batch"
+    return answer(gone, words, size=1 - last / first if first else 0.0, value=last)
+
+
 def _made(record: RunRecord) -> int | None:
     """Return the updates of a loop that ended by itself; None if the canary may have ended it."""
     limits = ("max_steps", "exact", "stop_on")
@@ -84,7 +118,7 @@ def judge_length(record: RunRecord) -> Answer:
         return not_asked(NO_UPDATES)
     once = [(one, micro) for one, steps, micro in _steady(seen) if steps == 1]
     if not once:
-        return not_asked("no schedule of a known length stepped once per update")
+        return _unsteady(seen, "no schedule of a known length stepped once per update")
     planned = seen.get("planned_updates") or _made(record)
     loader = seen.get("loader_length")
     for one, micro in once:
@@ -105,10 +139,20 @@ def judge_length(record: RunRecord) -> Answer:
             )
     if planned and any(one["length"] == planned for one, _ in once):
         return answer(False, f"the schedule has {planned} steps, as the training has updates")
+    if all(micro == 1 for _, micro in once):
+        return only_for("gradient accumulation")
     return not_asked("how many updates the training makes is not known")
 
 
 RULES = (
+    Rule(
+        "schedule_lasts",
+        "the learning rate lasts beyond the first epoch",
+        "StepLR, MultiStepLR or ExponentialLR, and an epoch that is longer than the look",
+        "step a schedule of epochs once per epoch, or give it the steps of an epoch",
+        "https://github.com/ivadomed/ivadomed/pull/55",
+        judge_lasts,
+    ),
     Rule(
         "schedule_once_per_update",
         "the schedule steps once per update",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.rules.facts import NO_UPDATES, counted, updates_of
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
 
@@ -22,7 +22,7 @@ def judge(record: RunRecord) -> Answer:
     if not modes[0]:
         return not_asked("the model trains in evaluation mode from the start")
     if not seen.get("noisy_modules"):
-        return not_asked("no dropout or batch norm is in use: modes do not matter")
+        return only_for("models with dropout or batch norm")
     if all(modes):
         return answer(False, f"the model was in training mode in all {len(modes)} updates")
     first = modes.index(False) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import micro_batches, special
+from canary.compare.rules.facts import micro_batches, special, without_tokens
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
@@ -18,7 +18,7 @@ def judge(record: RunRecord) -> Answer:
     micro = [m for m in micro_batches(record) if "stop_labels" in m]
     eos = special(record, "eos")
     if not stops or not micro or eos is None:
-        return not_asked("the end of texts, or where generation stops, is not known")
+        return without_tokens(record, "where texts end or generation stops is not known")
     trained = sum(m.get("eos_labels", 0) for m in micro)
     if not trained:
         return not_asked("no label is EOS")

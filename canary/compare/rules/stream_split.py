@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
-from canary.compare.rules.worker_draws import NO_WORKERS, loaders
+from canary.compare.rules.rule import Answer, Rule, answer
+from canary.compare.rules.worker_draws import loaders, without_workers
 from canary.record.types import RunRecord
 
 
@@ -11,7 +11,7 @@ def judge(record: RunRecord) -> Answer:
     """Each worker has a copy of the whole stream, and must choose its part of it."""
     found = [one for one in loaders(record, stream=True) if "same_rows" in one]
     if not found:
-        return not_asked(NO_WORKERS.replace("worker", "worker of a stream"))
+        return without_workers(record, "streams of several data workers")
     same = [one for one in found if one["same_rows"]]
     workers = max(one.get("workers", 0) for one in same or found)
     words = f"{workers} workers give other rows of a stream"

@@ -22,11 +22,11 @@ def judge(record: RunRecord) -> Answer:
     if not low:
         return only_for("parameters in bfloat16 or float16 that an Adam of torch updates")
     one = max(low, key=lambda found: found["rounding"]["asked"])
-    rounding, rates = one["rounding"], one.get("rates", [])
-    if not rates or min(rates) <= 0:
-        return not_asked("the learning rate of an update is 0")
-    if rates[-1] > rates[0]:
-        return not_asked("the learning rate still rises in the look")
+    rounding, rates = one["rounding"], [rate for rate in one.get("rates", []) if rate > 0]
+    if not rates:
+        return not_asked("the learning rate of every update is 0")
+    if rates[-1] > rates[-2:][0] or 2 * sum(2 * rate >= max(rates) for rate in rates) < len(rates):
+        return not_asked("the learning rate rises in most of the look")
     if rounding["asked"] < FEWEST:
         return not_asked("too few sampled elements had a gradient")
     return _answer(one, rounding["lost"] / rounding["asked"])
@@ -37,7 +37,7 @@ def _answer(one: FollowedOptimizer, lost: float) -> Answer:
     still, dtype = rounding["still"], rounding["dtype"]
     words = (
         f"{lost:.0%} of sampled updates in {dtype} changed nothing at learning rate "
-        f"{one['rates'][0]:g}"
+        f"{max(one['rates']):g}"
     )
     if still:
         names = shown(rounding["still_names"], still)

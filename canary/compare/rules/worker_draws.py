@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.exact import LoaderFacts
 from canary.record.types import RunRecord
 
-NO_WORKERS = "no data worker was seen"
+SUBJECT = "data workers"
+"""What could not be watched if nothing is known of them."""
 
 
 def loaders(record: RunRecord, *, stream: bool) -> list[LoaderFacts]:
@@ -15,12 +16,20 @@ def loaders(record: RunRecord, *, stream: bool) -> list[LoaderFacts]:
     return [one for one in found if one.get("seen", 0) > 1 and one.get("stream") == stream]
 
 
+def without_workers(record: RunRecord, kind: str) -> Answer:
+    """Return why nothing is asked if no loader of a kind had several workers."""
+    facts = record.exact.get("facts")
+    if facts is None or SUBJECT in facts.get("unseen", {}):
+        return not_asked("data workers were not watched")
+    return only_for(kind)
+
+
 def judge(record: RunRecord) -> Answer:
     """Workers are copies of one process, with copies of the data set's generators. Torch gives new
     seeds only to its own generator and to those of `random` and `numpy.random`."""
     found = loaders(record, stream=False)
     if not found:
-        return not_asked(NO_WORKERS)
+        return without_workers(record, "several data workers")
     same = sorted({name for one in found for name in one.get("draw_the_same", [])})
     workers = max(one.get("workers", 0) for one in found)
     drawn = sorted({name for one in found for name in one.get("draws", [])})

@@ -83,7 +83,7 @@ def neighbour(look: Look) -> Asked:
     """Change the tokens of all rows but the first."""
     call = look.call
     if call.shape[0] < 2:
-        raise CannotAsk("each micro-batch has one row")
+        raise CannotAsk("only for micro-batches of several rows")
     ids = call.ids.clone()
     ids[1:] = _others(ids[1:], call)
     before, after = scored(call), scored(call, input_ids=ids)
@@ -129,7 +129,7 @@ def _padded_row(look: Look) -> tuple[Call, int, str]:
             return call, left[2], "left"
         if right[1]:
             return call, right[2], "right"
-    raise CannotAsk("no row of the first update has padding")
+    raise CannotAsk("only for padded rows")
 
 
 # Packed documents.
@@ -141,7 +141,7 @@ def packing(look: Look) -> Asked:
     rows = enumerate(look.parts(call))
     row, several = next(((row, one) for row, one in rows if len(one) > 1), (0, []))
     if not several or not call.scores_tokens:
-        raise CannotAsk("no row holds several documents whose positions begin again")
+        raise CannotAsk("only for packed rows whose positions begin again")
     (_, first), (_, end) = several[:2]
     before, place = scored(call), f"row {row}, the document that begins at token {first}"
     # The first token of a document is said by the one before it.

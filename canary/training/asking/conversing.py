@@ -44,7 +44,7 @@ def prompt_labels(look: Look) -> Asked:
         return holds(f"none of {len(prompts)} prompt tokens{of} is trained on")
     if not masks:
         if len(trained) == len(prompts):
-            raise CannotAsk("all tokens are trained on, as in plain language modelling")
+            raise CannotAsk("only for trainings that leave prompts out of the loss")
         answers = [state for one in found for _, state in one.states(one.answers)]
         if sum(answers) < ANSWERS * len(answers):
             raise CannotAsk("only some tokens of prompts and answers are trained on")
@@ -59,7 +59,7 @@ def _masks(look: Look, kinds: list[str]) -> bool:
         CannotAsk: they train on prompts on purpose.
     """
     if "SFTTrainer" in kinds and look.setting("completion_only_loss") is False:
-        raise CannotAsk("completion_only_loss is false: prompts are trained on, on purpose")
+        raise CannotAsk("only for trainings that leave prompts out of the loss")
     if not any(one.endswith("Trainer") for one in kinds):
         return False
     if "messages" in look.columns:
@@ -76,7 +76,7 @@ def assistant_mask(look: Look) -> Asked:
     found, count = conversations(look), 0
     others = [state for one in found for _, state in one.states(one.prompts)]
     if others and all(others):
-        raise CannotAsk("all tokens are trained on: there is no mask")
+        raise CannotAsk("only for trainings that leave prompts out of the loss")
     for one in found:
         for turn in one.answers:
             # An answer that is not trained on, or in part, is a choice.
@@ -109,7 +109,7 @@ def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str]
 def eos_labels(look: Look) -> Asked:
     """Look at the token after each trained answer."""
     if look.samples or ("prompt" in look.columns and not {"completion", "chosen"} & look.columns):
-        raise CannotAsk("completions may be cut before EOS")
+        raise CannotAsk("only for answers that are given")
     try:
         found = conversations(look)
     except CannotAsk:

@@ -52,10 +52,10 @@ def accumulation(look: Look) -> Asked:
         return broken(*look.gradients.changed)
     calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
     if len(calls) < 2:
-        raise CannotAsk("each update has one micro-batch")
+        raise CannotAsk("only for gradient accumulation")
     lowers = any(bool((one.weights < 0).any()) for one in calls if one.weights is not None)
     if look.samples or (lowers and not {"chosen", "label"} & look.columns):
-        raise CannotAsk("advantages give tokens different weights on purpose")
+        raise CannotAsk("only for losses that weigh all tokens alike")
     read = []
     for at, call in enumerate(calls):
         assert call.weights is not None
@@ -211,7 +211,7 @@ def reference(look: Look) -> Asked:
         words += f"both say the same of all rows, and the loss of {look.losses[0]:.6g} stays"
         return broken(words, "update 2")
     if not look.references:
-        raise CannotAsk("no reference was seen")
+        raise CannotAsk("only for trainings with a reference")
     return holds("the reference is not the policy, and does not draw")
 
 

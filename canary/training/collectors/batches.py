@@ -246,6 +246,7 @@ def describe_batch(
     described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
     described.update(_row_counts(inputs, tokenizer, stops))
+    described.update(_prompt_counts(inputs))
     unpacked = {*getattr(inputs, "unpacked", ())}
     if parts(inputs):
         unpacked |= {name for name in bits if inputs[name].is_floating_point()}
@@ -277,6 +278,25 @@ def _row_counts(inputs: Mapping[str, Any], tokenizer: Any, stops: frozenset[int]
         if stops:
             stopping = torch.isin(ids, ids.new_tensor(sorted(stops))) & learned
             counts["stop_labels"] += int(stopping.sum())
+    return cast(Micro, dict(counts))
+
+
+def _prompt_counts(inputs: Mapping[str, Any]) -> Micro:
+    """Return how many tokens of the prompts that stand beside a pair are also in its labels."""
+    counts: Counter[str] = Counter()
+    prompt, mask = inputs.get("prompt_input_ids"), inputs.get("prompt_attention_mask")
+    if not isinstance(prompt, torch.Tensor) or not isinstance(mask, torch.Tensor):
+        return {}
+    for name in (name for names in PAIRS for name in names):
+        ids, labels = (inputs.get(name.format(part)) for part in ("input_ids", "labels"))
+        if not isinstance(ids, torch.Tensor) or not isinstance(labels, torch.Tensor):
+            continue
+        for row, own, label, present in zip(prompt, ids, labels, mask.bool(), strict=True):
+            wanted = row[present]
+            count = len(wanted) - 1  # the last one may merge with the answer
+            if count > 0 and torch.equal(own[:count], wanted[:count]):
+                counts["prompt_tokens"] += count
+                counts["prompt_labels"] += int(label[:count].ne(IGNORE).sum())
     return cast(Micro, dict(counts))
 
 

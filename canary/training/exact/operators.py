@@ -20,6 +20,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
+from canary.training.exact.outer import OuterLosses
 
 
 class _Counting(TorchDispatchMode):
@@ -37,6 +38,7 @@ class _Counting(TorchDispatchMode):
         self.forwards = 0
         self.tokens_fed = 0
         self._vocabulary = vocabulary
+        self.outer = OuterLosses()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -50,7 +52,9 @@ class _Counting(TorchDispatchMode):
         if func is torch.ops.aten.embedding.default and args[0].shape[0] == self._vocabulary:
             self.forwards += 1
             self.tokens_fed += args[1].numel()
-        return self._with_flops(func, args, kwargs or {})
+        made = self._with_flops(func, args, kwargs or {})
+        self.outer.saw(func, args, made)
+        return made
 
     def _with_flops(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         formula = flop_registry.get(getattr(func, "_overloadpacket", None))
@@ -101,6 +105,7 @@ class WorkCounter:
             "tokens_fed": self._counting.tokens_fed if seen else None,
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
             "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
+            "outer_losses": self._counting.outer.found,
         }
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from canary.record.exact import Exact, Facts, TextFacts
+from canary.record.exact import Exact, Facts, LoadFacts, TextFacts
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.living import only_tokenizer
+from canary.training.collectors.loads import LOADS
 from canary.training.exact.effective import own_method
 from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
+from canary.training.facts.new_tokens import new_tokens
+from canary.training.facts.open_turns import open_turns
 
 ROWS = 16
 """Rows of the data set whose answers are compared."""
@@ -55,6 +58,16 @@ class Texts:
                     self._ask(tokenizer, bos, found)
             with own_calls():
                 self._compare_answers(tokenizer, found)
+                seen = open_turns(tokenizer, getattr(self._trained, "train_dataset", None))
+                if seen is not None:
+                    found["rows_read"], found["rows_open"] = seen
+        added = new_tokens(
+            getattr(self._trained, "model", None), getattr(self._trained, "train_dataset", None)
+        )
+        if added is not None:
+            found["new_tokens"] = added
+        if failed := LOADS.failed():
+            facts["loads"] = [cast(LoadFacts, one) for one in failed]
         if found:
             facts["texts"] = found
 

@@ -177,7 +177,7 @@ class Followed:
         if not self._inside or self._before is None:
             return
         self._after, gradients = self._places.values(), self._places.gradients()
-        if self._rounds and self._is_low.any():
+        if self._rounds and self._is_low.any() and facts["rates"][-1] > 0:
             self._count_lost(self._before, self._after, gradients)
         if self._used is not None and self._backwards:
             facts["left"] += self._stale and not self._empty

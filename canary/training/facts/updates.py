@@ -28,7 +28,7 @@ from canary.training.facts.followed import (
 from canary.training.facts.schedules import Schedules
 
 MOST_OPTIMIZERS = 4
-MOST_MISSING = 64
+MOST_MISSING = 512
 """Tensors outside of all optimizers that are followed."""
 BATCH_NORMS = nn.modules.batchnorm._BatchNorm
 DROPOUTS = nn.modules.dropout._DropoutNd
@@ -122,7 +122,7 @@ class UpdateWatcher:
             "trainable": len(trainable),
             "trainable_held": sum(id(value) in held for value in trainable),
             "missing": len(still),
-            "missing_names": [short(name) for name, _ in still[:NAMES]],
+            "missing_names": [short(name) for name, _ in still],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
         }

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Exact, Facts
+from canary.training.facts.clips import Clips
 from canary.training.facts.data import Texts
 from canary.training.facts.loaders import LOADERS
 from canary.training.facts.updates import UpdateWatcher
+from canary.training.facts.warned import Warnings
 
 
 class Watcher(Protocol):
@@ -66,4 +68,4 @@ class Watching:
 
 def watchers_of(trained: Any) -> list[Watcher]:
     """Return the watchers of a training; `trained`: a trainer, or the parts of a loop."""
-    return [UpdateWatcher(trained), LOADERS, Texts(trained)]
+    return [UpdateWatcher(trained), Clips(), LOADERS, Texts(trained), Warnings()]

@@ -35,6 +35,7 @@ from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
+from canary.training.launch import watching
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
 from canary.training.recorder.attached import Keeper, is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
@@ -138,6 +139,7 @@ class RecordKeeper(RecordWriter, Keeper):
         look.watched_by(self._watch)
         if self.stop_after is not None:
             look.length_is(self.stop_after)
+        self._watching = watching(look, self._loop, again=False)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self.folder
         by_canary = (folder.steps, folder.alerts, folder.log, folder.path)
@@ -196,6 +198,8 @@ class RecordKeeper(RecordWriter, Keeper):
             calls = {**self._calls.describe(), **calls}
         self._stack.close()
         made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
+        if made and (facts := self._watching.told(made)):
+            made["facts"] = facts
         self.record.exact.update(made or {})
         self.record.unmeasured.update(unmeasured_in(exact))
         self.record.env["packages"] = {**imported_packages()}

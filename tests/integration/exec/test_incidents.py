@@ -48,7 +48,7 @@ INCIDENTS = {
     "frozen_adapter": Incident(
         "grpo", "adapter", 'PeftModel.from_pretrained(model(tok), "adapter")',
         ((", is_trainable=True", ""),), "so nothing is trained",
-        rule="optimizer_holds_trainable: broken",
+        rule="trainable_changed: broken",
     ),
     "reward_pattern": Incident(
         "grpo", "rollout", "re.compile", ((", re.DOTALL", ""),), rule="each_reward_varies: note",
@@ -98,6 +98,7 @@ INCIDENTS = {
         "sft", "adapter", "modules_to_save",
         (('    modules_to_save=["embed_tokens", "lm_head"],\n', ""),),
         "No longer trained: lm_head.modules_to_save",
+        rule="new_tokens_train: broken",
     ),
     "slow_worker": Incident(
         "loop", "", "",

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from canary import Recorder
+from canary.compare.rules import answers
 from canary.errors import MachineError, UsageError
 from canary.protocol.job import Job, Result
 from canary.record.folder import load_record
@@ -294,3 +295,20 @@ def test_nothing_is_counted_after_a_failure_or_the_last_step(
         loop()
     assert _get_current_dispatch_mode() is None
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("empties", [True, False])
+def test_alone_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with bare(tmp_path, model=model, optimizer=optimizer) as recorder:
+        for _ in range(12):
+            with recorder.step():
+                model(torch.ones(2, 4)).square().mean().backward()
+                optimizer.step()
+                if empties:
+                    optimizer.zero_grad()
+    assert recorder.folder is not None
+    said = {rule.id: found.status for rule, found in answers(load_record(recorder.folder))}
+    assert said["optimizer_holds_trainable"] == "holds"
+    assert said["gradients_start_empty"] == ("holds" if empties else "broken")

@@ -72,8 +72,17 @@ def torch_loaded(module: ModuleType) -> None:
     """Wait for the first optimizer of this process."""
     mark("torch")
     try:
+        load_alone("training/collectors/loads").LOADS.begin(module)
         load_alone("training/attach/taps").begin(module, optimizer_made, backwards_alone)
     except Exception as error:  # noqa: BLE001 - another torch may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
+def models_loaded(module: ModuleType) -> None:
+    """Note embeddings that get more rows."""
+    try:
+        load_alone("training/collectors/loads").LOADS.transformers_loaded(module)
+    except Exception as error:  # noqa: BLE001 - another transformers may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
 
 
@@ -168,6 +177,7 @@ def begin() -> None:
         wanted: dict[str, Callable[[ModuleType], None]] = {
             "transformers.trainer": trainer_loaded,
             "torch": torch_loaded,
+            "transformers.modeling_utils": models_loaded,
         }
         sys.meta_path.insert(0, Finder(wanted))
         try:

@@ -44,7 +44,7 @@ def test_a_doubt_makes_a_note() -> None:
     [
         ({}, UNASKED, False),
         ({"facts": {"unseen": {"first updates": "several ranks"}}}, "several ranks", False),
-        (told("not asked", "each update has one micro-batch"), "each update has one", False),
+        (told("not asked", "the labels match no nearby token"), "the labels match no", False),
         (told("not asked", "only for online RL"), "only for online RL", True),
     ],
 )

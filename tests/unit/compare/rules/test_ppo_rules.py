@@ -57,8 +57,8 @@ def test_a_broken_one_fails_with_its_reason(
 
 
 def test_rewards_that_are_whitened_sum_to_nothing_known() -> None:
-    check = checks(altered_config(moved(ppo(), "rewards", 1), "whiten_rewards", True))
-    assert check["rewards_add_up"].status == "skip"
+    found = checks(altered_config(moved(ppo(), "rewards", 1), "whiten_rewards", True))
+    assert "rewards_add_up" not in found
 
 
 def test_a_policy_that_does_not_start_at_the_reference_has_a_kl_from_the_start() -> None:
@@ -70,7 +70,7 @@ def test_a_policy_that_does_not_start_at_the_reference_has_a_kl_from_the_start()
 def test_advantages_without_any_spread_of_scores_have_no_scale() -> None:
     flat = altered(ppo(), *METRICS, "reward_std", to=[0.0] * 6)
     flat = altered(flat, *SIGNALS, "advantages", "rms", to=[0.0] * 6)
-    assert checks(flat)["advantages_scaled"].status == "skip"
+    assert "advantages_scaled" not in checks(flat)
 
 
 def test_few_tokens_are_scaled_with_their_own_number() -> None:

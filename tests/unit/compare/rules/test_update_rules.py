@@ -9,7 +9,7 @@ import pytest
 from canary.compare.rules import RULES
 from canary.compare.rules.rule import Answer
 from canary.record.types import Launch, RunRecord
-from tests.unit.comparing import example
+from tests.unit.comparing import altered, example
 
 ADAM: dict[str, Any] = {
     "class": "AdamW",
@@ -29,7 +29,10 @@ ADAM: dict[str, Any] = {
 HOLDING = {"tensors": 21, "trainable": 21, "trainable_held": 21, "missing": 0, "thawed": 0}
 LOST = {"dtype": "bfloat16", "tensors": 21, "still": 5, "still_names": ["norm.weight"]}
 LOST |= {"asked": 1000, "lost": 900}
+WARM = [0.0, 5e-6, *[1e-5] * 10]
 ONCE = {"class": "LambdaLR", "length": 12, "begun_at": 0, "steps": [1] * 11}
+STEPS = {"class": "StepLR", "begun_at": 0, "steps": [1] * 11}
+FALLING = {"rates": [0.1 ** (1 + update // 2) for update in range(12)]}
 OFTEN = ONCE | {"steps": [4] * 11}
 
 
@@ -47,11 +50,17 @@ def answered(
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("optimizer_holds_trainable", {"holding": HOLDING | {"tensors": 0, "trainable_held": 0}}),
     ("optimizer_holds_trainable", {"holding": HOLDING | {"thawed": 2, "thawed_names": ["a"]}}),
+    (
+        "optimizer_holds_trainable",
+        {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
+    ),
     ("updates_not_rounded", {"adam": {"rounding": LOST}}),
+    ("updates_not_rounded", {"adam": {"rounding": LOST, "rates": WARM}}),
     ("gradients_start_empty", {"adam": {"left": 11, "emptied": 0}}),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11, "clips_after_acted": 3}}),
     ("schedule_once_per_update", {"schedules": [OFTEN]}),
     ("schedule_length", {"schedules": [ONCE | {"length": 48}], "planned_updates": 12}),
+    ("schedule_lasts", {"schedules": [STEPS], "adam": FALLING, "loader_length": 13}),
     ("stays_in_training_mode", {"modes": [True, True, False, False], "noisy_modules": 3}),
 ]
 
@@ -62,11 +71,6 @@ def test_a_broken_rule_says_so(rule: str, facts: dict[str, Any]) -> None:
 
 
 IN_DOUBT: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "optimizer_holds_trainable",
-        {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
-        "only a head may be trained",
-    ),
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"lost": 90}}}, "only norms are lost"),
     ("gradients_start_empty", {"adam": {"left": 6, "emptied": 5}}, "only some updates"),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11}}, "a norm is measured"),
@@ -107,6 +111,14 @@ def test_what_may_be_a_choice_is_a_note(rule: str, facts: dict[str, Any], why: s
 
 HEALTHY: list[tuple[str, dict[str, Any], str]] = [
     ("optimizer_holds_trainable", {}, "holds"),
+    ("schedule_lasts", {"schedules": [STEPS], "loader_length": 13}, "holds"),
+    (
+        "updates_not_rounded",
+        {"adam": {"rounding": LOST, "rates": [1e-6] * 8 + [1e-5] * 4}},
+        "not asked",
+    ),
+    ("schedule_lasts", {"schedules": [STEPS], "adam": FALLING, "loader_length": 4}, "not asked"),
+    ("schedule_lasts", {"schedules": [ONCE], "adam": FALLING, "loader_length": 13}, "not asked"),
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"still": 0, "lost": 90}}}, "holds"),
     ("gradients_start_empty", {}, "holds"),
     ("clip_before_step", {}, "holds"),
@@ -184,3 +196,38 @@ def test_optimizers_that_take_turns_change_their_own_tensors_only() -> None:
     whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
     found = answered("trainable_changed", record=whole, optimizers=[ADAM, ADAM])
     assert found.status == "note"
+
+
+@pytest.mark.parametrize(
+    ("unheld", "statuses"),
+    [
+        ([], ("holds", "broken")),
+        (["b"], ("broken", "broken")),
+        (["a", "b"], ("broken", "holds")),
+    ],
+)
+def test_a_tensor_that_no_optimizer_holds_is_one_finding(
+    unheld: list[str], statuses: tuple[str, str]
+) -> None:
+    update = {"tensors_changed": 20, "tensors_unchanged": ["a", "b"]}
+    whole = altered(example(), "exact", "first_update", to=update)
+    holding = HOLDING | {"missing": len(unheld), "missing_names": unheld}
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, holding=holding) for name in names]
+    assert tuple(one.status for one in found) == statuses
+    assert not found[0].items & found[1].items
+
+
+def test_nothing_trainable_is_one_finding() -> None:
+    whole = altered(example(), "exact", "model", to={"trainable_parameters": 0})
+    holding = HOLDING | {"tensors": 0, "trainable": 0, "trainable_held": 0}
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, holding=holding).status for name in names]
+    assert found == ["not asked", "broken"]
+
+
+def test_an_optimizer_without_gradients_is_one_finding() -> None:
+    whole = altered(example(), "exact", "first_update", to={"tensors_unchanged": ["a", "b"]})
+    names = ("optimizer_holds_trainable", "trainable_changed")
+    found = [answered(name, record=whole, adam={"with_gradient": 0}).status for name in names]
+    assert found == ["note", "not asked"]

@@ -124,3 +124,14 @@ def test_prompts_beside_completions_are_no_rows_without_labels() -> None:
     }
     found = describe_batch(rollout, SPECIAL)
     assert (found["learned_rows"], found["rows_without_labels"]) == (2, 0)
+
+
+def test_prompts_among_the_labels_of_pairs_are_counted() -> None:
+    ids = torch.tensor([[7, 8, 9, 4, 5], [7, 8, 6, 5, 0]])
+    prompt = torch.tensor([[7, 8, 9], [0, 7, 8]])
+    masked = torch.tensor([[-100, -100, -100, 4, 5], [-100, -100, 6, 5, -100]])
+    batch = {"prompt_input_ids": prompt, "prompt_attention_mask": prompt.ne(0)}
+    batch |= {"chosen_input_ids": ids, "rejected_input_ids": ids, "rejected_labels": masked}
+    for labels, count in ((masked, 0), (ids, 3)):
+        found = describe_batch(batch | {"chosen_labels": labels}, None)
+        assert (found["prompt_tokens"], found.get("prompt_labels", 0)) == (6, count)

@@ -1,0 +1,51 @@
+"""What the watcher of clips counts, each fault beside its healthy neighbour."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from canary.record.exact import ClipFacts, Facts
+from canary.training.facts.clips import Clips
+
+
+def looped(*, used_up: bool = False, scaled: bool = False, unscale: bool = False) -> ClipFacts:
+    """Three updates with a clip each."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    clipped = (value for value in model.parameters() if not used_up)
+    kept = clipped if used_up else [*clipped]
+    watcher = Clips()
+    watcher.begin()
+    try:
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale(model(torch.randn(2, 4)).square().mean()).backward()
+            if unscale:
+                scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(kept, 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    finally:
+        watcher.end()
+    facts: Facts = {}
+    watcher.tell(facts, {})
+    return facts["clips"]
+
+
+@pytest.mark.filterwarnings("ignore:.*empty generator")
+def test_clips_of_nothing_and_of_scaled_gradients_are_counted() -> None:
+    assert looped() == {"clips": 3, "empty": 0, "scaled": 0}
+    assert looped(used_up=True) == {"clips": 3, "empty": 3, "scaled": 0}
+    assert looped(scaled=True) == {"clips": 3, "empty": 0, "scaled": 3}
+    assert looped(scaled=True, unscale=True) == {"clips": 3, "empty": 0, "scaled": 0}
+
+
+def test_nothing_stays_behind() -> None:
+    before = [torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.scale]
+    looped()
+    after = [torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.scale]
+    assert after == before
