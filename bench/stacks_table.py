@@ -1,4 +1,4 @@
-"""The versions in docs/trainers.md, from docs/stacks.json: `python -m bench.stacks_table [RESULT ...]`.
+"""Versions in docs/trainers.md, from docs/stacks.json: `python -m bench.stacks_table [RESULT ...]`.
 
 With results of `bench.stacks`: exit code 1 if they differ from docs/stacks.json. With `--write`,
 they replace the old ones there, and the table is rewritten.

@@ -135,9 +135,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "check answer": (DOCS / "check.md", check_answer),
     "rules": (DOCS / "rules.md", rules_table),
     "presets": (DOCS / "import.md", preset_table),
-    **{
-        f"{name} answer": (DOCS / "import.md", partial(recorded_answer, name)) for name in FAULTS
-    },
+    **{f"{name} answer": (DOCS / "import.md", partial(recorded_answer, name)) for name in FAULTS},
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))
         for section in CONFIG_SECTIONS

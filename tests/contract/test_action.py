@@ -6,12 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from canary.config.setting_names import VARIABLE
 from canary.gate import records
 from tests.contract.action_table import action
-from tests.contract.pages import DOCS, examples, read
+from tests.contract.pages import DOCS, examples
 from tests.contract.pasted_workflow import checked
 from tests.contract.static_checks import clean, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT
