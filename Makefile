@@ -57,7 +57,7 @@ stacks: $(VENV)/.dev
 	$(BIN)/nox -s trl_ppo
 	$(BIN)/nox -s wandb
 
-# The files of a release, made of HEAD and tried in clean environments (docs/releases.md).
+# The files of a release, made of HEAD and tried in clean environments (CONTRIBUTING.md).
 release-candidate: $(RELEASE)/.tools
 	$(RELEASE)/bin/nox -s release_candidate -- $(PYTHONS)
 

@@ -3,7 +3,7 @@
 Each stack is a version of trl with exact partners: `requirements/stacks/<trl>.txt`, and for the
 newest the tested set of `constraints.txt`; where the Python that runs nox has that set, it serves.
 The outcomes must be those of docs/stacks.json; `nox -s stacks -- --write` writes that file and the
-table in docs/stacks.md anew. `--quick` leaves out the trainers that CI tests elsewhere.
+table in docs/trainers.md anew. `--quick` leaves out the trainers that CI tests elsewhere.
 
 `nox -s trl_ppo` holds an update of the canary's PPO against one of the last trl that has PPO.
 `nox -s wandb` imports W&B's offline runs with wandb, which the tested set leaves out.

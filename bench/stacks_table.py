@@ -1,4 +1,4 @@
-"""The table of docs/stacks.md, from docs/stacks.json: `python -m bench.stacks_table [RESULT ...]`.
+"""Versions in docs/trainers.md, from docs/stacks.json: `python -m bench.stacks_table [RESULT ...]`.
 
 With results of `bench.stacks`: exit code 1 if they differ from docs/stacks.json. With `--write`,
 they replace the old ones there, and the table is rewritten.
@@ -15,7 +15,7 @@ from typing import Any
 from bench.stacks import TRAINERS
 
 DOCS = Path(__file__).parents[1] / "docs"
-RESULTS, PAGE = DOCS / "stacks.json", DOCS / "stacks.md"
+RESULTS, PAGE = DOCS / "stacks.json", DOCS / "trainers.md"
 BEGIN, END = "<!-- begin: bench/stacks_table.py -->", "<!-- end: bench/stacks_table.py -->"
 NAMES = {"reward": "Reward", "trl_ppo": "trl's PPO"}
 SHORT = {"works": "works", "not offered": "not offered", "fails": "**fails**"}
@@ -75,7 +75,7 @@ def main() -> int:
     """Compare results with the committed ones, or write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="*", type=Path)
-    parser.add_argument("--write", action="store_true", help="write docs/stacks.json and .md")
+    parser.add_argument("--write", action="store_true", help="write docs/stacks.json and the table")
     asked = parser.parse_args()
     known = stored() if RESULTS.exists() else {}
     new = [json.loads(path.read_text(encoding="utf-8")) for path in asked.results]

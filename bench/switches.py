@@ -1,4 +1,4 @@
-"""How far each switch of `speed` changes learning: the tables of docs/switches.md.
+"""How far each switch of `speed` changes learning: the tables of docs/trainers.md.
 
 `python bench/switches.py [TRAINER ...] [--compile]` trains each trainer for a few steps, without
 and with the switch: embedded model, float32, one CPU thread. Online trainers use the same

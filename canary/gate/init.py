@@ -222,13 +222,14 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     )
     if answers.runner == "container" and not answers.image:
         steps.append(
-            "Replace the image of zeros. Until a release exists, build an image (docs/image.md of"
-            " the RLHF Canary repository)."
+            "Replace the image of zeros. Until a release exists, build an image (docs/clusters.md"
+            " of the RLHF Canary repository)."
         )
     if answers.runner == "docker" and not answers.image:
         steps.append(
-            "Until a release exists, build an image (docs/image.md of the RLHF Canary repository)."
-            " Set it by digest, as `image:` in the run steps or with canary init --image."
+            "Until a release exists, build an image (docs/clusters.md of the RLHF Canary"
+            " repository). Set it by digest, as `image:` in the run steps or with canary init"
+            " --image."
         )
     if answers.model_cache:
         steps.append(

@@ -50,7 +50,7 @@ def torch_problem(devices: Devices, answer: Mapping[str, object]) -> str:
         return (
             f"the driver is too old: {devices.driver} supports CUDA {devices.cuda}, this torch "
             f"needs CUDA {built}; update the driver, or build the image with a torch for CUDA "
-            f"{devices.cuda} (docs/image.md)"
+            f"{devices.cuda} (docs/clusters.md)"
         )
     return f"torch cannot use the GPU: {answer.get('error') or 'no reason given'}"
 

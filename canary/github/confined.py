@@ -35,7 +35,7 @@ OF_TEMPLATES = Limits(5, 15.0, 512 << 20)
 KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH")
 """Variables that Python may need to start; none of them is a token."""
 LONGEST_REASON = 200
-HINT = "docs/publishing.md says what a template may use"
+HINT = "docs/action.md says what a template may use"
 BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from canary.github.confined import answer; answer()"

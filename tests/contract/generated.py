@@ -20,7 +20,6 @@ from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.report.render import render
 from canary.report.rules import answer_text
 from tests.contract.action_table import inputs_table, outputs_table
-from tests.contract.ci_jobs import BUILDKITE, GITLAB, JENKINS
 from tests.contract.pages import DOCS, ROOT
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
@@ -125,29 +124,18 @@ def rules_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def block(file: Path, language: str) -> str:
-    """A whole file, to be pasted."""
-    return f"```{language}\n{file.read_text(encoding='utf-8')}```\n"
-
-
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "answer": (ROOT / "README.md", answer),
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),
     "gates table": (DOCS / "metrics.md", gates_table),
-    "pytest failure": (DOCS / "pytest.md", failure_example),
+    "pytest failure": (DOCS / "ci.md", failure_example),
     "verbs": (DOCS / "cli.md", verbs),
     "check answer": (DOCS / "check.md", check_answer),
     "rules": (DOCS / "rules.md", rules_table),
     "presets": (DOCS / "import.md", preset_table),
-    "gitlab jobs": (DOCS / "with" / "gitlab.md", partial(block, GITLAB, "yaml")),
-    "buildkite jobs": (DOCS / "with" / "buildkite.md", partial(block, BUILDKITE, "yaml")),
-    "jenkins jobs": (DOCS / "with" / "jenkins.md", partial(block, JENKINS, "groovy")),
-    **{
-        f"{name} answer": (DOCS / "with" / f"{name}.md", partial(recorded_answer, name))
-        for name in FAULTS
-    },
+    **{f"{name} answer": (DOCS / "import.md", partial(recorded_answer, name)) for name in FAULTS},
     **{
         f"config table: {section}": (DOCS / "config.md", partial(config_table, section))
         for section in CONFIG_SECTIONS

@@ -13,9 +13,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-WITH = sorted((DOCS / "with").glob("*.md"))
-"""Pages for users of one framework, or of one CI."""
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
 """The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
 MADE = ("canary_output", "build", "dist")

@@ -1,4 +1,4 @@
-"""What a test says of a doubled learning rate, for docs/pytest.md."""
+"""What a test says of a doubled learning rate, for docs/ci.md."""
 
 from __future__ import annotations
 

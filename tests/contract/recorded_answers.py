@@ -1,7 +1,7 @@
 """What the canary says of a fault that is planted in files of frameworks that cannot run here.
 
-The files are those of `tests/data/imports/presets`. The gates are those of the config that the
-framework's page in `docs/with` gives to be pasted.
+The files are those of `tests/data/imports/presets`. The gates are those of the framework's config
+in docs/import.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def recorded_answer(framework: str) -> str:
             import_run(Asked(path, preset=framework), folder, framework)[0]
             for path in [source] * STORED + [broken]
         )
-    (config,) = examples(DOCS / "with" / f"{framework}.md", "yaml")
+    preset = f"preset: {framework}\n"
+    (config,) = (one for one in examples(DOCS / "import.md", "yaml") if preset in one)
     gates = gates_in(yaml.safe_load(config)["metrics"], "the page")
     found = compare_to_baseline(current, baseline, metrics=gates, history=True)
     first, _, _ = render(found, "text", 100).partition("\n\n")

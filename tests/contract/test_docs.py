@@ -28,7 +28,6 @@ from tests.contract.pages import (
     DOCS,
     PAGES,
     ROOT,
-    WITH,
     anchors,
     examples,
     length,
@@ -42,6 +41,7 @@ from tests.contract.pages import (
 RECORDS = ROOT / "baselines" / "examples"
 LONGEST = 25
 """Words of a sentence. Write at most 20; what is longer than this fails."""
+MOST_PAGES = 25
 OF_A_USER = {"configs/small.yaml", ".github/workflows/canary.yml"}
 """Paths in a user's own repository."""
 
@@ -118,17 +118,16 @@ def test_every_block_of_code_can_be_parsed() -> None:
             assert language in ("", "text", "console", "markdown", "diff", "groovy"), language
 
 
-@pytest.mark.parametrize("page", ["api.md", "record.md"])
 def test_the_python_of_the_reference_runs(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "canary_output" / "RUN"
     run.mkdir(parents=True)
     shutil.copy(RECORDS / "sft_smoke_again.json", run / "metrics.json")
     shutil.copy(RECORDS / "sft_smoke.json", tmp_path / "baseline.json")
     monkeypatch.chdir(tmp_path)
-    for code in examples(DOCS / page, "python"):
-        exec(compile(code, page, "exec"), {})
+    for code in examples(DOCS / "record.md", "python"):
+        exec(compile(code, "record.md", "exec"), {})
     assert capsys.readouterr().out
 
 
@@ -180,9 +179,9 @@ def test_the_index_leads_to_every_page() -> None:
 
 
 CONFIGS = [
-    pytest.param(block, id=f"{page.stem}-{place}")
-    for page in WITH
-    for place, block in enumerate(examples(page, "yaml"))
+    pytest.param(block, id=f"{page}-{place}")
+    for page in ("exec.md", "import.md")
+    for place, block in enumerate(examples(DOCS / page, "yaml"))
     if block.startswith("name: ")
 ]
 
@@ -195,9 +194,8 @@ def test_a_config_to_paste_is_one(block: str, tmp_path: Path) -> None:
     assert config.command
 
 
-def test_every_framework_has_a_config_to_paste() -> None:
-    found = {str(one.id).rsplit("-", 1)[0] for one in CONFIGS}
-    assert {page.stem for page in WITH} - found == {"gitlab", "buildkite", "jenkins"}
+def test_there_are_few_pages() -> None:
+    assert len(list(DOCS.rglob("*.md"))) <= MOST_PAGES
 
 
 def words(page: Path) -> dict[str, str]:
@@ -206,7 +204,7 @@ def words(page: Path) -> dict[str, str]:
 
 
 def test_a_word_means_the_same_to_users_and_to_authors() -> None:
-    ours, theirs = words(DOCS / "glossary.md"), words(ROOT / "ARCHITECTURE.md")
+    ours, theirs = words(DOCS / "README.md"), words(ROOT / "ARCHITECTURE.md")
     shared = (set(ours) & set(theirs)) - {"word"}
     assert len(shared) > 15
     assert {word: ours[word] for word in shared} == {word: theirs[word] for word in shared}
@@ -214,7 +212,8 @@ def test_a_word_means_the_same_to_users_and_to_authors() -> None:
 
 def test_keys_for_code_of_ones_own_name_the_trainers_that_use_them() -> None:
     page = read(DOCS / "trainers.md")
-    rows = re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", page.split("## Code of your own")[1], re.M)
+    section = page.partition("## Code of your own\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", section, re.M)
     assert len(rows) == 6
     for key, told in rows:
         named = set(told.removeprefix("all but ").split(", "))

@@ -8,15 +8,18 @@ from html.parser import HTMLParser
 from importlib.metadata import metadata
 from pathlib import Path
 
+import yaml
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 
 from bench.faults import CORPORA
 from tests.contract.pages import DOCS, ROOT, examples, read
-from tests.contract.pasted_workflow import checked
+from tests.contract.pasted_workflow import CHECKOUT
+from tests.contract.static_checks import clean, zizmor
 from tools.pictures.__main__ import IMAGES, MOST_BYTES, NAMES
 
 README = ROOT / "README.md"
+MOST_LINES = 130
 BLIND = {
     "faults.json": "blind",
     "faults_second.json": "second",
@@ -93,6 +96,19 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
         assert len(image.get("alt", "").split()) > 8, image
 
 
-def test_its_workflow_is_valid_pinned_and_safe(tmp_path: Path) -> None:
+def test_its_workflow_is_valid_pinned_and_has_no_right_to_write(tmp_path: Path) -> None:
     (workflow,) = examples(README, "yaml")
-    checked(workflow, tmp_path)
+    path = tmp_path / ".github" / "workflows" / "canary.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(workflow, encoding="utf-8")
+    clean(["check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)])
+    zizmor(path)
+    loaded = yaml.load(workflow, yaml.BaseLoader)
+    (job,) = loaded["jobs"].values()
+    assert loaded["permissions"] == {}
+    assert job["permissions"] == {"contents": "read"}
+    assert f"- {CHECKOUT}\n" in workflow
+
+
+def test_it_is_short() -> None:
+    assert len(read(README).splitlines()) <= MOST_LINES

@@ -16,7 +16,7 @@ LINK = re.compile(r"\]\((?P<path>(?![a-z]+:)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 IN_TABLE = re.compile(r"^\| ((?:`canary\.[\w.]+`(?:, )?)+) \|", re.MULTILINE)
 REFERENCE = """# Python reference
 
-The names of [the Python API](../api.md), by their docstrings.
+The names of [the Python API](../record.md#from-python), by their docstrings.
 
 """
 
@@ -77,7 +77,7 @@ def as_page(notebook: Path) -> str:
 
 
 def reference() -> str:
-    """Return the page of the names in the table of docs/api.md."""
-    table = (DOCS / "api.md").read_text(encoding="utf-8")
+    """Return the page of the names in the table of docs/record.md."""
+    table = (DOCS / "record.md").read_text(encoding="utf-8")
     names = [name for row in IN_TABLE.findall(table) for name in re.findall(r"[\w.]+", row)]
     return REFERENCE + "\n\n".join(f"::: {name}" for name in names) + "\n"

@@ -39,8 +39,7 @@ def test_the_page_leads_from_nothing_to_a_gate(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     done = run(broken)
     assert done.returncode == 1, done.stderr
-    assert done.stdout.splitlines()[0] == answer.strip()
-    assert "function batch_of of train.py changed" in done.stdout
+    assert done.stdout.startswith(answer)
     done = run(comment)
     assert done.returncode == 0, done.stderr
     assert "label tokens 1,778" in done.stdout

@@ -1,7 +1,7 @@
 """One update of trl's PPO and one of the canary's on equal data, where the installed trl has PPO.
 
-What the canary does otherwise on purpose stands in docs/trainers.md, and is each shown here. trl
-1.12.0 is the last version with PPO: `nox -s trl_ppo` runs this file with it.
+Each thing that the canary does otherwise on purpose is shown here. trl 1.12.0 is the last version
+with PPO: `nox -s trl_ppo` runs this file with it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.integration.exec.user_scripts import sft_script, write_data
 from tests.integration.run.test_trackers import scalars
 
 pytestmark = pytest.mark.train
-DOCS = Path(__file__).parents[3] / "docs" / "anomaly.md"
+DOCS = Path(__file__).parents[3] / "docs" / "live.md"
 
 
 @pytest.fixture(scope="module")
@@ -212,12 +212,12 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     loop, trainer, own = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {}
-    exec(compile(loop, "anomaly.md", "exec"), found)
+    exec(compile(loop, "live.md", "exec"), found)
     assert found["detector"].summary()["by_severity"]["critical"] == 1
     rows = list(read_rows(tmp_path / "run" / "alerts.jsonl"))
     assert {row["step"] for row in rows} == {40}
     profiler_registry.clear()
-    exec(compile(trainer, "anomaly.md", "exec"), found)
+    exec(compile(trainer, "live.md", "exec"), found)
     assert found["watch"].detector.summary()["total_alerts"] == 0
     assert found["watch"].stopped is None
-    exec(compile(own, "anomaly.md", "exec"), {})
+    exec(compile(own, "live.md", "exec"), {})

@@ -197,10 +197,10 @@ def test_the_loop_trains_as_it_does_alone(clean: RunRecord) -> None:
 def test_the_example_of_the_docs_leaves_a_complete_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (EXAMPLES.parent / "docs" / "recorder.md").read_text(encoding="utf-8")
+    text = (EXAMPLES.parent / "docs" / "exec.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "recorder.md", "exec"), {})
+    exec(compile(code, "exec.md", "exec"), {})
     record = load_record(only_run(tmp_path / "canary_output"))
     assert record.status == "completed"
     assert len(record.stability.loss_values) == 30

@@ -1,4 +1,4 @@
-"""The examples of docs/pytest.md, in a project of a team."""
+"""The examples of docs/ci.md, in a project of a team."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.pytest_plugin.conftest import Team
 pytest_plugins = ["pytester"]
 
 TIERS = {"default", "smoke", "perf", "nightly", "value"}
-PAGE = DOCS / "pytest.md"
+PAGE = DOCS / "ci.md"
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 
 
