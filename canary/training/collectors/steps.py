@@ -23,13 +23,13 @@ from canary.training.collectors.uncounted import uncounted
 
 
 class StepListener(Protocol):
-    """Gets the batches of each step, and the model at its end; the row comes later."""
+    """Gets the batches of each step, and its end; the row comes later."""
 
     def batch(self, inputs: Mapping[str, Any]) -> None:
         """Get a micro-batch of the running step."""
 
-    def step_ended(self, step: int, model: Any, rate: float | None) -> None:
-        """Get the model and the learning rate at the step's end."""
+    def step_ended(self, step: int) -> None:
+        """Note that the step has ended."""
 
 
 class FirstSteps(Protocol):
