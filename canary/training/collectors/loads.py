@@ -57,8 +57,8 @@ class Loads:
         model.resize_token_embeddings = resize
 
     def resized(self, model: Any) -> tuple[int, Any] | None:
-        """Return the first token that was added to a model, or to the model inside of it, and a
-        copy of some new rows; None if none was."""
+        """Return the first token that was added to a model or to one inside of it, None without.
+        Also return a copy of some new rows."""
         parts = [one for _, one in model.named_modules()]
         for resized, first, made in self._resized:
             if any(resized() is part for part in parts):

@@ -1,4 +1,4 @@
-"""Keeps what libraries warn of while a look goes on, whatever the training does with warnings."""
+"""Keeps what libraries warn of during a look, whatever the training does with warnings."""
 
 from __future__ import annotations
 
