@@ -3,11 +3,14 @@ file, or shared trainings."""
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +32,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for place, item in enumerate(family):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the canary once. Where PYTHONDONTWRITEBYTECODE is set, each of the hundreds of
+    processes that these tests start would do it again, a second of a core each."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(__file__).parents[1] / "canary", quiet=2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keeps the tests as compiled. Pytest compiles them anew, 20 s of a core per process, where
+    nothing is kept. What a test itself imports is kept only where that is usual."""
+    usual, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = usual
 
 
 DEADLINE = "TEST_DEADLINE"
