@@ -112,7 +112,6 @@ def committed(folder: Path) -> RunRecord:
     return ended.record()
 
 
-@pytest.mark.end_to_end
 def test_a_changed_data_set_in_another_file_is_the_only_place(compare: Compare) -> None:
     """The pull request also changes a comment, and a function that nothing calls."""
     found = compare(
