@@ -22,7 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as slow what `spread(n)` leaves out: of a test's many cases, `make test` runs an even
-    spread of n."""
+    spread of n. What one process has to run as a whole begins first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FOLDERS))
     families: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("spread"):
@@ -96,19 +97,22 @@ OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
 """Files of tests/faults that do not use the laboratory."""
 
 
+FOLDERS = ("tests/unit/training/", "tests/github/", "tests/browser/")
+"""Folders whose tests share what takes a process long to load: torch's compiler and trl, GitHub's
+description of its interface, a browser."""
 CLUSTERS = ("tests/integration/matrix/test_slurm", "tests/integration/matrix/test_ray")
 """Files that share a cluster begin so."""
 
 
 def group_of(nodeid: str) -> str:
-    """Its file; one name for all that wait for the trainings of the laboratory, or for a
-    cluster."""
+    """Its file; one name for all that wait for the trainings of the laboratory, for a cluster, or
+    for what a folder shares."""
     file = nodeid.partition("::")[0]
-    for cluster in CLUSTERS:
-        if file.startswith(cluster):
-            return cluster
-    shared = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
-    return "tests/faults" if shared else file
+    for shared in (*FOLDERS, *CLUSTERS):
+        if file.startswith(shared):
+            return shared
+    in_laboratory = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
+    return "tests/faults" if in_laboratory else file
 
 
 @pytest.hookimpl(optionalhook=True)

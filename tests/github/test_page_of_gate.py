@@ -107,6 +107,7 @@ def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     assert f"- **Report**: {wanted}" in house.comments(pull)[0].body
 
 
+@pytest.mark.spread(1)
 @pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize("odd", ["javascript:alert(1)", f"{PAGE}) [x](http://evil", f"{PAGE}\n# x"])
 def test_an_address_that_is_none_is_not_linked(house: Gatehouse, pull: Pull, odd: str) -> None:

@@ -7,10 +7,6 @@ import json
 import pytest
 
 from canary.anomaly import Alert
-from canary.compare.diagnosis.row import Row
-from canary.compare.heuristics import (
-    RegressionCategory,
-)
 from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
 from canary.report.story import story_of, story_text
@@ -68,11 +64,6 @@ def test_a_run_that_failed_is_explained_by_what_its_look_and_config_tell() -> No
     top = compare_to_baseline(after, before).diagnosis.top_suspect
     assert top is not None
     assert top.category == "optimizer", "the config alone"
-
-
-def test_a_finding_is_no_stronger_than_certain() -> None:
-    with pytest.raises(ValueError, match="0 to 1"):
-        Row(RegressionCategory.KERNEL, lambda facts: True, "far too sure", (), 7.0)
 
 
 def test_explains_json_has_numbers_with_units() -> None:
