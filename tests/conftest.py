@@ -6,6 +6,7 @@ from __future__ import annotations
 import compileall
 import functools
 import os
+import re
 import sys
 import time
 from collections import defaultdict
@@ -40,6 +41,22 @@ def pytest_configure(config: pytest.Config) -> None:
     processes that these tests start would do it again, a second of a core each."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(__file__).parents[1] / "canary", quiet=2)
+
+
+EVERY_DAY = {
+    *("end_to_end or not (train or slow)", "not (end_to_end or train or slow)", "end_to_end"),
+}
+"""What `make test` and its halves select."""
+RARE = re.compile(r"^pytestmark = .*\bmark\.(?:train|slow)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files unread of which `make test` runs nothing: what they import to train takes a
+    process seconds."""
+    if config.option.markexpr not in EVERY_DAY or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if RARE.search(text) and "end_to_end" not in text else None
 
 
 @pytest.hookimpl(wrapper=True)
