@@ -99,6 +99,7 @@ def comment_of(payload: str, *, machine: bool) -> str:
     return body
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_comment_of_a_hostile_record_looks_like_that_of_a_plain_one(machine: bool) -> None:
     plain = shown(comment_of("word", machine=machine))
