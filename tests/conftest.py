@@ -21,10 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks as slow what `spread(n)` leaves out: of a test's many cases, `make test` runs an even
-    spread of n. What one process has to run as a whole begins first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(FOLDERS))
+    spread of n. There, what one process has to run as a whole begins first."""
+    if config.option.markexpr in EVERY_DAY:
+        items.sort(key=lambda item: not item.nodeid.startswith(FOLDERS))
     families: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("spread"):
