@@ -3,11 +3,15 @@ file, or shared trainings."""
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
+import re
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks as slow what `spread(n)` leaves out: of a test's many cases, `make test` runs an even
-    spread of n."""
+    spread of n. There, what one process has to run as a whole begins first."""
+    if config.option.markexpr in EVERY_DAY:
+        items.sort(key=lambda item: not item.nodeid.startswith(FOLDERS))
     families: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("spread"):
@@ -29,6 +35,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for place, item in enumerate(family):
             if place not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the canary once. Where PYTHONDONTWRITEBYTECODE is set, each of the hundreds of
+    processes that these tests start would do it again, a second of a core each."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(__file__).parents[1] / "canary", quiet=2)
+
+
+EVERY_DAY = {
+    *("end_to_end or not (train or slow)", "not (end_to_end or train or slow)", "end_to_end"),
+}
+"""What `make test` and its halves select."""
+RARE = re.compile(r"^pytestmark = .*\bmark\.(?:train|slow)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files unread of which `make test` runs nothing: what they import to train takes a
+    process seconds."""
+    if config.option.markexpr not in EVERY_DAY or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if RARE.search(text) and "end_to_end" not in text else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keeps the tests as compiled. Pytest compiles them anew, 20 s of a core per process, where
+    nothing is kept. What a test itself imports is kept only where that is usual."""
+    usual, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = usual
 
 
 DEADLINE = "TEST_DEADLINE"
@@ -75,19 +115,22 @@ OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
 """Files of tests/faults that do not use the laboratory."""
 
 
+FOLDERS = ("tests/unit/training/", "tests/github/", "tests/browser/")
+"""Folders whose tests share what takes a process long to load: torch's compiler and trl, GitHub's
+description of its interface, a browser."""
 CLUSTERS = ("tests/integration/matrix/test_slurm", "tests/integration/matrix/test_ray")
 """Files that share a cluster begin so."""
 
 
 def group_of(nodeid: str) -> str:
-    """Its file; one name for all that wait for the trainings of the laboratory, or for a
-    cluster."""
+    """Its file; one name for all that wait for the trainings of the laboratory, for a cluster, or
+    for what a folder shares."""
     file = nodeid.partition("::")[0]
-    for cluster in CLUSTERS:
-        if file.startswith(cluster):
-            return cluster
-    shared = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
-    return "tests/faults" if shared else file
+    for shared in (*FOLDERS, *CLUSTERS):
+        if file.startswith(shared):
+            return shared
+    in_laboratory = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
+    return "tests/faults" if in_laboratory else file
 
 
 @pytest.hookimpl(optionalhook=True)

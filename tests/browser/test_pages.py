@@ -16,7 +16,6 @@ from tests.unit.pages.test_history_page import WORSE, drawn, made
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.xdist_group("browser")
 
 Show = Callable[[], tuple["Page", int]]
 

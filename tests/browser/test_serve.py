@@ -24,7 +24,6 @@ from tests.unit.serve.test_server import serving_process
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.xdist_group("browser")
 
 GOING = "20260301-080000-dpo_smoke-00aa"
 BEFORE, NOW = (f"20260101-00000{n}-sft_smoke-000{n}" for n in (1, 2))

@@ -1,4 +1,4 @@
-"""A verb whose extra is not installed says what to install."""
+"""The help fits one screen, and a verb whose extra is not installed says what to install."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from canary.cli import app
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "baselines" / "examples"
@@ -75,3 +79,17 @@ def test_a_verb_without_its_extra_names_it_and_the_others_need_none(tmp_path: Pa
         last = (text.splitlines() or [""])[-1]
         assert says in last, words
         assert "unexpected" not in last, words
+
+
+MOST_VERBS = 20
+PLUMBING = ("gate", "config", "env", "list", "clean")
+
+
+def shown() -> set[str]:
+    text = CliRunner().invoke(app, ["--help"]).output.partition("Begin:")[2]
+    return {line.split()[0] for line in text.splitlines() if line.startswith("  ")} - {"More:"}
+
+
+def test_help_shows_at_most_twenty_verbs_and_no_plumbing() -> None:
+    assert len(shown()) <= MOST_VERBS
+    assert not shown() & set(PLUMBING)

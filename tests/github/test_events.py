@@ -69,6 +69,8 @@ def test_merge_groups_are_judged_at_their_own_head(webhooks: Webhooks) -> None:
         assert intent.head_sha == payload["merge_group"]["head_sha"]
         assert intent.base_sha == payload["merge_group"]["base_sha"]
         assert (intent.base_branch, intent.writes_baseline) == ("main", False)
+        gone = intent_of("merge_group", {**payload, "action": "destroyed"})
+        assert gone.kind is Kind.IGNORE
 
 
 def run_of(webhooks: Webhooks, action: str, trigger: str, head_repository: str) -> dict[str, Any]:

@@ -89,6 +89,7 @@ BOMB = "".join(
 )
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -151,6 +152,7 @@ def test_a_summary_that_cannot_be_written_costs_no_answer(house: Gatehouse, pull
     assert house.comments(pull)
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
@@ -196,6 +198,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
 # Inputs.
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("name", "value", "by"),
     [
@@ -235,6 +238,7 @@ def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
 # GitHub.
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -259,6 +263,7 @@ WRONG_STATUSES: list[Any] = [
 ]
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("body", WRONG_STATUSES)
 def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
     house: Gatehouse, github: GitHub, body: Any
@@ -271,6 +276,7 @@ def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
     assert house.status(pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("status", "kind"), [(200, "commit-status"), (404, "check-run"), (500, "commit-status")]
 )
@@ -291,6 +297,7 @@ def test_an_older_success_goes_even_where_github_does_not_show_it(
         assert last.values["conclusion"] == "failure"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", ["commit-status", "check-run"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
@@ -316,6 +323,7 @@ def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
     assert len(house.hub_repository.statuses_of(pull.head_sha)) == 2, "pending, and the answer"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -382,6 +390,7 @@ TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", TROUBLES)
 def test_each_trouble_of_reading_has_its_own_sentence(
     house: Gatehouse, github: GitHub, pull: Pull, name: str
@@ -396,6 +405,7 @@ def test_each_trouble_of_reading_has_its_own_sentence(
         assert foreign not in section.text
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("status", "message", "sentence"),
     [
@@ -457,6 +467,7 @@ SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
 ]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("order", "sentence"), SEEN_AS)
 def test_what_is_no_file_of_githubs_is_never_taken_for_a_new_config(
     house: Gatehouse,

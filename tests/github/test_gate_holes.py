@@ -117,6 +117,7 @@ def test_a_base_commit_that_github_does_not_find_is_no_new_config(
     assert house.judge(pull, house.run(SLOW)).outputs["verdict"] == "error"
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("other", ["processor", "ranks"])
 def test_a_run_on_another_machine_is_no_first_run(house: Gatehouse, other: str) -> None:
     run = house.run(5.0)
@@ -156,6 +157,7 @@ def test_a_record_that_claims_more_steps_than_it_has_is_an_error(house: Gatehous
 # Every commit gets its answer.
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -177,6 +179,7 @@ def test_a_record_that_cannot_be_compared_ends_in_an_error_on_the_commit(
     assert house.status(pull.head_sha)[0] in ("error", "failure"), "no stale success"
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("broken", ["deflate", "name", "short"])
 def test_a_broken_archive_ends_in_an_error_on_the_commit(
     house: Gatehouse, tmp_path: Path, broken: str

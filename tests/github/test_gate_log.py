@@ -31,6 +31,7 @@ def everything(house: Gatehouse, said: Any) -> tuple[str, ...]:
     return (said.log, said.summary, *said.outputs.values(), *reports)
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes")])
 def test_no_text_of_the_manifest_is_a_command(
     house: Gatehouse, place: tuple[str | int, ...]
@@ -48,6 +49,7 @@ def test_no_text_of_the_manifest_is_a_command(
     assert_harmless(*everything(house, said))
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize(
     ("status", "config"),
     [("completed", "canary.yaml"), ("failed", "canary.yaml"), ("completed", "new.yaml")],

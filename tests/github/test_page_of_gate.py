@@ -67,16 +67,13 @@ def page(said: Said) -> Path:
     return Path(said.outputs["report-file"])
 
 
-@pytest.mark.usefixtures("draws")
+@pytest.mark.usefixtures("sketched")
 def test_the_report_half_leaves_one_page_and_links_it_once_it_is_uploaded(
     house: Gatehouse, pull: Pull
 ) -> None:
     said = judged(house, pull, Uploaded(PAGE, ARCHIVE))
     assert said.code == 1
-    text = page(said).read_text()
     assert page(said).name == "rlhf-canary-report.html"
-    assert text.count("<svg") >= 5
-    assert "default-src &#39;none&#39;" in text
     (comment,) = house.comments(pull)
     lines = comment.body.splitlines()
     (place,) = [n for n, line in enumerate(lines) if PAGE in line]
@@ -107,6 +104,7 @@ def test_where_only_an_archive_can_be_uploaded_the_comment_says_so(
     assert f"- **Report**: {wanted}" in house.comments(pull)[0].body
 
 
+@pytest.mark.spread(1)
 @pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize("odd", ["javascript:alert(1)", f"{PAGE}) [x](http://evil", f"{PAGE}\n# x"])
 def test_an_address_that_is_none_is_not_linked(house: Gatehouse, pull: Pull, odd: str) -> None:
@@ -132,6 +130,7 @@ def test_several_canaries_are_one_page_the_worst_first(house: Gatehouse) -> None
     house.spoil = both
     said = house.judge(pull, runs[0], config="\n".join(names), by=linked_after(Uploaded(PAGE)))
     text = page(said).read_text()
+    assert "default-src &#39;none&#39;" in text
     assert text.count("<article") == 2
     assert text.index('href="#part1-top"') < text.index('href="#part2-top"')
     assert len({*text.split('id="')}) == len(text.split('id="')), "no id stands twice"

@@ -1,4 +1,4 @@
-"""Keeps what libraries warn of during a look, whatever the training does with warnings."""
+"""Keeps the warnings of libraries during a look, even if the training hides them."""
 
 from __future__ import annotations
 

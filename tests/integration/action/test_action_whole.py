@@ -16,6 +16,7 @@ from tests.contract.git_server import GitServer, git, serving
 from tests.github.fixtures import description, github
 from tests.github.gatehouse import NAME, pull_event, push_event
 from tests.github.server import GitHub
+from tests.github.state import Comment
 from tests.integration.action.composite import Runner
 from tests.integration.conftest import PATIENT, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
@@ -77,28 +78,16 @@ def on(runner: Runner, github: GitHub, event: str, payload: dict[str, object], r
     return runner
 
 
-@pytest.mark.train
-@pytest.mark.slow
-@pytest.mark.end_to_end
-def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github: GitHub) -> None:
+def pulled(runner: Runner, github: GitHub, code: int, verdict: str) -> tuple[Comment, str]:
+    """A pull request that trains at twice the rate: its comment, and the state of its head."""
     repository = github.state.repositories[NAME]
     inputs = INPUTS | {"token": github.token}
     base = git(runner.workspace, "rev-parse", "HEAD")
-
-    on(runner, github, "push", push_event(base), 1)
-    assert runner.train(INPUTS).returncode == 0
-    done = runner.step("Report", inputs)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert runner.outputs()["verdict"] == "no-baseline"
-    origin = runner.root / "server" / f"{NAME}.git"
-    assert git(origin, "ls-tree", "-r", "--name-only", "canary-baselines").count(".json") == 1
-
-    # A change that trains at twice the rate.
     config = settings("sft", **SMALL, learning_rate=1e-3)
     (runner.workspace / "canary.yaml").write_text(yaml.safe_dump(config))
     git(runner.workspace, "commit", "-qam", "faster")
     head = git(runner.workspace, "rev-parse", "HEAD")
-    git(runner.workspace, "push", "-q", str(origin), "HEAD:faster")
+    git(runner.workspace, "push", "-q", str(origin_of(runner)), "HEAD:faster")
     pull = repository.add_pull(head, base_sha=base)
 
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
@@ -107,15 +96,45 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     assert runner.train(INPUTS).returncode == 0
     done = runner.step("Report", inputs)
     assert github.token not in done.stdout + done.stderr
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert runner.outputs()["verdict"] == "changed"
+    assert done.returncode == code, done.stdout + done.stderr
+    assert runner.outputs()["verdict"] == verdict
     (comment,) = repository.comments_on(pull.number)
-    assert "learning\\_rate 0.0005 -> 0.001" in comment.body
+    assert runner.outputs()["comment-url"].endswith(f"issuecomment-{comment.id}")
     page = Path(runner.outputs()["report-file"]).read_text()
     assert 'id="steps"' in page, "the steps of the records are at hand"
     assert page.count("<svg") > 5
-    assert repository.statuses_of(head)[0].state == "failure"
-    assert runner.outputs()["comment-url"].endswith(f"issuecomment-{comment.id}")
+    return comment, repository.statuses_of(head)[0].state
+
+
+def origin_of(runner: Runner) -> Path:
+    return runner.root / "server" / f"{NAME}.git"
+
+
+@pytest.mark.train
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_a_pull_request_goes_through_both_halves(runner: Runner, github: GitHub) -> None:
+    comment, state = pulled(runner, github, 0, "no-baseline")
+    assert "No baseline yet" in comment.body
+    assert state == "success"
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_push_is_stored_and_a_pull_request_compared_with_it(
+    runner: Runner, github: GitHub
+) -> None:
+    base = git(runner.workspace, "rev-parse", "HEAD")
+    on(runner, github, "push", push_event(base), 1)
+    assert runner.train(INPUTS).returncode == 0
+    done = runner.step("Report", INPUTS | {"token": github.token})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert runner.outputs()["verdict"] == "no-baseline"
+    stored = git(origin_of(runner), "ls-tree", "-r", "--name-only", "canary-baselines")
+    assert stored.count(".json") == 1
+    comment, state = pulled(runner, github, 1, "changed")
+    assert "learning\\_rate 0.0005 -> 0.001" in comment.body
+    assert state == "failure"
 
 
 @pytest.mark.train
@@ -137,7 +156,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     git(runner.workspace, "add", ".")
     git(runner.workspace, "commit", "-qm", "a script")
     base = git(runner.workspace, "rev-parse", "HEAD")
-    origin = runner.root / "server" / f"{NAME}.git"
+    origin = origin_of(runner)
     git(runner.workspace, "push", "-q", str(origin), "main")
     files = {"canary.yaml": (runner.workspace / "canary.yaml").read_bytes()}
     repository.add_commit(files, sha=base, branch="main")

@@ -82,15 +82,6 @@ def test_a_command_that_cannot_be_watched_says_why(
     assert done.record().status == "failed"
 
 
-@pytest.mark.parametrize("option", ["-BI", "-E"])
-def test_a_python_that_would_not_let_the_canary_in_is_not_started(place: Path, option: str) -> None:
-    mark = place / f"ran{option}"
-    done = watched(place, PYTHON, option, "-c", f"open({str(mark)!r}, 'w')")
-    assert done.code == 2
-    assert "the canary cannot watch it (remove -" in done.err
-    assert not mark.exists()
-
-
 def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "own" / "canary").mkdir(parents=True)
     (tmp_path / "own" / "canary" / "__init__.py").write_text("mine = True")

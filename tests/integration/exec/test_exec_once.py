@@ -197,6 +197,7 @@ def test_the_record_has_a_look_and_timed_steps_of_the_one_process(seen: Seen) ->
     assert record.exact["steps"] == LOOKED
     assert record.exact["trajectory"]["losses"] == losses[:LOOKED]
     assert record.exact["work"]["operator_total"] > 0
+    assert record.exact["code"]["files"]["train.py"]["ran"]
     assert seen.ended.folder is not None
     rows = read_rows(seen.ended.folder / "steps.jsonl")
     assert [bool(row.get("look")) for row in rows] == [True] * LOOKED + [False] * (STEPS - LOOKED)

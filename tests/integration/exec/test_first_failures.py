@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Finished, canary, settings, write_config
+from canary.cli import main
+from tests.integration.conftest import canary, settings, write_config
 
 IMPORTS = """import sys
 def begin():
@@ -16,33 +18,38 @@ begin()
 """
 
 
-def only_line(done: Finished) -> str:
+def only_line(err: str) -> str:
     """The one line about the failure."""
-    assert "Traceback" not in done.err, done.err
-    (line,) = [line for line in done.err.splitlines() if line.startswith("canary: failed")]
+    assert "Traceback" not in err, err
+    (line,) = [line for line in err.splitlines() if line.startswith("canary: failed")]
     return line
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text(IMPORTS)
-    return path
+def failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """`canary run` of a command in this process: its exit code and streams."""
 
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(tmp_path)
+        config = write_config(tmp_path, {"name": "own", "command": list(words)})
+        with pytest.raises(SystemExit) as ended:
+            main(["run", str(config), "-o", str(tmp_path / "runs")])
+        return int(ended.value.code or 0), *capsys.readouterr()
 
-def command_config(folder: Path, *words: str) -> Path:
-    return write_config(folder, {"name": "own", "command": list(words)})
+    return run
 
 
 def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
-    script: Path, tmp_path: Path
+    failed: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    config = command_config(tmp_path, sys.executable, "train.py")
-    done = canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path)
-    line = only_line(done)
-    assert f"ModuleNotFoundError: No module named 'nosuchpackage' (at {script.name}:3)" in line
+    (tmp_path / "train.py").write_text(IMPORTS)
+    _, out, err = failed(sys.executable, "train.py")
+    line = only_line(err)
+    assert "ModuleNotFoundError: No module named 'nosuchpackage' (at train.py:3)" in line
     assert f"its Python is {sys.executable}" in line
-    log = done.folder / "log.txt"
+    log = Path(out.splitlines()[-1]) / "log.txt"
     assert f"see {log})" in line
     assert "nosuchpackage" in log.read_text()
 
@@ -59,16 +66,12 @@ def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
     ],
 )
 def test_an_interpreter_that_cannot_be_started_is_named(
-    name: str, reason: str, tmp_path: Path
+    name: str, reason: str, failed: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    script = tmp_path / "train.sh"
-    script.write_text("no first line that names a program")
-    script.chmod(0o755)
     (tmp_path / "locked.sh").touch()
-    config = command_config(tmp_path, name, "train.py")
-    done = canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path)
-    assert done.code == 2
-    assert reason in only_line(done)
+    code, _, err = failed(name, "train.py")
+    assert code == 2
+    assert reason in only_line(err)
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
@@ -78,5 +81,5 @@ def test_a_model_that_is_not_there_is_told_before_anything_starts(tmp_path: Path
     offline = {"HF_ENDPOINT": "http://127.0.0.1:9"}
     done = canary("run", str(config), "-o", str(tmp_path / "out"), cwd=tmp_path, more=offline)
     assert done.code == 2
-    assert "did you mean 'models/llama'?" in only_line(done)
+    assert "did you mean 'models/llama'?" in only_line(done.err)
     assert done.record().launches == []

@@ -15,7 +15,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.integration.exec.user_scripts import PYTHON, watched
 
-pytestmark = [pytest.mark.train, pytest.mark.end_to_end]
+pytestmark = pytest.mark.train
 
 TRAIN = """
 import sys
@@ -127,7 +127,6 @@ def test_a_changed_data_set_in_another_file_is_the_only_place(compare: Compare) 
     assert only(found.places).startswith("the only changed code")
 
 
-@pytest.mark.slow
 def test_a_lost_line_stands_before_sorted_imports(compare: Compare) -> None:
     found = compare(
         ("train.py", "import sys\nimport time\n", "import time\nimport sys\n"),
@@ -138,7 +137,6 @@ def test_a_lost_line_stands_before_sorted_imports(compare: Compare) -> None:
     assert "removed: optimizer.zero_grad()" in sentence(found.places.ran[0])
 
 
-@pytest.mark.slow
 def test_places_of_several_files_are_ordered_by_the_first_difference(compare: Compare) -> None:
     found = compare(
         ("lib/rows.py", "for token in row]", "for token in row if token >= 0]"),
@@ -148,7 +146,6 @@ def test_places_of_several_files_are_ordered_by_the_first_difference(compare: Co
     assert [place.name for place in found.places.ran] == ["lib/losses.py", "lib/rows.py"]
 
 
-@pytest.mark.slow
 def test_code_that_learns_the_same_passes_without_a_look_at_the_clock(compare: Compare) -> None:
     found = compare(("lib/losses.py", "def of(logits", "def of(  # a comment\n    logits"))
     assert found.verdict == "pass", found.first_line

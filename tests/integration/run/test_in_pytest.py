@@ -24,19 +24,11 @@ for rows in torch.utils.data.DataLoader(torch.randn(64, 4), batch_size=4):
 """
 TESTS = """
 import sys
-from pathlib import Path
 
 def test_first(canary, canary_record):
     found = canary.assert_no_regression("canary.yaml")
     assert found.verdict == "no-baseline"
     assert canary_record("canary.yaml").run_id == found.current.run_ids[0]
-
-def test_planted(canary, canary_record):
-    baseline = Path("canary_output", canary_record("canary.yaml").run_id)
-    planted = Path("train.py").read_text().replace("lr=0.1", "lr=0.2")
-    Path("planted.py").write_text(planted)
-    command = [sys.executable, "planted.py"]
-    canary.assert_no_regression_of_command(command, config="canary.yaml", baseline=baseline)
 
 def test_last():
     assert "torch" not in sys.modules
@@ -45,7 +37,7 @@ def test_last():
 
 @pytest.mark.train
 @pytest.mark.end_to_end
-def test_a_real_training_passes_and_a_planted_change_fails(
+def test_a_real_training_is_one_of_the_session(
     pytester: pytest.Pytester,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -60,5 +52,4 @@ def test_a_real_training_passes_and_a_planted_change_fails(
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_team=TESTS)
     shown = pytester.runpytest_subprocess(*without(OTHERS), timeout=500)
-    shown.assert_outcomes(passed=2, failed=1, warnings=1)
-    shown.stdout.fnmatch_lines(["Changed: *", "Record: canary_output/*"])
+    shown.assert_outcomes(passed=2, warnings=1)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import (
@@ -21,6 +22,7 @@ from canary.baseline.history import (
     select,
 )
 from canary.baseline.verbs import list_text, prune_text, save_baseline, show_text
+from canary.cli import app
 from canary.compare.paths import Request, compared_paths
 from canary.compare.timing.noise import save_noise
 from canary.errors import InputError, MachineError, RecordError
@@ -305,3 +307,24 @@ def test_saving_where_it_makes_no_sense_is_refused(tmp_path: Path) -> None:
         save_baseline(source, tmp_path / "file" / "kept.json")
     with pytest.raises(InputError, match="no record at"):
         save_baseline(tmp_path / "gone", tmp_path / "history")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["history"], 100),
+        (["--remote", "https://example.com/o/r.git"], 50),
+        (["history", "--keep", "1"], 1),
+    ],
+)
+def test_what_prune_keeps(arguments: list[str], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The branch keeps as many as a push to it does."""
+    monkeypatch.setattr(
+        "canary.baseline.verbs.prune_text", lambda folder, keep: f"kept the newest {keep}"
+    )
+    monkeypatch.setattr(
+        "canary.baseline.verbs.prune_branch_text",
+        lambda remote, here, keep: f"kept the newest {keep}",
+    )
+    said = CliRunner().invoke(app, ["baseline", "prune", *arguments]).output
+    assert said == f"kept the newest {kept}; the first three of the current period stay too\n"

@@ -13,8 +13,7 @@ import pytest
 from bench.corpus.bases import BUILT_IN, SCRIPTS, Training, digest
 from bench.corpus.row import Category, Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled, wilson
-from bench.corpus.store import Missing, Store, blocks_of, decisions_of
-from bench.faults import CORPORA, chosen, compared, markdown
+from bench.faults import CORPORA
 from canary.compare.diagnosis.suspects import Diagnosis, RegressionCategory, Suspect
 from canary.compare.report import Comparison, Verdict
 from canary.config.schema import CanaryConfig
@@ -100,35 +99,6 @@ def test_a_training_is_stored_by_what_decides_it() -> None:
     assert len({name, *map(digest, others)}) == len(others) + 1
 
 
-def test_paired_runs_take_turns() -> None:
-    row = Row("x", "", "sft", "host", paired=True)
-    blocks = blocks_of(row, decisions_of(row)[-1])
-    sides = ["".join("f" if training.row else "c" for training in block) for block in blocks]
-    assert sides == ["cffccffccf", "fccffc"]
-
-
-def test_a_later_look_adds_runs_to_those_of_the_first() -> None:
-    row = Row("x", "", "sft", "host", paired=True)
-    first, last = decisions_of(row)
-    assert blocks_of(row, last)[: len(blocks_of(row, first))] == blocks_of(row, first)
-
-
-def test_nothing_is_trained_where_records_are_only_to_be_reused(tmp_path: Path) -> None:
-    row = CORPORA["blind"][0]
-    store = Store(tmp_path, 1, train=False)
-    (found,) = compared([("blind", row)], store)
-    store.close()
-    assert not found.caught
-    assert "is missing in" in found.trouble
-    with pytest.raises(Missing):
-        Store(tmp_path, 1, train=False).sides(row, 1)
-
-
-def test_an_unknown_id_is_refused() -> None:
-    with pytest.raises(SystemExit, match="no row nowhere"):
-        chosen(["blind"], ["nowhere"])
-
-
 @pytest.mark.parametrize(
     ("successes", "trials", "low", "high"),
     [(0, 10, 0.0, 0.2775), (9, 10, 0.5958, 0.9821), (50, 100, 0.4038, 0.5962), (0, 0, 0.0, 1.0)],
@@ -193,10 +163,3 @@ def test_calibration_sets_what_was_claimed_against_what_was_right() -> None:
     found = [(b.low, round(b.claimed, 3), b.right.successes, b.right.trials)
              for b in calibration(outcomes)]  # fmt: skip
     assert found == [(0.0, 0.4, 1, 1), (0.5, 0.6, 0, 1), (0.9, 0.957, 2, 3)]
-
-
-def test_the_table_shows_each_row_and_the_intervals() -> None:
-    text = markdown([scored("regression", "data"), scored("pass", None)])
-    assert "| x | regression | none | data | data | 0.80 | yes |" in text
-    assert "| x | no: pass | none | data | none |  | no |" in text
-    assert "| blind, caught | 1 of 2 (50%, 95% 9% to 91%) |" in text

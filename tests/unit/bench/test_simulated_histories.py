@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ import pytest
 from bench import simulated_histories as bench
 from bench.change_detectors import Detector, Found
 from bench.histories import (
-    CENTRE_MS,
     LABORATORIES,
     PLANTED,
     RUNS,
@@ -88,53 +84,3 @@ def test_who_always_alarms_is_wrong_everywhere_and_finds_nothing_beyond_chance()
     counts = {what: scored(STILL, what, lambda _: always) for what in PLANTED}
     assert counts["+10%"]["within 10"] == counts["two steps"]["both"] == 0
     assert counts["drift"] == Counter({"missed": 5})
-
-
-def test_a_waiting_point_is_no_alert() -> None:
-    def waiting(history: History) -> Detector:
-        told = perfect(history)
-        return lambda values, facts: [it._replace(standing="waiting") for it in told(values, facts)]
-
-    assert scored(STILL, "+10%", waiting) == Counter({"steps": 5})
-
-
-def test_a_late_or_misplaced_point_scores_as_such() -> None:
-    def moved(history: History, delay: int, by: int) -> Detector:
-        def detect(values: Array, facts: Sequence[Facts]) -> list[Found]:
-            (event,) = history.planted
-            stepped = float(values[-1]) > CENTRE_MS
-            late = stepped and len(values) - event.place >= delay
-            return [Found(event.place + by, 3.0)] if late else []
-
-        return detect
-
-    late = scored(STILL, "+3%", partial(moved, delay=6, by=-2))
-    assert (late["within 5"], late["within 10"], late["error 2"]) == (0, 5, 5)
-    far = scored(STILL, "+3%", partial(moved, delay=1, by=7))
-    assert (far["within 10"], far["error 7"]) == (0, 5)
-
-
-@pytest.mark.parametrize("laboratory", LABORATORIES.values(), ids=lambda it: it.name)
-def test_noise_is_the_same_whatever_is_planted(laboratory: Laboratory) -> None:
-    plain = simulate(3, laboratory)
-    for what in PLANTED:
-        history = simulate(3, laboratory, what)
-        assert history.healthy is not None
-        assert (history.healthy == plain.values).all()
-        assert history.facts == plain.facts
-        changed = history.values != plain.values
-        first = min((event.place for event in history.planted), default=RUNS)
-        assert not changed[:first].any()
-    spread = np.log(plain.values).std()
-    assert 0.004 < spread < 0.12
-
-
-def test_the_quick_run_writes_tables_and_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = "previous run, 10%"
-    given = ["--quick", "--workers", "1", "--only", name, "--json", str(tmp_path / "j")]
-    assert bench.main(given) == 0
-    told = json.loads((tmp_path / "j").read_text())
-    assert told["scores"][f"{name} | white | +10%"]["steps"] == 2
-    assert f"| {name} | +10% |" in capsys.readouterr().out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from canary.campaign.demo import Demo, demo_text
 from canary.campaign.demo_repository import (
     BROKEN,
     HARMLESS,
@@ -16,6 +17,11 @@ from canary.campaign.demo_repository import (
     branches,
     own_git,
 )
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from canary.report.render import render
+from canary.runner.outcome import outcome_text
+from tests.unit.comparing import altered, example
 
 TRAINING = (SOURCES / "train.py").read_text()
 NAMES = {MAIN, HARMLESS.branch, BROKEN.branch}
@@ -90,3 +96,23 @@ def test_without_git_the_branches_are_copies(
 
 def test_the_training_is_short_enough_to_read() -> None:
     assert len(TRAINING.splitlines()) <= 70
+
+
+LABEL = "mean of the last tenth of the steps"
+
+
+def with_losses(*losses: float) -> RunRecord:
+    return altered(example(), "stability", "loss_values", to=list(losses))
+
+
+def test_the_demo_and_its_report_show_the_same_loss() -> None:
+    """Neither the last step's loss nor the mean of all steps, which a trainer calls train_loss."""
+    base = with_losses(*[0.9] * 18, 0.6, 0.4)
+    head = altered(with_losses(*[0.7] * 18, 0.55, 0.35), "run_id", to="changed")
+    answer = compare_to_baseline(head, base)
+    demo = Demo(answer, answer, Path("d"), Path("d/pad_with_eos/r"))
+    report = render(answer, "text")
+    assert "final loss          0.5000 -> 0.4500" in report
+    text = demo_text(demo, report, "canary")
+    assert f"A gate on the loss ({LABEL}) sees 0.5000 -> 0.4500 (-10.0%) and passes." in text
+    assert f"  final loss  0.4500 ({LABEL}), 0 NaN, 0 Inf" in outcome_text(head).splitlines()

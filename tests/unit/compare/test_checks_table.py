@@ -6,20 +6,15 @@ import os
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from canary.compare.checks import (
     CHECKS,
     METRICS,
-    SPEED,
-    check_of,
     is_metric_gate,
 )
 from canary.compare.report import Check, Comparison
 from canary.compare.rules import RULES
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
-from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS
 from canary.record.alerts import with_alerts
 from tests.contract.tables import checks_table
 from tests.unit.compare.exact.test_exact_repeats import run
@@ -91,22 +86,11 @@ def test_no_row_of_the_table_is_without_a_check() -> None:
     assert set(CHECKS) - {row_of(check) for check in made()} - asked == set()
 
 
-def test_a_check_that_the_table_has_not_cannot_be_made() -> None:
-    with pytest.raises(KeyError):
-        check_of("step_time_men", "pass", "")
-
-
 def test_every_limit_is_read_by_a_check_and_every_check_reads_limits_that_exist() -> None:
     assert {key for row in CHECKS.values() for key in row.limits} == set(Thresholds.model_fields)
     for case in CASES:
         row = METRICS if is_metric_gate(case.check) else case.check
         assert case.field in CHECKS[row].limits
-
-
-def test_the_gates_of_the_timing_lane_are_rows_of_it() -> None:
-    assert all(CHECKS[metric].lane == "timing" for metric in GATE_WEIGHTS)
-    assert {name for name, row in CHECKS.items() if row.drift} == set(DRIFTS)
-    assert SPEED == ("step_time_median", "step_time_mean", "cpu_time", "step_time_within_run")
 
 
 def test_the_table_of_the_docs_is_that_of_the_code() -> None:

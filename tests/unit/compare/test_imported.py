@@ -12,7 +12,6 @@ from canary.config.metric_gates import MetricGate
 from canary.record.curves import Source
 from canary.record.types import RunRecord, Stability
 from canary.report.render import render
-from canary.report.story import patterns
 from tests.unit.comparing import altered, crashed, history, record
 from tests.unit.gating import gate, imported, scattered, with_curve
 
@@ -170,21 +169,6 @@ def test_a_changed_setting_is_the_likely_cause_but_not_a_sure_one() -> None:
     assert top is not None
     assert top.category == "optimizer"
     assert top.confidence <= 0.6
-
-
-def test_without_a_setting_the_advice_fits_an_imported_run() -> None:
-    found = compared(imported(rewarded(100, 0.8)), stored(), GATE)
-    top = found.diagnosis.top_suspect
-    assert top is not None
-    assert "canary exec" in " ".join(top.suggested_actions)
-
-
-def test_a_gate_on_time_is_told_as_a_slower_step() -> None:
-    name = "timing/step"
-    before = [imported(with_curve(record(n), [1.0 + n / 1e3] * 20, name)) for n in range(5)]
-    now = imported(with_curve(record(100), [1.5] * 20, name))
-    found = compared(now, before, gate(name, limit="5%", worse="higher"))
-    assert any("each step is slower" in words for words in patterns(found))
 
 
 def test_a_preset_file_that_changed_is_an_error() -> None:

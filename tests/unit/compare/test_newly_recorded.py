@@ -1,12 +1,17 @@
-"""A baseline of a version that did not see a loop's losses, or its norms before clipping."""
+"""Baselines of other versions: what an older one did not record, and what a newer one adds."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.folder import load_record
 from canary.record.types import RunRecord
+from tests.unit.comparing import EXAMPLES
 from tests.unit.diagnosing import (
     GRAD_NORMS,
     GRADIENT,
@@ -56,3 +61,17 @@ def test_other_losses_are_not_called_another_gradient_for_want_of_norms() -> Non
     assert found.first_difference.signal == "loss"
     told = [suspect.description for suspect in found.diagnosis.suspects]
     assert not any("another gradient" in words for words in told), told
+
+
+def test_what_a_newer_version_adds_is_kept_and_ignored(tmp_path: Path) -> None:
+    example = EXAMPLES / "sft_smoke.json"
+    newer = json.loads(example.read_text(encoding="utf-8"))
+    newer["exact"]["new_section"] = {"a": [1, None]}
+    newer["exact"]["first_loss"]["new_key"] = "text"
+    newer["exact"]["batches"][0][0]["new_count"] = 3
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps(newer))
+    record = load_record(path)
+    assert json.loads(record.model_dump_json())["exact"] == newer["exact"]
+    baseline = load_record(example).model_copy(update={"run_id": "baseline"})
+    assert compare_to_baseline(record, baseline).first_difference is None

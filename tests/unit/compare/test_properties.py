@@ -20,7 +20,7 @@ from tests.unit.comparing import noise_model, record, statuses
 TIMED = ("step_time_median", "step_time_mean", "tokens_per_sec")
 WORSE = {"pass": 0, "inconclusive": 1, "warn": 1, "fail": 2}
 
-common = settings(max_examples=30)
+common = settings(max_examples=12)
 Launches = list[tuple[float, float]]
 """Median step time and how many times the mean is above it, a launch."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -30,6 +31,11 @@ OWN = {"ladder_ppo.yaml"}
 
 def sample_name(path: Path) -> str:
     return str(path.relative_to(ROOT / "configs"))
+
+
+@functools.cache
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(json_schema()))
 
 
 def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
@@ -85,7 +91,7 @@ def test_a_circle_of_files_is_refused(tmp_path: Path) -> None:
 def test_every_sample_loads_fits_the_schema_and_reads_back_resolved(
     path: Path, tmp_path: Path
 ) -> None:
-    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
+    validator().validate(yaml.safe_load(path.read_text()))
     loaded = load_config(path)
     again = tmp_path / "config.yaml"
     again.write_text(resolved_yaml(loaded))
@@ -171,11 +177,10 @@ def test_without_a_file_the_dpo_smoke_sample_runs() -> None:
 
 
 def test_the_json_schema_is_one_and_refuses_what_loading_refuses() -> None:
-    schema = json.loads(json_schema())
-    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator.check_schema(validator().schema)
     for wrong in ({"max_step": 5}, {"max_steps": 0}, {"profiler": {"enable": True}}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(wrong, schema)
+            validator().validate(wrong)
 
 
 def test_a_sample_never_overwrites_by_itself(tmp_path: Path) -> None:

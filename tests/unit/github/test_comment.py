@@ -192,6 +192,7 @@ def test_a_comment_of_many_long_canaries_keeps_every_first_line() -> None:
     assert len(parse(text)) == 12
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("count", [8, 90])
 def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count: int) -> None:
     long = replace(comparison("regression"), first_line="&" * 10_000)
@@ -218,6 +219,7 @@ def test_users_override_one_block_and_keep_the_rest() -> None:
     assert "<sub>commit" not in text
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("template", "said"),
     [

@@ -16,6 +16,7 @@ from canary.ladder.levels import LEVELS
 from canary.ladder.results import Ladder
 from tests.unit.laddering import Workshop, config_of, silent, site
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
 
 

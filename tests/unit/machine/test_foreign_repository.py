@@ -184,6 +184,7 @@ def ignoring(act: Callable[[], object]) -> None:
         act()
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("dirty", [False, True])
 @pytest.mark.parametrize("verb", ["compare", "explain"])
 def test_comparing_in_a_strangers_repository_runs_none_of_its_programs(

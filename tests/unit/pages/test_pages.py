@@ -214,22 +214,9 @@ def test_a_run_alone_has_a_page_without_answers_about_a_baseline() -> None:
     assert "What broke?" not in read.text
 
 
-@pytest.fixture(scope="module")
-def clean() -> Read:
-    """A page of honest records."""
-    return Read(page_of([example()], history(count=3), steps=5))
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        PAYLOADS[0],
-        "</script><script>alert(1)</script>",
-        "'\"><b>",
-        *(pytest.param(payload, marks=pytest.mark.slow) for payload in PAYLOADS[1:]),
-    ],
-)
-def test_no_text_of_a_record_becomes_an_element(payload: str, clean: Read) -> None:
+def test_no_text_of_a_record_becomes_an_element() -> None:
+    payload = " ".join((*PAYLOADS, "</script><script>alert(1)</script>", "'\"><b>"))
+    clean = Read(page_of([example()], history(count=3), steps=5))
     hostile = planted(payload)
     hostile.stability.loss_values = example().stability.loss_values
     hostile.alerts = [

@@ -55,6 +55,7 @@ PLACES: tuple[tuple[tuple[str, ...], Callable[[int], Any]], ...] = (
 )
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("place", "filled"), PLACES)
 def test_no_part_of_a_record_makes_an_answer_take_minutes(
     tmp_path: Path, place: tuple[str, ...], filled: Callable[[int], Any]

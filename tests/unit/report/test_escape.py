@@ -72,7 +72,7 @@ def assert_plain(template: str, text: str, empty: frozenset[str] = FALSE) -> Non
 
 @pytest.mark.parametrize("template", templates())
 @given(text=texts.filter(markdown_cell))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_no_text_changes_a_templates_layout_or_becomes_a_link(template: str, text: str) -> None:
     assert_plain(template, text)
 
@@ -85,7 +85,7 @@ def test_no_link_may_begin_and_no_block_may_open(empty: frozenset[str]) -> None:
 
 
 @given(text=texts.filter(markdown_cell))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_reader_sees_the_text_itself(text: str) -> None:
     unseen = f"[{ZERO_WIDTH}\\ufeff\\s]"
     wanted = re.sub(unseen, "", NOT_PRINTED.sub(" ", text))
@@ -113,6 +113,7 @@ def comment_of(payload: str, *, machine: bool) -> str:
     return body
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_comment_of_a_hostile_record_looks_like_that_of_a_plain_one(machine: bool) -> None:
     plain = shown(comment_of("word", machine=machine))

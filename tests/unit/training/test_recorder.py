@@ -9,7 +9,8 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from canary.protocol.job import Job, Result
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.profile import Window
+from canary.training.recorder.attached import JobKeeper
 
 LOOP = """
 import sys
@@ -312,3 +314,17 @@ def test_alone_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
     said = {rule.id: found.status for rule, found in answers(load_record(recorder.folder))}
     assert said["optimizer_holds_trainable"] == "holds"
     assert said["gradients_start_empty"] == ("holds" if empties else "broken")
+
+
+def test_a_look_that_failed_is_told_beside_what_the_loop_did_not_show() -> None:
+    failed = Result(status="completed", unmeasured={"exact": "the look failed"})
+    launch = SimpleNamespace(launch=0, finished=lambda *_: failed)
+    keeper = JobKeeper(cast(Any, SimpleNamespace(stop_after=None, launch=0)), cast(Any, launch))
+    loop = SimpleNamespace(device=torch.device("cpu"), unmeasured=lambda: {"a": "of the loop"})
+    keeper._loop = cast(Any, loop)
+    collector = SimpleNamespace(steps=2, unmeasured=lambda: {"b": "of the steps"})
+    assert keeper._result(cast(Any, collector)).unmeasured == {
+        "exact": "the look failed",
+        "a": "of the loop",
+        "b": "of the steps",
+    }

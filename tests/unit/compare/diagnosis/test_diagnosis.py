@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from canary.compare.causes import CAUSES
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.heuristics import (
     Diagnosis,
@@ -16,8 +13,7 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import EVALUATION_MODE, FileCode
-from canary.report.render import render
+from canary.record.exact import EVALUATION_MODE
 from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
     CASES,
@@ -107,31 +103,6 @@ def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
     assert any("canary profile" in action for action in top.suggested_actions)
 
 
-def cut(*, use_peft: bool) -> Diagnosis:
-    """A changed forward cuts the graph: parameters get no gradient, and less is computed."""
-    before, after = sides()
-    for side, digest in ((before, "a"), (after, "b")):
-        file: FileCode = {"ran": {"forward": "7-9"}, "functions": {"Net.forward": (7, 9, digest)}}
-        side.exact["code"] = {"noted": "lines", "files": {"model.py": file}}
-        side.config["use_peft"] = use_peft
-    operators = dict(after.exact["work"]["operators"])
-    operators["aten.mm.default"] -= 8
-    after = changed(
-        after,
-        ((*GRADIENT, "total"), 0.5 * TOTAL),
-        ((*GRADIENT, "tensors_without_gradient"), ["one", "two"]),
-        (("exact", "work", "operators"), operators),
-    )
-    return compare_to_baseline(after, before, gates=()).diagnosis
-
-
-def test_a_graph_that_is_cut_is_no_adapters_in_a_model_without_one() -> None:
-    first = cut(use_peft=False).suspects[0]
-    assert first.category is RegressionCategory.OBJECTIVE
-    assert "part of the graph is cut" in first.description
-    assert "model.py:7 in Net.forward changed" in str([*map(str, first.evidence)])
-
-
 def test_the_package_and_the_key_stand_beside_the_mechanism() -> None:
     before, after = sides()
     packages = {**after.env["packages"], "trl": "9.9.9"}
@@ -171,24 +142,6 @@ def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
     assert SourceChanges().line_naming("beta") is None
 
 
-def test_suspects_stand_in_every_format() -> None:
-    found, diagnosis = diagnosed("sft", *CASES["another learning rate"][2])
-    document = json.loads(render(found, "json"))["diagnosis"]
-    assert document["summary"] == diagnosis.summary
-    first = document["suspects"][0]
-    assert first["category"] == "optimizer"
-    shown = {"kind", "message", "baseline", "current", "unit", "path", "line"}
-    assert set(first["evidence"][0]) == shown
-    assert first["suggested_actions"]
-    for form in ("text", "markdown"):
-        assert "Likely cause" in render(found, form)
-        assert "optimizer" in render(found, form)
-    text = format_suspects_markdown(diagnosis)
-    assert text.startswith("### 1. optimizer (")
-    assert "- first difference: " in text
-    assert "%" not in found.first_line, "the cause stands below"
-
-
 def test_analysis_can_be_asked_for_by_itself() -> None:
     before, after = sides()
     after = changed(after, (("exact", "memory", "live_tensors"), [3 * s for s in range(12)]))
@@ -196,34 +149,6 @@ def test_analysis_can_be_asked_for_by_itself() -> None:
     again = analyze_regression(found, after, before)
     assert again == found.diagnosis
     assert again.summary.startswith("memory (")
-
-
-ASKS = (
-    *("compare", "print", "compute", "look", "count", "check", "find", "run", "profile"),
-    *("canary", "py-spy", "undo"),
-)
-"""How an advice may begin. Others would ask to change what nobody saw changed."""
-
-
-@pytest.mark.parametrize("place", range(len(CAUSES)))
-def test_advice_asks_to_look_and_never_to_change_a_setting(place: int) -> None:
-    advice = CAUSES[place].advice
-    told = advice if isinstance(advice, tuple) else ()
-    assert all(text.split()[0] in ASKS for text in told), told
-
-
-def test_only_a_key_of_the_config_that_changed_is_to_be_set_back() -> None:
-    told = set()
-    for _, (kind, _, changes) in CASES.items():
-        for keys in ([], [(("config", "learning_rate"), 0.123)]):
-            found, diagnosis = diagnosed(kind, *changes, *keys)
-            changed_keys = {change.key for change in found.config_changes}
-            for action in (a for one in diagnosis.suspects for a in one.suggested_actions):
-                first, *words = action.split()
-                assert first in (*ASKS, "set"), action
-                assert first != "set" or words[0] in changed_keys, action
-                told.add(first)
-    assert "set" in told
 
 
 @pytest.mark.parametrize(

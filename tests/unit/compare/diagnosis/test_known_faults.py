@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from canary.compare.diagnosis.known_faults import TABLE, faults_of, table
+from canary.compare.diagnosis.known_faults import TABLE, table
 from canary.compare.stats import compare_to_baseline
 from canary.machine.packages import PACKAGES
 from canary.record.types import RunRecord
@@ -69,15 +67,3 @@ def test_the_table_names_packages_that_a_record_has_and_each_fault_once() -> Non
     assert {fault.package for fault in table().values()} <= {*PACKAGES}
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     assert len(table()) == sum(line.startswith("  package:") for line in lines)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"versions": "newer than 2"}, {"versions": ""}, {"condition": {}}, {"source": "see the docs"}],
-)
-def test_a_wrong_row_is_refused(change: dict[str, Any]) -> None:
-    good = {"package": "trl", "versions": "<1", "wrong": "It.", "remedy": "Upgrade."}
-    row = {**good, "source": "https://github.com/huggingface/trl/pull/1"}
-    assert faults_of({"one": row})["one"].affects("0.9")
-    with pytest.raises(ValueError, match=next(iter(change))):
-        faults_of({"one": row | change})

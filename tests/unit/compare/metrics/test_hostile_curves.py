@@ -35,7 +35,7 @@ GATES = [
 RUNS = [record(number) for number in range(10)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(CURVES, min_size=1, max_size=2), st.lists(CURVES, max_size=6))
 def test_every_curve_gets_an_answer(now: list[list[float]], before: list[list[float]]) -> None:
     current = [with_curve(RUNS[9 - n], values, "x") for n, values in enumerate(now)]

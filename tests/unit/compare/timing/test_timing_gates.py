@@ -17,7 +17,6 @@ from tests.unit.comparing import (
     altered,
     history,
     noise_model,
-    on_gpu,
     pairs,
     record,
     records,
@@ -170,13 +169,6 @@ def test_memory_gates_at_twenty_percent_or_500_mb_whichever_comes_first() -> Non
     assert big.threshold == pytest.approx(6.25)
 
 
-def test_memory_of_two_kinds_or_none_is_not_compared() -> None:
-    device = altered(record(100), "perf", "max_mem_kind", to="device")
-    assert compared(device, history()).check("max_memory").status == "inconclusive"
-    none = altered(record(100), "perf", "max_mem_mb", to=None)
-    assert compared(none, history()).check("max_memory").status == "inconclusive"
-
-
 def test_a_baseline_that_scatters_three_times_the_model_is_not_judged() -> None:
     noise = noise_model(0.01)
     found = compare_to_baseline(record(100, 0.2), history(0.035), noise=noise)
@@ -202,18 +194,6 @@ def test_a_spread_that_grew_in_the_current_side_alone_warns() -> None:
     assert grown.current == pytest.approx(5.0)
     for current, baseline in ((steady, wild), (wild[:4], wild[4:])):
         assert "step_time_spread" not in statuses(compare_to_baseline(current, baseline))
-
-
-@pytest.mark.parametrize(("utilization", "status"), [(90, "pass"), (81, "pass"), (79, "warn")])
-def test_a_drop_of_gpu_utilisation_by_more_than_ten_points_warns(
-    utilization: float, status: str
-) -> None:
-    baseline = [on_gpu(run, utilization=90) for run in history()]
-    found = compared(on_gpu(record(100), utilization=utilization), baseline)
-    check = found.check("gpu_utilization")
-    assert check.status == status
-    assert check.delta == utilization - 90
-    assert "gpu_utilization" not in statuses(compared(record(100), history()))
 
 
 def drift_check(found: Comparison) -> Check:
