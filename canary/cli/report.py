@@ -56,8 +56,8 @@ def report(
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
-    from canary.ladder.stored import result_of
-    from canary.ladder.view import write_result
+    from canary.ladder.report import write_result
+    from canary.ladder.results import result_of
     from canary.matrix.running import CELLS
     from canary.matrix.stored import matrix_of, write_page
     from canary.report.pages import REPORT, require_charts, write_history, write_report
@@ -79,9 +79,9 @@ def report(
                 message = f"{one} is no history, and {first} is a matrix"
                 raise UsageError(message, "canary report MATRIX --baseline HISTORY")
         write_page(first, path, repository or Path.cwd(), canary, next(iter(against), None))
-    elif not against and (result := result_of(first)) is not None:
+    elif not against and result_of(first) is not None:
         path = output or first / REPORT
-        write_result(result, path)
+        write_result(first, path)
     elif not against and (first / CELLS).is_dir():
         hint = f"run or collect all its cells with -o {first}"
         raise UsageError(f"the matrix in {first} has no answer yet", hint)

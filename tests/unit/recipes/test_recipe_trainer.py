@@ -71,7 +71,7 @@ def build(spec):
 """
 
 TABLES = """
-from canary.ladder.levels import SWITCHES
+from canary.ladder.switches import SWITCHES
 from tests.contract.tables import keys_table, trainers_table
 print(trainers_table() + keys_table())
 print(*(switch.name for switch in SWITCHES if switch.used_by("echo")), sep=", ")
