@@ -58,7 +58,7 @@ def advice_at(site: Site) -> Advice:
         arm = Arm(TOGETHER, partial(site.timed, "together", {**unchanged, **chosen}))
         time_rounds([again, arm], site.rounds, site.say)
         gain, problem = ratio_of(arm, again), problem_of(arm, again)
-        together = Advised(TOGETHER, chosen, gain, guard, problem)
+        together = Advised(TOGETHER, TOGETHER, chosen, gain, guard, problem)
     return Advice(
         **site.facts(),
         candidates=tuple(one for _, one in advised),
@@ -97,11 +97,11 @@ def choices_of(site: Site) -> tuple[list[tuple[Choice, str]], list[Skipped]]:
 
 
 def _advised(one: Candidate, base: Arm) -> Advised:
-    name, settings = one.choice.switch.name, one.choice.settings
+    what = one.choice.switch.name, one.arm.label, one.choice.settings
     if not one.guard.holds:
         failed = "does not hold" if one.guard.ran else "did not run"
-        return Advised(name, settings, None, one.guard, f"not timed: its guard {failed}")
-    return Advised(name, settings, ratio_of(one.arm, base), one.guard, problem_of(one.arm, base))
+        return Advised(*what, None, one.guard, f"not timed: its guard {failed}")
+    return Advised(*what, ratio_of(one.arm, base), one.guard, problem_of(one.arm, base))
 
 
 def _best_of(advised: Sequence[tuple[Choice, Advised]]) -> list[Choice]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import yaml
 from canary.ladder.climb import tried_words
 from canary.ladder.guard import Guarded
 from canary.ladder.results import Advice, Advised, Found, Ladder, LevelFound, damaged, load_result
-from canary.ladder.switches import Settings, settings_words, value_words
+from canary.ladder.switches import Settings, settings_words
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record import jsonio
 from canary.report.inline import Inline
@@ -337,7 +336,6 @@ def _of_advice(advice: Advice) -> Report:
     def why(one: Advised) -> str:
         return one.problem if one.guard is None or one.guard.holds else one.guard.words
 
-    several = Counter(one.switch for one in advice.candidates)
     advised = {one.switch for one in advice.candidates if is_advised(one)}
     sections = (
         ("UNSAFE or not run", [(one.switch, why(one)) for one in advice.candidates if one.problem]),
@@ -367,15 +365,7 @@ def _of_advice(advice: Advice) -> Report:
         folder=str(advice.folder),
         chart="Gain of each switch alone",
         speeds=tuple(
-            (
-                " ".join(
-                    (one.switch, *map(value_words, one.settings.values()))
-                    if several[one.switch] > 1
-                    else (one.switch,)
-                ),
-                one.gain,
-                one.guard.state,
-            )
+            (one.label, one.gain, one.guard.state)
             for one in advice.candidates
             if one.gain and one.guard
         ),

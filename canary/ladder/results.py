@@ -151,6 +151,8 @@ class Advised:
     """One choice of a switch, alone on top of the user's config."""
 
     switch: str
+    label: str
+    """Unique, if the switch has several choices."""
     settings: Settings
     gain: SpeedUp | None = None
     guard: Verdict | None = None

@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,9 +18,9 @@ from canary.campaign.side import undisturbed
 from canary.errors import CanaryError, MachineError, UsageError
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.launcher import Launcher
+from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome, Verdict
-from canary.matrix.plan import Budget
+from canary.matrix.queue import QueueLauncher
 from canary.record.runs import claim
 from canary.record.strangers import link_in
 
@@ -30,9 +30,11 @@ NUMBER = re.compile("[1-9][0-9]{0,3}")
 LOOK_S = 1.0
 """Longest pause between two polls."""
 State = Literal["waits", "runs", "done"]
-Planned = Callable[[Cell, int], Attempt]
-"""Returns the try of a cell with a number."""
-Judge = Callable[[Cell, Attempt], Outcome]
+
+
+Launcher = LocalLauncher | QueueLauncher
+"""Starts tries. All it knows of them is on disk or in the system that it asks, so that another
+process can go on."""
 
 
 @dataclass
@@ -53,10 +55,12 @@ class Matrix:
     folder: Path
     entries: list[Entry]
     launcher: Launcher
-    planned: Planned
-    judge: Judge
+    planned: Callable[[Cell, int], Attempt]
+    """Returns the try of a cell with a number."""
+    judge: Callable[[Cell, Attempt], Outcome]
     retries: int = 0
-    budget: Budget = field(default_factory=lambda: Budget(None, ()))
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that cells took last time, by name."""
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called at least once a second."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
@@ -122,12 +126,6 @@ class Matrix:
         for entry in self.entries:
             if entry.state != "waits":
                 continue
-            if not self.budget.allows(entry.cell.name, [*self._attempts]):
-                if self._attempts:
-                    break  # What runs may take less than expected.
-                words = f"it does not fit the budget, {self.budget.minutes:g} device minutes"
-                entry.outcome, entry.state = Outcome("left out", words), "done"
-                continue
             attempt = self._planned(entry, entry.number + 1)
             if attempt is None:
                 continue
@@ -170,8 +168,8 @@ class Matrix:
 
     def _ended(self, entry: Entry, attempt: Attempt) -> None:
         outcome = self.judge(entry.cell, attempt)
-        self.budget.used(entry.cell.name, outcome.seconds)
-        again = outcome.may_pass_again and entry.number <= self.retries
+        # The machine failed, not the training.
+        again = outcome.verdict == "error" and entry.number <= self.retries
         entry.outcome, entry.state = outcome, "waits" if again else "done"
 
     @property

@@ -9,8 +9,8 @@ from typing import TextIO
 
 from canary.campaign.pairs import duration
 from canary.errors import printable
-from canary.matrix.outcomes import WORST_FIRST, Verdict
-from canary.matrix.running import Entry, Matrix
+from canary.matrix.outcomes import WORST_FIRST
+from canary.matrix.running import Matrix
 from canary.report.lines import terminal_width
 from canary.report.view import counted
 
@@ -21,12 +21,12 @@ LONGEST_REASON = 80
 
 def state_line(matrix: Matrix) -> str:
     """Return the state on one line."""
-    done = [one for one in matrix.entries if one.outcome is not None and one.state == "done"]
+    done = [one.outcome for one in matrix.entries if one.state == "done" and one.outcome]
     queued = matrix.launcher.queued()
     running = [one for one in matrix.running if one.cell.name not in queued]
     waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
     parts = [f"{len(done)} of {len(matrix.entries)} done"]
-    counts = Counter(_verdict(one) for one in done)
+    counts = Counter(one.verdict for one in done)
     parts += [counted(one, counts[one]) for one in WORST_FIRST if one != "pass" and counts[one]]
     parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
     if waiting:
@@ -36,31 +36,24 @@ def state_line(matrix: Matrix) -> str:
         reason = printable(Counter(queued.values()).most_common(1)[0][0])[:LONGEST_REASON]
         parts.append(f"{len(queued)} in the queue: {reason}")
     left = seconds_left(matrix)
-    if left is not None:
+    if left:
         parts.append(f"about {duration(left)} left")
     return " · ".join(parts)
 
 
-def _verdict(one: Entry) -> Verdict:
-    assert one.outcome is not None
-    return one.outcome.verdict
-
-
 def seconds_left(matrix: Matrix) -> float | None:
-    """Return how long the matrix will take, if as many devices work on as now; None if nothing is
-    known of a cell. What runs has done half of its work on average."""
-    queued, busy, left = matrix.launcher.queued(), 0, 0.0
+    """Return how long the matrix will take, if as many cells run on as now; None if nothing is
+    known. A cell is expected to take what it took last time, or what the others take; what runs has
+    done half of its work."""
+    took = [one.outcome.seconds for one in matrix.entries if one.outcome and one.outcome.seconds]
+    known = took or [*matrix.expected.values()]
+    if not known:
+        return None
+    mean, queued = sum(known) / len(known), matrix.launcher.queued()
     running = {one.cell.name for one in matrix.running} - {*queued}
-    for one in matrix.entries:
-        if one.state == "done":
-            continue
-        expected = matrix.budget.expected(one.cell.name)
-        if expected is None:
-            return None
-        runs = one.cell.name in running
-        left += expected / 2 if runs else expected
-        busy += matrix.budget.devices(one.cell.name) if runs else 0
-    return left / max(1, busy) if left else None
+    names = [one.cell.name for one in matrix.entries if one.state != "done"]
+    left = [matrix.expected.get(one, mean) / (2 if one in running else 1) for one in names]
+    return sum(left) / max(1, len(running))
 
 
 @dataclass

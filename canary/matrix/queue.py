@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from canary.errors import MachineError
-from canary.matrix.attempt import STOP_GRACE_S, Attempt
-from canary.matrix.launcher import News
+from canary.matrix.attempt import STOP_GRACE_S, Attempt, News
 
 STUCK_S = 300.0
 """A job may run so much longer than its time limit before it is stopped."""

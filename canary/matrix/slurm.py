@@ -19,7 +19,7 @@ from typing import Any
 from canary.errors import MachineError, UsageError
 from canary.matrix.attempt import STOP_GRACE_S, Attempt
 from canary.matrix.document import Slurm
-from canary.matrix.launchers.queue import STUCK_S, Seen
+from canary.matrix.queue import STUCK_S, Seen
 from canary.record import jsonio
 
 JOBS, FORMAT = "slurm", "%i|%j|%T|%r|%N"
@@ -83,9 +83,7 @@ class SlurmQueue:
         jsonio.replace_file(self._jobs / f"{name}.json", jsonio.dumps(members))
         self._members[name] = folders
         try:
-            executor = submitit.SlurmExecutor(
-                self._jobs / "files", max_num_timeout=0, python=self._keys.python
-            )
+            executor = submitit.SlurmExecutor(self._jobs / "files", max_num_timeout=0)
             executor.update_parameters(**self._parameters(name, attempts[0]))
             command = submitit.helpers.CommandFunction(["/bin/sh"])
             executor.map_array(command, [str(one.folder / "run.sh") for one in attempts])
@@ -120,10 +118,6 @@ class SlurmQueue:
         for key in ("partition", "account", "qos", "constraint"):
             if (value := getattr(keys, key)) is not None:
                 found[key] = value
-        if keys.container is not None:
-            found["srun_args"] = [f"--container-image={keys.container}"]
-            if keys.container_mounts is not None:
-                found["srun_args"].append(f"--container-mounts={keys.container_mounts}")
         return found
 
     def _known(self) -> dict[str, list[Path]]:

@@ -1,10 +1,8 @@
 """Cells on this machine: each gets devices of the pool (`canary/machine/pool.py`). The process that
-runs the try inherits the pool's open file."""
+runs the try has the pool's open file and the try's lock as its input and output."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -16,13 +14,8 @@ from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
 from canary.machine.pool import FIRST_CORE, lock_byte, opened, pool_file
-from canary.matrix.attempt import LOCK as LOCK_FILE
-from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
-from canary.matrix.commands import CPU
-from canary.matrix.launcher import News
+from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt, News
 
-SLOTS, LOCK = 8, 9
-"""Numbers of the inherited locks: a shell can name those with one digit."""
 LAST_S = 5.0
 """For the shell to end, after the command was killed."""
 AGAIN_S = 0.2
@@ -82,12 +75,10 @@ class LocalLauncher:
                 return False
             lock = attempt.open_lock()
             if lock is None:
-                raise MachineError(f"another process holds {attempt.folder / LOCK_FILE}")
+                raise MachineError(f"another process holds {attempt.folder / LOCK}")
             try:
                 attempt.begin()
-                self._going[attempt.cell] = _spawned(
-                    attempt, {SLOTS: slots, LOCK: lock}, cores, gpus
-                )
+                self._going[attempt.cell] = _spawned(attempt, slots, lock, cores, gpus)
             finally:
                 os.close(lock)
         finally:
@@ -183,34 +174,10 @@ class LocalLauncher:
                 child.wait()
 
 
-@contextlib.contextmanager
-def _lent(files: Mapping[int, int]) -> Iterator[None]:
-    """Give open files other numbers within the block. What has these numbers gets them back."""
-    kept: dict[int, tuple[int, bool] | None] = {}
-    lent = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for number, file in files.items()}
-    for number, file in lent.items():
-        try:
-            inherited = os.get_inheritable(number)
-            kept[number] = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10), inherited
-        except OSError:
-            kept[number] = None
-        os.dup2(file, number)
-        os.close(file)
-    try:
-        yield
-    finally:
-        for number, one in kept.items():
-            if one is None:
-                os.close(number)
-            else:
-                os.dup2(one[0], number, inheritable=one[1])
-                os.close(one[0])
-
-
 def _spawned(
-    attempt: Attempt, files: Mapping[int, int], cores: Sequence[int], gpus: Sequence[int]
+    attempt: Attempt, slots: int, lock: int, cores: Sequence[int], gpus: Sequence[int]
 ) -> _Started:
-    """Start a try on some cores and GPUs. `files`: locks that it inherits, by number."""
+    """Start a try on some cores and GPUs. It holds the two open files for as long as it runs."""
     environment = {**os.environ, **attempt.environment}
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
@@ -218,17 +185,15 @@ def _spawned(
     try:
         if cores:
             os.sched_setaffinity(0, cores)
-        with _lent(files):
-            child = subprocess.Popen(
-                attempt.words([*files]),
-                cwd=attempt.cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[*files],
-                start_new_session=True,
-            )
+        child = subprocess.Popen(
+            attempt.words,
+            cwd=attempt.cwd,
+            env=environment,
+            stdin=slots,
+            stdout=lock,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     finally:
         os.sched_setaffinity(0, kept)
     return _Started(attempt, child, os.pidfd_open(child.pid))
