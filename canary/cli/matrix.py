@@ -43,9 +43,8 @@ def matrix(
     say = sayer(quiet)
     for line in (*plan_lines(loaded.plan), f"folder: {loaded.folder}"):
         say(line)
-    terminal = sys.stderr if sys.stderr.isatty() and not quiet else None
     try:
-        entries = run(loaded, View(say, terminal, time.monotonic).told)
+        entries = run(loaded, View(say, time.monotonic).told)
     except KeyboardInterrupt:
         say(f"to go on, start the same command again with -o {loaded.folder}")
         raise

@@ -6,16 +6,17 @@ import hashlib
 import itertools
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from canary.baseline.comparability import slug
 from canary.config.source import Origins
 from canary.errors import ConfigError, nearest, printable
-from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFile, Verb
+from canary.matrix.document import MOST_CELLS, CellKeys, Choice, MatrixFile, Verb
 from canary.record import jsonio
 
 LONGEST_NAME = 64
@@ -130,62 +131,32 @@ class _OneCell:
     def read(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
         """Return the cell of a choice. `taken`: the cells before, by slug."""
         values = dict(choice)
-        verb = values.pop("verb", self.document.verb)
-        if verb not in VERBS:
-            raise self._error("verb", f"has the unknown verb {verb!r}", f"use {', '.join(VERBS)}")
         named = values.pop("name", "")
         if not isinstance(named, str):
             raise self._error("name", "has a name that is no text", f'write name: "{named}"')
         if not NAME.fullmatch(self.name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise self._error("name", "has a name that no folder can have", hint)
-        own = {key: values.pop(key) for key in OWN_AXES if key in values}
-        self._check(verb, own)
-        settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
         if slug(self.name) in taken:
             raise self._error("name", "has the same name as another", "give one a `name`")
-        return Cell(
-            name=self.name,
-            verb=verb,
-            config=None if own.get("config") is None else str(own["config"]),
-            settings=settings,
-            stack=None if own.get("stack") is None else str(own["stack"]),
-            ranks=own.get("ranks", 1),
-            nodes=own.get("nodes", 1),
-            device=None if own.get("device") is None else str(own["device"]),
-            arguments=self._words(own, "arguments"),
-            command=self._words(own, "command"),
-        )
-
-    def _words(self, own: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = own.get(key)
+        own = {key: values.pop(key) for key in CellKeys.model_fields if key in values}
         try:
-            words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
-        except (ValueError, TypeError) as error:
-            hint = "write a command line, or a list of words"
-            raise self._error(key, f"has {key} that cannot be read", hint) from error
-        if any("\0" in one for one in words):
-            raise self._error(key, f"has a zero byte in {key}", "remove it")
-        return tuple(words)
-
-    def _check(self, verb: Verb, own: Mapping[str, Any]) -> None:
-        """Refuse what fits no verb."""
-        stack, command = own.get("stack"), own.get("command")
-        if stack is not None and str(stack) not in self.document.stacks:
-            raise self._error(
-                "stack", f"has the unknown stack {stack!r}", "define it under `stacks:`"
-            )
-        if own.get("config") is None and not command:
-            raise self._error("config", "has neither config nor command", "give one")
-        if command and verb not in ("exec", "check"):
-            message = f"has a command, but its verb is {verb}"
-            raise self._error("command", message, "use verb: exec")
-        for key in ("ranks", "nodes"):
-            count = own.get(key, 1)
-            if type(count) is not int or not 1 <= count <= 64:
-                raise self._error(key, f"has {key}: {count!r}", "use a whole number from 1 to 64")
-        if own.get("nodes", 1) > 1 and verb not in ("run", "exec"):
-            raise self._error("nodes", f"has several nodes for {verb}", "use run or exec")
+            keys = CellKeys.model_validate({"verb": self.document.verb, **own})
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(next(iter(first["loc"]), "config"))
+            said = first["msg"].removeprefix("Value error, ")
+            what = f"has {key}: " if first["loc"] else "has "
+            message = f"{what}{said[:1].lower()}{said[1:]}"
+            raise self._error(key, message, "see docs/matrix.md") from error
+        if keys.stack is not None and keys.stack not in self.document.stacks:
+            message = f"has the unknown stack {keys.stack!r}"
+            raise self._error("stack", message, "define it under `stacks:`")
+        settings = tuple(
+            f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"
+            for key, value in values.items()
+        )
+        return Cell(name=self.name, settings=settings, **keys.model_dump())
 
 
 def _place(origins: Origins, key: str) -> str | None:
@@ -207,11 +178,6 @@ def _included(
         if not fits:
             alone.append(dict(extra))
     return found + alone
-
-
-def _text(value: Any) -> str:
-    """Return a value as `--set` reads it: YAML on one line."""
-    return value if isinstance(value, str) else jsonio.dumps(value)
 
 
 def _name(choice: Mapping[str, Any]) -> str:

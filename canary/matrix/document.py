@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -20,9 +22,6 @@ from canary.config.source import Origins, parse, read_file
 from canary.errors import ConfigError, did_you_mean, nearest
 
 Verb = Literal["run", "check", "ab", "exec"]
-VERBS: tuple[Verb, ...] = get_args(Verb)
-OWN_AXES = ("config", "verb", "stack", "ranks", "nodes", "device", "arguments", "command")
-"""Axes that are no key of a config."""
 MOST_CELLS = 10_000
 Scalar = str | int | float | bool | None
 Choice = dict[str, Any]
@@ -31,6 +30,44 @@ Choice = dict[str, Any]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """Return the words of a command line or of a list."""
+    if not isinstance(value, str | list | None):
+        raise ValueError("write a command line, or a list of words")
+    words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
+    if any("\0" in one for one in words):
+        raise ValueError("a zero byte is in it")
+    return tuple(words)
+
+
+Text = Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Count = Annotated[int, Field(ge=1, le=64, strict=True)]
+
+
+class CellKeys(_Strict):
+    """The axes of a cell that are no key of a config."""
+
+    verb: Verb
+    config: Text = None
+    stack: Text = None
+    ranks: Count = 1
+    nodes: Count = 1
+    device: Text = None
+    arguments: Words = ()
+    command: Words = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.config is None and not self.command:
+            raise ValueError("neither config nor command: give one")
+        if self.command and self.verb not in ("exec", "check"):
+            raise ValueError(f"a command, but its verb is {self.verb}: use verb: exec")
+        if self.nodes > 1 and self.verb not in ("run", "exec"):
+            raise ValueError(f"several nodes for {self.verb}: use run or exec")
+        return self
 
 
 class Stack(_Strict):
@@ -89,11 +126,7 @@ class Ray(_Queued):
 
 
 LauncherKeys = Local | Slurm | Ray
-LAUNCHERS: dict[str, type[LauncherKeys]] = {
-    "local": Local,
-    "slurm": Slurm,
-    "ray": Ray,
-}
+LAUNCHERS: dict[str, type[LauncherKeys]] = {"local": Local, "slurm": Slurm, "ray": Ray}
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OF_SCRIPT = ("folder", "try", "node", "limit", "stopped", "dies", "child", "code", "IFS")
 """Variables of the script that runs a cell."""

@@ -3,6 +3,7 @@ runs the try has the pool's open file and the try's lock as its input and output
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import signal
@@ -67,11 +68,11 @@ class LocalLauncher:
     def _started(self, attempt: Attempt) -> bool:
         slots = opened(self._locks)
         try:
-            gpus = self._taken(slots, self._gpus, attempt.gpus, 0)
-            cores = None
-            if gpus is not None:
-                cores = self._taken(slots, self._cores, attempt.cores, FIRST_CORE)
-            if gpus is None or cores is None:
+            gpus = _taken(slots, self._gpus, attempt.gpus, 0)
+            if len(gpus) < attempt.gpus:
+                return False
+            cores = _taken(slots, self._cores, attempt.cores, FIRST_CORE)
+            if len(cores) < attempt.cores:
                 return False
             lock = attempt.open_lock()
             if lock is None:
@@ -106,18 +107,6 @@ class LocalLauncher:
                 f"it needs {attempt.cores} cores, and {len(self._cores)} may be used",
                 "lower ranks or launcher.cores",
             )
-
-    @staticmethod
-    def _taken(file: int, numbers: Sequence[int], count: int, first: int) -> list[int] | None:
-        """Lock so many devices; None if too few are free. What was locked is free when the file is
-        closed."""
-        found: list[int] = []
-        for number in numbers:
-            if len(found) == count:
-                break
-            if lock_byte(file, first + number):
-                found.append(number)
-        return found if len(found) == count else None
 
     def adopt(self, attempt: Attempt) -> bool:
         """Follow a try whose process still runs."""
@@ -172,6 +161,12 @@ class LocalLauncher:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def _taken(file: int, numbers: Sequence[int], count: int, first: int) -> list[int]:
+    """Lock so many devices, or as many as are free. They are free again when the file is closed."""
+    free = (number for number in numbers if lock_byte(file, first + number))
+    return [*itertools.islice(free, count)]
 
 
 def _spawned(

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TextIO
 
 from canary.campaign.pairs import duration
 from canary.errors import printable
 from canary.matrix.outcomes import WORST_FIRST
 from canary.matrix.running import Matrix
-from canary.report.lines import terminal_width
 from canary.report.view import counted
 
 EVERY_S = 60.0
-"""Between two lines of state where a line cannot be redrawn."""
+"""Between two lines of state."""
 LONGEST_REASON = 80
 
 
@@ -58,48 +56,26 @@ def seconds_left(matrix: Matrix) -> float | None:
 
 @dataclass
 class View:
-    """Tells each cell once as it ends; and the state, on a terminal in a line that is redrawn."""
+    """Tells each cell once as it ends; and the state, once a minute."""
 
     say: Callable[[str], None]
     """Prints a line for people."""
-    terminal: TextIO | None
-    """Where a line can be redrawn; None: nowhere."""
     clock: Callable[[], float]
     _said: set[str] = field(default_factory=set)
     _when: float | None = None
-    _shown: str = ""
 
     def told(self, matrix: Matrix) -> None:
         """Show what is new."""
         for one in matrix.entries:
             if one.state == "done" and one.outcome is not None and one.cell.name not in self._said:
                 self._said.add(one.cell.name)
-                self._erase()
-                count = f"{len(self._said)}/{len(matrix.entries)}"
                 words, verdict = one.outcome.words, one.outcome.verdict
                 if not words.lower().startswith(verdict):
                     words = f"{verdict}: {words}"
-                self.say(f"{count} {one.cell.name}: {words}")
-        if len(self._said) == len(matrix.entries):
-            self._erase()
-            return
-        state, now = state_line(matrix), self.clock()
-        if self.terminal is not None:
-            self._redraw(state, self.terminal)
-        elif self._when is None or now - self._when >= EVERY_S:
-            if self._when is not None:
-                self.say(state)
+                self.say(f"{len(self._said)}/{len(matrix.entries)} {one.cell.name}: {words}")
+        now = self.clock()
+        if self._when is None:
             self._when = now
-
-    def _redraw(self, state: str, terminal: TextIO) -> None:
-        fitted = state[: (terminal_width(terminal) or 80) - 1]
-        if fitted != self._shown:
-            terminal.write(f"\r{fitted}\x1b[K")
-            terminal.flush()
-            self._shown = fitted
-
-    def _erase(self) -> None:
-        if self.terminal is not None and self._shown:
-            self.terminal.write("\r\x1b[K")
-            self.terminal.flush()
-            self._shown = ""
+        elif now - self._when >= EVERY_S and len(self._said) < len(matrix.entries):
+            self.say(state_line(matrix))
+            self._when = now

@@ -89,7 +89,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
             "cell a in MATRIX:3 has the same name as another",
         ),
         ({"cells": [{"config": "a.yaml", "name": "../up"}]}, "use letters, digits"),
-        ({"cells": [{"dtype": "float32"}]}, "neither config nor command"),
+        ({"cells": [{"dtype": "float32"}]}, "has neither config nor command"),
         ({"cells": [{"config": "a.yaml", "stack": "old"}]}, "define it under `stacks:`"),
         ({"stacks": {"../up": {}}, "cells": [{"config": "a.yaml"}]}, "stacks"),
         ({"cels": []}, "did you mean 'cells'?"),

@@ -221,7 +221,7 @@ def test_no_text_of_a_cell_is_a_command_of_a_jobs_log(tmp_path: Path, where: str
     entry = Entry(cell, "done", 1, outcome_of(cell, attempt, None, save_to=False))
     said: list[str] = []
     matrix = Matrix(tmp_path, [entry], LocalLauncher([0], (), None), None, None)  # type: ignore[arg-type]
-    View(said.append, None, lambda: 0.0).told(matrix)
+    View(said.append, lambda: 0.0).told(matrix)
     answer = answer_of([entry], "m")
     shown = [answer_text(answer, form, tmp_path) for form in ("text", "markdown", "json")] + said
     assert len(said) == 1
