@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -56,7 +56,7 @@ class Matrix:
     entries: list[Entry]
     launcher: Launcher
     planned: Callable[[Cell, int], Attempt]
-    """Returns the try of a cell with a number."""
+    """Returns the try of a cell with a number; an error says why there is no place for it."""
     judge: Callable[[Cell, Attempt], Outcome]
     retries: int = 0
     expected: Mapping[str, float] = field(default_factory=dict)
@@ -87,22 +87,19 @@ class Matrix:
         """Take up the tries of earlier processes."""
         for entry in self.entries:
             try:
-                numbers = tries_in(self.folder, entry.cell)
-            except MachineError as error:
+                entry.number = max(tries_in(self.folder, entry.cell), default=0)
+                if not entry.number:
+                    continue
+                attempt = self.planned(entry.cell, entry.number)
+                if attempt.is_of_another():
+                    words = "it ran in this folder with another config or command"
+                    where = f"cells/{entry.cell.name}"
+                    hint = f"choose another folder with -o, or remove {where} to run it again"
+                    raise UsageError(words, hint)
+            except (UsageError, MachineError) as error:
                 self._refused(entry, error)
                 continue
-            if not numbers:
-                continue
-            entry.number = max(numbers)
-            attempt = self._planned(entry, entry.number)
-            if attempt is None:
-                continue
-            if attempt.is_of_another():
-                where = f"cells/{entry.cell.name}"
-                words = "it ran in this folder with another config or command"
-                hint = f"choose another folder with -o, or remove {where} to run it again"
-                self._refused(entry, UsageError(words, hint))
-            elif attempt.ended() is not None or attempt.gave_up() is not None:
+            if attempt.ended() is not None or attempt.gave_up() is not None:
                 self._ended(entry, attempt)
             elif self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
@@ -126,10 +123,8 @@ class Matrix:
         for entry in self.entries:
             if entry.state != "waits":
                 continue
-            attempt = self._planned(entry, entry.number + 1)
-            if attempt is None:
-                continue
             try:
+                attempt = self.planned(entry.cell, entry.number + 1)
                 if not self.launcher.start(attempt):
                     break
             except (UsageError, MachineError) as error:
@@ -137,14 +132,6 @@ class Matrix:
             else:
                 entry.number += 1
                 self._follow(entry, attempt)
-
-    def _planned(self, entry: Entry, number: int) -> Attempt | None:
-        """Return the try of a cell with a number, or None: a cell without a place is done."""
-        try:
-            return self.planned(entry.cell, number)
-        except (UsageError, MachineError) as error:
-            self._refused(entry, error)
-            return None
 
     @staticmethod
     def _refused(entry: Entry, error: CanaryError) -> None:
@@ -204,11 +191,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def entries_of(cells: Sequence[Cell]) -> list[Entry]:
-    """Return the cells, none of them started."""
-    return [Entry(cell) for cell in cells]
 
 
 def try_folder(folder: Path, cell: Cell, number: int) -> Path:

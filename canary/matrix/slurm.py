@@ -111,8 +111,6 @@ class SlurmQueue:
         if one.gpus:
             kind = f"{one.device}:" if one.device else ""
             found["gpus_per_node"] = f"{kind}{one.gpus}"
-        if keys.at_once is not None:
-            found["array_parallelism"] = keys.at_once
         if keys.memory is not None:
             found["mem"] = f"{math.ceil(keys.memory * 1024)}M"
         for key in ("partition", "account", "qos", "constraint"):
