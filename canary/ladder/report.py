@@ -356,7 +356,7 @@ def _of_advice(advice: Advice) -> Report:
             for one in advice.candidates
         ),
         more="" if base is None else f"Your config: {significant(base, 3)} samples/s.",
-        yaml=_yaml_lines(advice.settings),
+        yaml=yaml_lines(advice.settings),
         sections=tuple((title, tuple(lines)) for title, lines in sections if lines),
         notes=advice.notes,
         folder=str(advice.folder),
@@ -385,7 +385,7 @@ def _advice_answer(advice: Advice, count: int) -> str:
     return f"{paying}, together {speed_words(together.gain)}."
 
 
-def _yaml_lines(settings: Settings) -> str:
+def yaml_lines(settings: Settings) -> str:
     """Write settings by dotted key as lines of a config."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
