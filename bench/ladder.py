@@ -9,7 +9,6 @@ prints the largest relative difference per kind of signal. docs/ladder.md shows 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,13 +18,12 @@ from typing import Any
 from canary.cli.terminal import sayer
 from canary.config.load import load_config
 from canary.errors import CanaryError
-from canary.ladder.guard.verdict import GAP, RANK, compare
-from canary.ladder.ladder import LadderRequest, run_ladder
-from canary.ladder.launching import RunProcesses
-from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings, switches_for
+from canary.ladder.guard import GAP, RANK, compare
 from canary.ladder.machine import this_machine
-from canary.ladder.suited import suited
-from canary.ladder.view import ladder_text
+from canary.ladder.report import result_text
+from canary.ladder.run import LadderRequest, run
+from canary.ladder.site import Site
+from canary.ladder.switches import Job, Rounding, Settings
 from canary.record.exact import Exact
 
 SEEDS = (42, 43, 44)
@@ -92,7 +90,7 @@ def main() -> None:
             return
         config = Path(given.config[0] if given.config else "configs/ladder_ppo.yaml")
         request = LadderRequest(config, given.levels, given.rounds, tuple(given.set))
-        print(ladder_text(run_ladder(request, sayer(False)), "markdown"))
+        print(result_text(run(request, sayer(False)), "markdown"))
     except CanaryError as error:
         sys.exit(f"{error}")
 
@@ -120,17 +118,16 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         config_file.write_text(f"name: tolerances\ntraining_type: {trainer}\n")
         overrides = ("max_steps=20", f"seed={seed}", *settings)
         config = load_config(config_file, overrides).config
-        launch = RunProcesses(config_file, overrides, config, Path(folder), os.environ, sayer(True))
-        machine = this_machine(config)
-        switches = suited(switches_for(config, SWITCHES), config, machine)
-        off = baseline_settings(config, switches)
+        job = Job(config, this_machine(config))
+        launch = Site(job, Path(folder), sayer(True), source=config_file, overrides=overrides)
+        off = job.baseline
         baseline = launch.guard("baseline", off, records=True)
         if baseline.record is None or baseline.problem:
             raise SystemExit(f"the baseline of {trainer} failed: {baseline.problem}")
         every: dict[str, Any] = {}
-        for switch in switches:
-            if not switch.lacks(config, machine) and switch.rounding == "float32":
-                every |= switch.choices(config, machine)[0]
+        for switch in job.switches:
+            if not job.left_out(switch) and switch.rounding == "float32":
+                every |= switch.options(config, job.machine)[0][0]
         every.pop("speed.compile", None)
         groups: dict[str, Mapping[str, Settings]] = {
             "benign": BENIGN | {"every switch in float32": every},

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.launchers.local import LocalLauncher
+from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome
-from canary.matrix.running import CELLS, Matrix, alone_in, entries_of
+from canary.matrix.running import CELLS, Entry, Matrix, alone_in
 
 WORK = (
     'set -e; mkdir "$0/busy"; echo begins >>"$0/seen"; sleep 0.05; '
@@ -47,7 +47,7 @@ def run(folder: Path, count: int) -> None:
     launcher = LocalLauncher(sorted(os.sched_getaffinity(0)), (), None, folder / "pool")
     began = time.monotonic()
     with alone_in(folder):
-        entries = Matrix(folder, entries_of(cells), launcher, planned, judged).run()
+        entries = Matrix(folder, [*map(Entry, cells)], launcher, planned, judged).run()
     right = sum(one.outcome is not None and one.outcome.verdict == "pass" for one in entries)
     own, children = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)

@@ -318,30 +318,16 @@ def ladder(
     verbose: Verbose = False,
 ) -> None:
     """Time one job at four speed levels, or find faster settings."""
-    from functools import partial
-
-    from canary.ladder.advise import run_advise
-    from canary.ladder.advise_view import advice_text
-    from canary.ladder.ladder import LadderRequest, run_ladder
-    from canary.ladder.view import ladder_text, left_in, write_advice, write_ladder
+    from canary.ladder.report import leave, result_text
+    from canary.ladder.run import LadderRequest, run
     from canary.report.lines import terminal_width
-    from canary.report.pages import leave_page
-    from canary.report.render import FORMATS, check_format
+    from canary.report.render import check_format
 
     check_format(form)
     stoppable()
-    width = terminal_width(sys.stdout)
-    request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
-    if advise:
-        advice = run_advise(request, sayer(quiet))
-        left_in(advice.folder, "advice", [advice_text(advice, one) for one in FORMATS])
-        told = leave_page(advice.folder, partial(write_advice, advice))
-        typer.echo(advice_text(advice, form, width), nl=False)
-        sayer(quiet)(told)
-        raise typer.Exit(EXIT_OK if advice.passed else EXIT_REGRESSION)
-    found = run_ladder(request, sayer(quiet))
-    left_in(found.folder, "ladder", [ladder_text(found, one) for one in FORMATS])
-    told = leave_page(found.folder, partial(write_ladder, found))
-    typer.echo(ladder_text(found, form, width), nl=False)
+    request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir, advise)
+    found = run(request, sayer(quiet))
+    told = leave(found)
+    typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)

@@ -56,10 +56,10 @@ def report(
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
-    from canary.ladder.stored import result_of
-    from canary.ladder.view import write_result
+    from canary.ladder.report import write_result
+    from canary.ladder.results import result_of
+    from canary.matrix.answer import FILE, write_page
     from canary.matrix.running import CELLS
-    from canary.matrix.stored import matrix_of, write_page
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
@@ -72,18 +72,18 @@ def report(
         path = output or (Path() if first is None else first) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
-    elif matrix_of(first) is not None:
+    elif (first / FILE).is_file():
         path = output or (first if canary is None else first / CELLS / canary) / REPORT
         for one in against:
             if len(against) > 1 or not is_history(one):
                 message = f"{one} is no history, and {first} is a matrix"
                 raise UsageError(message, "canary report MATRIX --baseline HISTORY")
-        write_page(first, path, repository or Path.cwd(), canary, next(iter(against), None))
-    elif not against and (result := result_of(first)) is not None:
+        write_page(first, path, canary, next(iter(against), None))
+    elif not against and result_of(first) is not None:
         path = output or first / REPORT
-        write_result(result, path)
+        write_result(first, path)
     elif not against and (first / CELLS).is_dir():
-        hint = f"run or collect all its cells with -o {first}"
+        hint = f"run all its cells with -o {first}"
         raise UsageError(f"the matrix in {first} has no answer yet", hint)
     else:
         here = repository or Path.cwd()

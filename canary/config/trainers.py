@@ -61,8 +61,6 @@ class TrainerRow:
     """Whether it trains on a pair whose completion was truncated to nothing."""
     trl_builder: str = ""
     """The builder of trl's trainer, if `builder` builds the canary's."""
-    gone_from_trl: tuple[int, int] | None = None
-    """The first trl version that no longer has it."""
 
     uses: frozenset[str] = frozenset()
     """Config keys that only some trainers use, and this one does."""
@@ -226,7 +224,6 @@ TRAINERS: dict[str, TrainerRow] = {
         builder="canary.training.trainers.ppo",
         takes="value_model",
         trl_builder="canary.training.trainers.trl_ppo",
-        gone_from_trl=(1, 13),
         uses=_ONLINE
         | {
             "ppo",

@@ -1,8 +1,7 @@
 """The speed ladder: one job at four levels of optimisation, timed, guarded and explained.
 
-- `levels` lists the switches, `machine` what this machine offers them.
-- `launching` starts the processes, `climb` builds the levels, `rounds` times equal work.
-- `guard` compares learning with the baseline.
-- `measure` turns launches into ratios with intervals, `advise` measures switches one by one.
-- `view` and `advise_view` render the results.
+- `switches` lists what can be faster, `machine` what this machine offers, `site` starts launches.
+- `guard` compares learning with the baseline, `timing` turns launches into ratios with intervals.
+- `climb` builds the levels, `advise` measures switches one by one; `run` is the way in.
+- `results` are the types that are stored, `report` puts them into words.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from canary.config.schema import CanaryConfig
 from canary.machine.environment import cpu_model, usable_cores
@@ -23,42 +23,43 @@ class Machine:
     """Names of the GPUs that the config's `device` may use."""
     no_gpu: str = "no GPU"
     """Why no GPU counts."""
-    packages: Mapping[str, str | None] | None = None
+    packages: Mapping[str, str | None] = field(default_factory=dict)
     """Version by package; None if it is not installed."""
     compiler: bool = False
     """Whether torch.compile can run: it needs a C++ compiler on a CPU, a C compiler and triton on a
     GPU."""
 
-    def has(self, package: str) -> bool:
-        """Whether a package is installed."""
-        return bool((self.packages or {}).get(package))
+    def lacks(self, need: str) -> str:
+        """Return why the machine has no `GPU`, `compiler` or package; empty if it has it."""
+        if need == "GPU":
+            return "" if self.gpus else self.no_gpu
+        if need == "compiler":
+            missing = "C compiler with triton" if self.gpus else "C++ compiler"
+            return "" if self.compiler else f"no {missing}"
+        return "" if self.packages.get(need) else f"{need} is not installed"
 
     @property
     def words(self) -> str:
         """Describe the machine in a few words."""
-        torch = (self.packages or {}).get("torch") or "unknown"
-        where = ", ".join(self.gpus) if self.gpus else f"{self.cpu}, {self.cores} cores"
-        return f"{where}, torch {torch}"
+        where = ", ".join(self.gpus) or f"{self.cpu}, {self.cores} cores"
+        return f"{where}, torch {self.packages.get('torch') or 'unknown'}"
 
 
 def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) -> Machine:
     """Inspect this machine for a config; with `device: cpu` no GPU counts."""
     packages = package_versions()
     gpus, why = _gpus(config, environ, str(packages.get("torch")))
+    chosen = environ.get("CC" if gpus else "CXX")
+    usual = ("gcc", "clang", "cc") if gpus else ("g++", "clang++", "c++")
+    compiler = any(map(shutil.which, (chosen,) if chosen else usual))
     return Machine(
         cpu=cpu_model(),
         cores=len(usable_cores() or ()) or os.cpu_count() or 1,
         gpus=gpus,
         no_gpu=why,
         packages=packages,
-        compiler=_compiler(bool(gpus), environ) and (not gpus or bool(packages.get("triton"))),
+        compiler=compiler and (not gpus or bool(packages.get("triton"))),
     )
-
-
-def _compiler(gpu: bool, environ: Mapping[str, str]) -> bool:
-    chosen = environ.get("CC" if gpu else "CXX")
-    names = (chosen,) if chosen else ("gcc", "clang", "cc") if gpu else ("g++", "clang++", "c++")
-    return any(map(shutil.which, names))
 
 
 def _gpus(

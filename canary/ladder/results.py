@@ -1,19 +1,19 @@
-"""The results of a ladder, as types that the reports read."""
+"""The results of a ladder, as the reports and their JSON have them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.ladder.guard.verdict import Verdict
-from canary.ladder.launching import FinishedRun
-from canary.ladder.levels import Level, Settings
-from canary.ladder.machine import Machine
-from canary.ladder.measure import Figures, SpeedUp
+from pydantic import TypeAdapter, ValidationError
 
-RESULTS = ("ladder.json", "advice.json")
-"""Files of a ladder's folder, and of an advice's, that hold the result."""
+from canary.errors import InputError, RecordError
+from canary.ladder.guard import Guarded, Verdict
+from canary.ladder.machine import Machine
+from canary.ladder.site import FinishedRun
+from canary.ladder.switches import Level, Settings
+from canary.ladder.timing import Figures, SpeedUp
+from canary.record.folder import read_document
 
 
 @dataclass(frozen=True)
@@ -40,38 +40,6 @@ class Tried:
     """Whether its gain or loss is larger than that drift; if not, it is not kept."""
     waited: float | None = None
     """Share of the trial's time that it waited for a core; None: not measured."""
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """The verdicts of one level's guards."""
-
-    exact: Verdict | None
-    """The level in float32, within float32's rounding; None if it did not run."""
-    wide: Verdict | None = None
-    """The level as it is, if it leaves float32."""
-    blamed: tuple[str, ...] = ()
-    """Switches of the level that break the guard when they are on alone."""
-    note: str = ""
-
-    @property
-    def broken(self) -> Verdict | None:
-        """The verdict of a guard that ran and does not hold, the exact one first."""
-        return next((one for one in self._verdicts if one.broken), None)
-
-    @property
-    def missing(self) -> Verdict | None:
-        """The verdict of a guard that did not run, so that learning is unknown."""
-        return next((one for one in self._verdicts if not one.ran), None)
-
-    @property
-    def _verdicts(self) -> list[Verdict]:
-        return [one for one in (self.exact, self.wide) if one is not None]
-
-    @property
-    def holds(self) -> bool:
-        """Whether every signal differs from the baseline's by no more than rounding."""
-        return self.exact is not None and all(one.holds for one in self._verdicts)
 
 
 @dataclass(frozen=True)
@@ -112,10 +80,9 @@ class LevelFound:
         return self.guarded is not None and self.guarded.broken is not None
 
     @property
-    def unguarded(self) -> str:
-        """Why its learning is unknown; empty if its guards ran."""
-        missing = None if self.guarded is None else self.guarded.missing
-        return "" if missing is None else missing.problem
+    def unguarded(self) -> bool:
+        """Whether a guard did not run, so that its learning is unknown."""
+        return self.guarded is not None and self.guarded.missing is not None
 
 
 @dataclass(frozen=True)
@@ -124,28 +91,13 @@ class TrlFound:
 
     figures: Figures | None = None
     over_baseline: SpeedUp | None = None
-    share: float | None = None
-    """Share of the top level's gain that trl's defaults have, in logarithms; 0 if they are slower
-    than the baseline, None without a gain or if `undecided`."""
-    undecided: str = ""
-    """Why the ratios do not decide the share."""
     problem: str = ""
-    skipped: bool = False
-    """Whether `problem` was known before the start, so that nothing was launched."""
+    """Why it was not timed."""
 
 
-def top_of(levels: Sequence[LevelFound]) -> LevelFound | None:
-    """Return the highest safe level with a ratio over the baseline; of levels with equal settings
-    the lowest. None if that is the baseline."""
-    measured = [one for one in levels[1:] if one.cumulative is not None and one.safe]
-    if not measured or measured[-1].settings == levels[0].settings:
-        return None
-    return next(one for one in measured if one.settings == measured[-1].settings)
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The result of `canary ladder`."""
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a ladder and an advice have in common."""
 
     name: str
     headline: str
@@ -154,8 +106,6 @@ class Ladder:
     machine: Machine
     created: str
     rounds: int
-    levels: tuple[LevelFound, ...]
-    trl: TrlFound
     folder: Path
     notes: tuple[str, ...] = ()
     launches: tuple[FinishedRun, ...] = ()
@@ -163,19 +113,32 @@ class Ladder:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from canary.ladder.inline import of_ladder
+        from canary.ladder.report import inline
 
-        return of_ladder(self)._repr_html_()
+        return inline(self)._repr_html_()  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        from canary.ladder.labels import answer
+        from canary.ladder.report import report_of
 
-        return f"Ladder({self.headline!r}, {answer(self)!r})"
+        answer = report_of(self).answer  # type: ignore[arg-type]
+        return f"{type(self).__name__}({self.headline!r}, {answer!r})"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ladder(Result):
+    """The result of `canary ladder`."""
+
+    levels: tuple[LevelFound, ...]
+    trl: TrlFound
 
     @property
     def top(self) -> LevelFound | None:
-        """The level in the report's first line, see `top_of`."""
-        return top_of(self.levels)
+        """The highest safe level with a ratio over the baseline; of levels with equal settings the
+        lowest. None if that is the baseline."""
+        measured = [one for one in self.levels[1:] if one.cumulative is not None and one.safe]
+        if not measured or measured[-1].settings == self.levels[0].settings:
+            return None
+        return next(one for one in measured if one.settings == measured[-1].settings)
 
     @property
     def passed(self) -> bool:
@@ -188,6 +151,8 @@ class Advised:
     """One choice of a switch, alone on top of the user's config."""
 
     switch: str
+    label: str
+    """Unique, if the switch has several choices."""
     settings: Settings
     gain: SpeedUp | None = None
     guard: Verdict | None = None
@@ -196,23 +161,14 @@ class Advised:
     @property
     def worth_it(self) -> bool:
         """Whether it is faster for sure and leaves learning unchanged."""
-        return self.gain is not None and self.gain.sure and self._safe
-
-    @property
-    def _safe(self) -> bool:
-        return not self.problem and self.guard is not None and self.guard.holds
+        safe = not self.problem and self.guard is not None and self.guard.holds
+        return self.gain is not None and self.gain.sure and safe
 
 
-@dataclass(frozen=True)
-class Advice:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Advice(Result):
     """The result of `--advise`: what to put into the user's config."""
 
-    name: str
-    headline: str
-    training_type: str
-    machine: Machine
-    created: str
-    rounds: int
     candidates: tuple[Advised, ...]
     """Sorted by gain, largest first; switches without a gain come last."""
     skipped: tuple[Skipped, ...]
@@ -221,23 +177,41 @@ class Advice:
     together: Advised | None = None
     """All of these settings together."""
     base: Figures | None = None
-    folder: Path = Path()
-    notes: tuple[str, ...] = ()
-    launches: tuple[FinishedRun, ...] = ()
-    """All launches, in order."""
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from canary.ladder.inline import of_advice
-
-        return of_advice(self)._repr_html_()
-
-    def __repr__(self) -> str:
-        from canary.ladder.advise_view import answer
-
-        return f"Advice({self.headline!r}, {answer(self)!r})"
 
     @property
     def passed(self) -> bool:
         """Whether the guard of all recommended settings together holds."""
         return self.together is None or self.together.guard is None or self.together.guard.holds
+
+
+Found = Ladder | Advice
+RESULTS: dict[str, type[Found]] = {"ladder.json": Ladder, "advice.json": Advice}
+"""Files of a ladder's folder, and of an advice's, that hold the result."""
+
+
+def result_of(folder: Path) -> Path | None:
+    """Return the file with the result of a ladder or an advice; None without one."""
+    return next((file for name in RESULTS if (file := folder / name).is_file()), None)
+
+
+def load_result(folder: Path | str) -> Found:
+    """Return what `canary ladder` left in a folder.
+
+    Raises:
+        InputError: the folder has no result.
+        RecordError: it cannot be read.
+    """
+    file = result_of(Path(folder))
+    if file is None:
+        hint = "name a folder such as canary_output/ladder-DATE-TIME"
+        raise InputError(f"{folder} has no result of canary ladder", hint)
+    document = read_document(file, "ladder", "run canary ladder again")
+    try:
+        return TypeAdapter[Found](RESULTS[file.name]).validate_python(document)
+    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise damaged(file) from error
+
+
+def damaged(file: Path) -> RecordError:
+    """Return the error about a file that is no result."""
+    return RecordError(f"{file} is not the result of a ladder", "run it again")

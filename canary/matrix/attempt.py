@@ -19,9 +19,10 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from canary.errors import MachineError
 from canary.record import jsonio
@@ -37,7 +38,7 @@ folder=$1 limit=$2 stopped=
 shift 2
 echo "$$ $(uname -n) $(date +%s.%N)" >>"$folder/{BEGAN}" || exit
 dies=$(command -v setpriv) && dies="$dies --pdeathsig TERM"
-$dies timeout -k {STOP_GRACE_S} "$limit" $dies "$@" >"$folder/{LOG}" 2>&1 </dev/null CLOSED &
+$dies timeout -k {STOP_GRACE_S} "$limit" $dies "$@" >"$folder/{LOG}" 2>&1 </dev/null &
 child=$!
 trap 'stopped=1; kill "$child"' TERM INT HUP
 wait "$child"
@@ -48,18 +49,17 @@ while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
 echo "$code $(date +%s.%N)" >"$folder/{ENDED}.part" && mv "$folder/{ENDED}.part" "$folder/{ENDED}"
 """
 """Runs a command within a time limit. `timeout` ends with 124 if it is reached, and passes on the
-signal that stops the try; a stopped try has not ended, a queue may start it again. CLOSED: the
-files of locks, which the command must not keep. `setpriv` (util-linux) stops the command if the
-shell or `timeout` is gone, which for a moment does not know its child.
-Slurm signals all processes one by one, so the command may end by a signal
-shortly before this shell gets it."""
+signal that stops the try; a stopped try has not ended, a queue may start it again. The shell holds
+locks as its input and output, which the command does not get. `setpriv` (util-linux) stops the
+command if the shell or `timeout` is gone, which for a moment does not know its child. Slurm signals
+all processes one by one: the command may end by a signal shortly before this shell gets it."""
 TEMPLATE = f"""#!/bin/sh
 # Runs a cell to its end once, however often it is started.
 try=FOLDER node=0
 folder=$try
 MEETING
-exec 9>>"$folder/{LOCK}" || exit
-flock -w {LATE_LOCK_S} 9 || exit 0
+exec >>"$folder/{LOCK}" || exit
+flock -w {LATE_LOCK_S} 1 || exit 0
 if [ -e "$try/{ENDED}" ] || [ -e "$try/{GAVE_UP}" ]; then exit 0; fi
 # What a start before this one left.
 (cd "$folder" && rm -rf LEFT) || exit
@@ -78,8 +78,10 @@ set -- "$@" --node-rank "$node" --output-dir "$folder/OUTPUT"
 set -- "$@" --rdzv-endpoint "${SLURM_LAUNCH_NODE_IPADDR}:$((15000 + SLURM_JOB_ID % 45000))"
 """
 """For several machines: each runs the command. `srun` names the first of them."""
-LEFT = ("runs", "check", "ab", "noise.json")
+RUNS, CHECK, AB = LEFT = ("runs", "check", "ab")
 """What verbs leave in the folder of a try."""
+CPU, CLUSTER = "cpu", "cluster"
+"""Values of `device`: no GPU; all of a Ray cluster, which the cell divides by itself."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,11 @@ class Attempt:
     asked: str = ""
     """Hash of the cell and its config."""
 
-    def words(self, held: Sequence[int] = ()) -> list[str]:
-        """Return the command that runs the try and leaves how it ended. `held`: files of locks,
-        with one digit, that it inherits."""
+    @property
+    def words(self) -> list[str]:
+        """The command that runs the try and leaves how it ended."""
         limit = f"{self.limit_s:.3f}"
-        shell = _closing(held)
-        return ["/bin/sh", "-c", shell, "canary-cell", str(self.folder), limit, *self.command]
+        return ["/bin/sh", "-c", SHELL, "canary-cell", str(self.folder), limit, *self.command]
 
     def write_script(self) -> Path:
         """Write the script that runs the try wherever a queue starts it; return its path."""
@@ -124,8 +125,8 @@ class Attempt:
                 if os.environ.get(name) != value  # The queue passes the others on, unwritten.
             ),
             "WORDS": shlex.join(self.command),
-            "APPENDED": APPENDED.replace("OUTPUT", LEFT[0]) if several else "",
-            "SHELL": shlex.quote(_closing([9])),
+            "APPENDED": APPENDED.replace("OUTPUT", RUNS) if several else "",
+            "SHELL": shlex.quote(SHELL),
             "LIMIT": f"{self.limit_s:.3f}",
         }
         named = re.compile(r"\b(" + "|".join(values) + r")\b")
@@ -168,12 +169,6 @@ class Attempt:
         for name in READ:
             if (self.folder / name).is_symlink():
                 raise MachineError(f"{self.folder / name} is a link", "copy the file itself")
-
-    def missing(self) -> str | None:
-        """Return the name of a file that is not here, although the try ended; None if all are."""
-        there = {name for name in READ if os.path.lexists(self.folder / name)}
-        needed = {*READ} - {GAVE_UP} if ENDED in there else set()
-        return min(needed - there, default=None)
 
     def _said(self, name: str, most: int) -> str:
         """Return the text of a file. Raises OSError if there is none, or it is a link."""
@@ -238,5 +233,12 @@ class Attempt:
                     one.unlink(missing_ok=True)
 
 
-def _closing(held: Sequence[int]) -> str:
-    return SHELL.replace("CLOSED", " ".join(f"{number}>&-" for number in held))
+@dataclass(frozen=True)
+class News:
+    """How a try goes."""
+
+    attempt: Attempt
+    phase: Literal["ended", "lost"]
+    """`lost`: its process is gone and left no exit code."""
+    reason: str = ""
+    """Why it is lost."""

@@ -6,25 +6,20 @@ import hashlib
 import itertools
 import math
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from canary.baseline.comparability import slug
 from canary.config.source import Origins
 from canary.errors import ConfigError, nearest, printable
-from canary.matrix.document import MOST_CELLS, OWN_AXES, VERBS, Choice, MatrixFile, Verb
+from canary.matrix.document import MOST_CELLS, CellKeys, Choice, MatrixFile, Verb
 from canary.record import jsonio
 
 LONGEST_NAME = 64
-LONGEST_VALUE = 10_000
-"""Characters of one key of a cell and its value."""
-MOST_TEXT = 20_000_000
-"""Characters of all combinations, excludes and includes together: some seconds of work."""
-PER_KEY = 8
-"""Characters that a key costs at least, and a choice too."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """As for the name of a canary, which a cell gives its runs."""
 
@@ -39,8 +34,6 @@ class Cell:
     config: str | None
     settings: tuple[str, ...]
     """`key=value`, as for `--set`."""
-    ref: str | None = None
-    """Commit to run; None: the working folder."""
     stack: str | None = None
     ranks: int = 1
     """On each machine."""
@@ -54,21 +47,18 @@ class Cell:
     """Of `exec` and `check`: what they start."""
 
 
-def cells_of(
-    document: MatrixFile, origins: Origins, file: Path, most: int = MOST_CELLS
-) -> tuple[Cell, ...]:
+def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, ...]:
     """Return the cells in the order of the file.
 
     Raises:
-        ConfigError: an axis, an exclude or a cell is wrong, or there are none or more than `most`.
+        ConfigError: an axis, an exclude or a cell is wrong, or there are none or too many.
     """
-    reader = _Reader(document, origins, file, most)
-    choices = [("matrix", one) for one in reader.multiplied()]
+    choices = [("matrix", one) for one in _Axes(document, origins, file).multiplied()]
     choices += [(f"cells.{number}", one) for number, one in enumerate(document.cells)]
     if not choices:
         raise ConfigError(f"{file} has no cells", "give `matrix:` or `cells:`", file=file)
-    if len(choices) > most:
-        message = f"{file} has {len(choices)} cells, more than {most}"
+    if len(choices) > MOST_CELLS:
+        message = f"{file} has {len(choices)} cells, more than {MOST_CELLS}"
         raise ConfigError(message, "split it", file=file)
     made: dict[str, Cell] = {}  # By drawer: the history's names are of lower case.
     for where, choice in choices:
@@ -78,18 +68,17 @@ def cells_of(
 
 
 @dataclass
-class _Reader:
+class _Axes:
     document: MatrixFile
     origins: Origins
     file: Path
-    most: int
 
     def _error(self, key: str, message: str, hint: str) -> ConfigError:
         place = _place(self.origins, key) or str(self.file)
         return ConfigError(f"{key} in {place} {message}", hint, file=self.file, key=key)
 
-    def multiplied(self) -> Iterator[Choice]:
-        """Yield the combinations of the axes, as a workflow's matrix does."""
+    def multiplied(self) -> list[Choice]:
+        """Return the combinations of the axes, as a workflow's matrix does."""
         axes = dict(self.document.matrix)
         excluded = self._choices("exclude", axes.pop("exclude", []))
         included = self._choices("include", axes.pop("include", []))
@@ -99,36 +88,22 @@ class _Reader:
                 raise self._error(f"matrix.{name}", "is unknown", f"did you mean '{near}'?")
             if not isinstance(values, list) or not values:
                 raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
-        self._check_size(axes, excluded, included)
+        count = math.prod(map(len, axes.values()))
+        if count > MOST_CELLS:
+            raise self._error("matrix", f"has {count} cells, more than {MOST_CELLS}", "split it")
+        product = itertools.product(*axes.values()) if axes else ()
+        found = [dict(zip(axes, values, strict=True)) for values in product]
         for at, one in enumerate(excluded):
             unknown = sorted({*one} - {*axes})
             if unknown:
                 key = f"matrix.exclude.{at}.{unknown[0]}"
                 raise self._error(key, "is no axis of this matrix", f"use {', '.join(axes)}")
-        product = itertools.product(*axes.values()) if axes else ()
-        found = [dict(zip(axes, values, strict=True)) for values in product]
-        for at, one in enumerate(excluded):
-            if not any(_fits(choice)(one) for choice in found):
+            if not any(one.items() <= choice.items() for choice in found):
                 raise self._error(f"matrix.exclude.{at}", "fits no cell", "look at its values")
-        found = [one for one in found if not any(map(_fits(one), excluded))]
-        yield from _included(found, included, axes)
-
-    def _check_size(
-        self, axes: Mapping[str, Any], excluded: Sequence[Choice], included: Sequence[Choice]
-    ) -> None:
-        """Refuse what would take long to multiply: a file of a stranger may be small and wide."""
-        count = math.prod(map(len, axes.values()))
-        most = MOST_CELLS if excluded else self.most
-        if count > most:
-            raise self._error("matrix", f"has {count} cells, more than {most}", "split it")
-        each = sum(PER_KEY + len(key) + max(map(_length, axes[key])) for key in axes)
-        others = sum(_weight(one) for one in (*excluded, *included))
-        if count * (each + others) > MOST_TEXT:
-            message = (
-                f"is too large: {count} combinations of {len(axes)} axes, with {len(excluded)} "
-                f"excludes and {len(included)} includes"
-            )
-            raise self._error("matrix", message, "split it")
+        kept = [
+            choice for choice in found if not any(one.items() <= choice.items() for one in excluded)
+        ]
+        return _included(kept, included, axes)
 
     def _choices(self, name: str, value: Any) -> list[Choice]:
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
@@ -156,67 +131,32 @@ class _OneCell:
     def read(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
         """Return the cell of a choice. `taken`: the cells before, by slug."""
         values = dict(choice)
-        verb = values.pop("verb", self.document.verb)
-        if verb not in VERBS:
-            raise self._error("verb", f"has the unknown verb {verb!r}", f"use {', '.join(VERBS)}")
         named = values.pop("name", "")
         if not isinstance(named, str):
             raise self._error("name", "has a name that is no text", f'write name: "{named}"')
         if not NAME.fullmatch(self.name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise self._error("name", "has a name that no folder can have", hint)
-        for key, value in values.items():
-            if (length := len(key) + _length(value)) > LONGEST_VALUE:
-                message = f"has a key with its value of {length} characters"
-                raise self._error(key[:LONGEST_NAME], message, f"use at most {LONGEST_VALUE}")
-        own = {key: values.pop(key) for key in OWN_AXES if key in values}
-        self._check(verb, own)
-        settings = tuple(f"{key}={_text(value)}" for key, value in values.items())
         if slug(self.name) in taken:
             raise self._error("name", "has the same name as another", "give one a `name`")
-        return Cell(
-            name=self.name,
-            verb=verb,
-            config=None if own.get("config") is None else str(own["config"]),
-            settings=settings,
-            ref=None if own.get("ref") is None else str(own["ref"]),
-            stack=None if own.get("stack") is None else str(own["stack"]),
-            ranks=own.get("ranks", 1),
-            nodes=own.get("nodes", 1),
-            device=None if own.get("device") is None else str(own["device"]),
-            arguments=self._words(own, "arguments"),
-            command=self._words(own, "command"),
-        )
-
-    def _words(self, own: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = own.get(key)
+        own = {key: values.pop(key) for key in CellKeys.model_fields if key in values}
         try:
-            words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
-        except (ValueError, TypeError) as error:
-            hint = "write a command line, or a list of words"
-            raise self._error(key, f"has {key} that cannot be read", hint) from error
-        if any("\0" in one for one in words):
-            raise self._error(key, f"has a zero byte in {key}", "remove it")
-        return tuple(words)
-
-    def _check(self, verb: Verb, own: Mapping[str, Any]) -> None:
-        """Refuse what fits no verb."""
-        stack, command = own.get("stack"), own.get("command")
-        if stack is not None and str(stack) not in self.document.stacks:
-            raise self._error(
-                "stack", f"has the unknown stack {stack!r}", "define it under `stacks:`"
-            )
-        if own.get("config") is None and not command:
-            raise self._error("config", "has neither config nor command", "give one")
-        if command and verb not in ("exec", "check"):
-            message = f"has a command, but its verb is {verb}"
-            raise self._error("command", message, "use verb: exec")
-        for key in ("ranks", "nodes"):
-            count = own.get(key, 1)
-            if type(count) is not int or not 1 <= count <= 64:
-                raise self._error(key, f"has {key}: {count!r}", "use a whole number from 1 to 64")
-        if own.get("nodes", 1) > 1 and verb not in ("run", "exec"):
-            raise self._error("nodes", f"has several nodes for {verb}", "use run or exec")
+            keys = CellKeys.model_validate({"verb": self.document.verb, **own})
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(next(iter(first["loc"]), "config"))
+            said = first["msg"].removeprefix("Value error, ")
+            what = f"has {key}: " if first["loc"] else "has "
+            message = f"{what}{said[:1].lower()}{said[1:]}"
+            raise self._error(key, message, "see docs/matrix.md") from error
+        if keys.stack is not None and keys.stack not in self.document.stacks:
+            message = f"has the unknown stack {keys.stack!r}"
+            raise self._error("stack", message, "define it under `stacks:`")
+        settings = tuple(
+            f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"
+            for key, value in values.items()
+        )
+        return Cell(name=self.name, settings=settings, **keys.model_dump())
 
 
 def _place(origins: Origins, key: str) -> str | None:
@@ -225,43 +165,19 @@ def _place(origins: Origins, key: str) -> str | None:
     return origins.get(key) or next(inside, None)
 
 
-def _fits(choice: Choice) -> Any:
-    """Return whether all that an exclude names is so in a choice."""
-    return lambda excluded: all(choice.get(key) == value for key, value in excluded.items())
-
-
 def _included(
     found: list[Choice], included: Sequence[Choice], axes: Mapping[str, Any]
-) -> Iterator[Choice]:
+) -> list[Choice]:
     """Add each include to all choices whose axes it does not change, or as a choice of its own."""
     originals, alone = [dict(one) for one in found], []
     for extra in included:
-        fits = [
-            at
-            for at, original in enumerate(originals)
-            if all(original[key] == value for key, value in extra.items() if key in axes)
-        ]
+        fixed = {key: value for key, value in extra.items() if key in axes}.items()
+        fits = [at for at, original in enumerate(originals) if fixed <= original.items()]
         for at in fits:
             found[at] |= extra
         if not fits:
             alone.append(dict(extra))
-    yield from found
-    yield from alone
-
-
-def _text(value: Any) -> str:
-    """Return a value as `--set` reads it: YAML on one line."""
-    return value if isinstance(value, str) else jsonio.dumps(value)
-
-
-def _length(value: Any) -> int:
-    """Return how many characters a value has."""
-    return len(_text(value))
-
-
-def _weight(choice: Choice) -> int:
-    """Return how much work an exclude or include is for each combination, as characters."""
-    return PER_KEY + sum(PER_KEY + len(key) + _length(value) for key, value in choice.items())
+    return found + alone
 
 
 def _name(choice: Mapping[str, Any]) -> str:

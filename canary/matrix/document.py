@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -19,10 +21,7 @@ from pydantic import (
 from canary.config.source import Origins, parse, read_file
 from canary.errors import ConfigError, did_you_mean, nearest
 
-Verb = Literal["run", "check", "ab", "calibrate", "exec"]
-VERBS: tuple[Verb, ...] = ("run", "check", "ab", "calibrate", "exec")
-OWN_AXES = ("config", "verb", "ref", "stack", "ranks", "nodes", "device", "arguments", "command")
-"""Axes that are no key of a config."""
+Verb = Literal["run", "check", "ab", "exec"]
 MOST_CELLS = 10_000
 Scalar = str | int | float | bool | None
 Choice = dict[str, Any]
@@ -33,17 +32,48 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _words(value: Any) -> tuple[str, ...]:
+    """Return the words of a command line or of a list."""
+    if not isinstance(value, str | list | None):
+        raise ValueError("write a command line, or a list of words")
+    words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
+    if any("\0" in one for one in words):
+        raise ValueError("a zero byte is in it")
+    return tuple(words)
+
+
+Text = Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Count = Annotated[int, Field(ge=1, le=64, strict=True)]
+
+
+class CellKeys(_Strict):
+    """The axes of a cell that are no key of a config."""
+
+    verb: Verb
+    config: Text = None
+    stack: Text = None
+    ranks: Count = 1
+    nodes: Count = 1
+    device: Text = None
+    arguments: Words = ()
+    command: Words = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.config is None and not self.command:
+            raise ValueError("neither config nor command: give one")
+        if self.command and self.verb not in ("exec", "check"):
+            raise ValueError(f"a command, but its verb is {self.verb}: use verb: exec")
+        if self.nodes > 1 and self.verb not in ("run", "exec"):
+            raise ValueError(f"several nodes for {self.verb}: use run or exec")
+        return self
+
+
 class Stack(_Strict):
     """An environment with packages of its own."""
 
-    python: str | None = Field(None, description="Its Python; null: the one that runs the matrix.")
-    setup: str | None = Field(None, description="Command that installs it, once per matrix.")
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        if self.python is not None and self.setup is not None:
-            raise ValueError("give python or setup, not both")
-        return self
+    python: str = Field(description="Its Python, or a script that starts one, in a container too.")
 
 
 class Local(_Strict):
@@ -83,9 +113,6 @@ class Slurm(_Queued):
     qos: str | None = None
     constraint: str | None = None
     requeue: bool = Field(True, description="Start a cell again that was preempted.")
-    container: str | None = Field(None, description="Image in which pyxis starts each cell.")
-    container_mounts: str | None = Field(None, description="Its mounts, as pyxis takes them.")
-    python: Line | None = Field(None, description="A Python with submitit, in the container.")
     options: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], Scalar] = Field(
         default_factory=dict, description="More options of sbatch."
     )
@@ -98,19 +125,8 @@ class Ray(_Queued):
     address: str = Field("http://127.0.0.1:8265", description="Of the cluster's dashboard.")
 
 
-class External(_Strict):
-    """Cells that something else starts."""
-
-    kind: Literal["external"]
-
-
-LauncherKeys = Local | Slurm | Ray | External
-LAUNCHERS: dict[str, type[LauncherKeys]] = {
-    "local": Local,
-    "slurm": Slurm,
-    "ray": Ray,
-    "external": External,
-}
+LauncherKeys = Local | Slurm | Ray
+LAUNCHERS: dict[str, type[LauncherKeys]] = {"local": Local, "slurm": Slurm, "ray": Ray}
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OF_SCRIPT = ("folder", "try", "node", "limit", "stopped", "dies", "child", "code", "IFS")
 """Variables of the script that runs a cell."""
@@ -146,17 +162,13 @@ class MatrixFile(_Strict):
     retries: int = Field(
         0, ge=0, le=10, description="More tries of a cell whose result is `error`."
     )
-    budget: float | None = Field(
-        None, gt=0, description="Most device minutes; cells that do not fit are left out."
-    )
     env: dict[Annotated[str, Field(pattern=VARIABLE)], Line] = Field(
         default_factory=dict, description="Variables of all cells."
     )
     launcher: Annotated[
         Annotated[Local, Tag("local")]
         | Annotated[Slurm, Tag("slurm")]
-        | Annotated[Ray, Tag("ray")]
-        | Annotated[External, Tag("external")],
+        | Annotated[Ray, Tag("ray")],
         Discriminator(_kind),
     ] = Field(default_factory=Local)
 
@@ -175,29 +187,15 @@ class MatrixFile(_Strict):
         return self
 
 
-def _text(path: Path) -> str:
-    if not path.exists():
-        hint = "see docs/matrix.md for an example"
-        raise ConfigError(f"no matrix at {path}", hint, file=path)
-    return read_file(path)
-
-
 def read_matrix(path: Path) -> tuple[MatrixFile, Origins]:
     """Read a matrix and where each of its keys stands.
 
     Raises:
         ConfigError: one line that names file, key and remedy.
     """
-    return matrix_of(_text(path), path)
-
-
-def matrix_of(text: str, path: Path) -> tuple[MatrixFile, Origins]:
-    """Return a matrix from its text; `path` is for messages.
-
-    Raises:
-        ConfigError: as `read_matrix`.
-    """
-    values, origins = parse(text, path)
+    if not path.exists():
+        raise ConfigError(f"no matrix at {path}", "see docs/matrix.md for an example", file=path)
+    values, origins = parse(read_file(path), path)
     try:
         return MatrixFile.model_validate(values), origins
     except ValidationError as error:

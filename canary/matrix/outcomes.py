@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from canary.baseline.history import drawer, entries, is_history, save
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.rules import answers
-from canary.compare.timing.noise import load_noise
 from canary.compare.verdict import MIN_HISTORY
 from canary.errors import (
-    EXIT_ERROR,
     EXIT_INCONCLUSIVE,
     EXIT_OK,
     EXIT_REGRESSION,
@@ -26,9 +25,8 @@ from canary.errors import (
     printable,
 )
 from canary.imports.readers.console import COLOURS
-from canary.matrix.attempt import KILLED, LOG, TIMED_OUT, Attempt
+from canary.matrix.attempt import AB, CHECK, KILLED, LOG, RUNS, TIMED_OUT, Attempt
 from canary.matrix.cells import NAME, Cell
-from canary.matrix.commands import AB, CHECK, NOISE, RUNS
 from canary.record import jsonio
 from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
@@ -39,51 +37,21 @@ from canary.report.render import write_text
 from canary.report.rules import exit_code, first_line
 
 Verdict = Literal[
-    "pass",
-    "no-baseline",
-    "left out",
-    "inconclusive",
-    "changed",
-    "regression",
-    "invalid",
-    "error",
+    "error", "invalid", "regression", "changed", "inconclusive", "no-baseline", "pass"
 ]
-"""`left out`: it did not fit the budget; `invalid`: config or input cannot be used; `error`:
-nothing can be said. People see the same words."""
-CODES: dict[Verdict, int] = {
-    "pass": EXIT_OK,
-    "no-baseline": EXIT_OK,
-    "left out": EXIT_OK,
-    "inconclusive": EXIT_INCONCLUSIVE,
-    "regression": EXIT_REGRESSION,
-    "changed": EXIT_REGRESSION,
-    "invalid": EXIT_USAGE,
-    "error": EXIT_ERROR,
+"""The worst first. `invalid`: config or input cannot be used; `error`: nothing can be said. People
+see the same words."""
+WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
+CODES = dict(zip(WORST_FIRST, (4, 2, 1, 1, 3, 0, 0), strict=True))
+OF_CODE: dict[int, Verdict] = {
+    EXIT_OK: "pass",
+    EXIT_REGRESSION: "regression",
+    EXIT_USAGE: "invalid",
+    EXIT_INCONCLUSIVE: "inconclusive",
 }
-WORST_FIRST: tuple[Verdict, ...] = (
-    "error",
-    "invalid",
-    "regression",
-    "changed",
-    "inconclusive",
-    "left out",
-    "no-baseline",
-    "pass",
-)
+"""All other codes are errors."""
 STORED: tuple[Verdict, ...] = ("pass", "no-baseline", "inconclusive")
 """Runs that enter the history with `save: true`."""
-UNREADABLE = (
-    CanaryError,
-    OSError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What reading a stranger's files may raise."""
 LONGEST_S = 1e7
 OURS = "canary: "
 LAST_BYTES = 4096
@@ -111,18 +79,13 @@ class Outcome:
         """The exit code that the verb itself has for this answer."""
         return CODES[self.verdict] if self.code is None else self.code
 
-    @property
-    def may_pass_again(self) -> bool:
-        """Whether another try may end otherwise: the machine failed, not the training."""
-        return self.verdict == "error"
-
 
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
     try:
         attempt.refuse_links()
         found = _outcome(cell, attempt, history, save_to=save_to)
-    except UNREADABLE as error:  # A stranger may have written it.
+    except Exception as error:  # noqa: BLE001 - a stranger may have written it
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
         found = Outcome("error", jsonio.shown(words), attempt.folder)
     # Printed as text, as JSON and as progress, maybe in a job's log.
@@ -132,45 +95,31 @@ def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: b
 
 
 def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
-    code = attempt.ended()
+    code, folder = attempt.ended(), attempt.folder
     if code is None:
-        return Outcome("error", attempt.gave_up() or "it left no exit code", attempt.folder)
-    if code == TIMED_OUT or (code == KILLED and not _answered(cell, attempt)):
+        return Outcome("error", attempt.gave_up() or "it left no exit code", folder)
+    place = {"check": CHECK, "run": RUNS, "exec": RUNS}.get(cell.verb)
+    run = run_folder(folder, place) if place else None
+    if code == TIMED_OUT:
         minutes = attempt.limit_s / 60
         words = f"it took longer than {minutes:g} minute{'' if minutes == 1 else 's'}"
-        if code == KILLED:
-            words = "it was killed by signal 9: was memory short?"
-        return Outcome("error", words, attempt.folder)
-    return _answer(cell, attempt, code, history, save_to=save_to)
-
-
-def _answered(cell: Cell, attempt: Attempt) -> bool:
-    return cell.verb == "run" and run_folder(attempt.folder) is not None
-
-
-def _answer(
-    cell: Cell, attempt: Attempt, code: int, history: Path | None, *, save_to: bool
-) -> Outcome:
-    if cell.verb == "check" and (folder := run_folder(attempt.folder, CHECK)) is not None:
-        return _of_check(folder, code, attempt)
-    if cell.verb == "ab" and (file := ab_file(attempt.folder)) is not None:
+        return Outcome("error", words, folder)
+    if code == KILLED and not (cell.verb == "run" and run is not None):
+        return Outcome("error", "it was killed by signal 9: was memory short?", folder)
+    if cell.verb == "ab" and (file := ab_file(folder)) is not None:
         compared = load_comparison(file)
         _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
         return of_comparison(compared, file.parent)
-    if cell.verb == "calibrate" and code == EXIT_OK:
-        refuse_links(attempt.folder / NOISE, attempt.folder)
-        load_noise(attempt.folder / NOISE)
-        return Outcome("pass", "the noise was measured", attempt.folder / NOISE)
-    folder = run_folder(attempt.folder) if cell.verb in ("run", "exec") else None
-    if folder is None and code == EXIT_OK:
-        return Outcome("error", "it left no record", attempt.folder)
+    if run is not None and cell.verb == "check":
+        return _of_check(run, code, attempt)
+    if run is None and code == EXIT_OK:
+        return Outcome("error", "it left no record", folder)
     # A command of the user may end with any code.
-    wrong = code == EXIT_USAGE and (cell.verb != "exec" or folder is None)
-    if folder is None or wrong:
-        return Outcome(
-            "invalid" if wrong else "error", _last_line(attempt, code), folder or attempt.folder
-        )
-    return _of_run(folder, code, attempt, history, save_to=save_to)
+    wrong = code == EXIT_USAGE and (cell.verb != "exec" or run is None)
+    if run is None or wrong:
+        verdict: Verdict = "invalid" if wrong else "error"
+        return Outcome(verdict, _last_line(attempt, code), run or folder)
+    return _of_run(run, code, attempt, history, save_to=save_to)
 
 
 def _of_check(folder: Path, code: int, attempt: Attempt) -> Outcome:
@@ -180,7 +129,9 @@ def _of_check(folder: Path, code: int, attempt: Attempt) -> Outcome:
         return Outcome("error", _last_line(attempt, code), folder)
     found = answers(record)
     _require_code(code, exit_code(found))
-    return Outcome(_of_code(code), first_line(found), folder, float(record.duration_seconds))
+    return Outcome(
+        OF_CODE.get(code, "error"), first_line(found), folder, float(record.duration_seconds)
+    )
 
 
 def _require_code(code: int, *expected: int) -> None:
@@ -207,29 +158,26 @@ def _of_run(
         return Outcome("error", f"{why}{record.reason}", folder, seconds)
     if code:
         return Outcome("error", _last_line(attempt, code), folder, seconds)
-    if history is None or not is_history(history):
-        outcome = Outcome("pass", "completed", folder, seconds)
-        if history is not None:
-            words = f"No baseline yet: this is run 1 of the {MIN_HISTORY} that it needs."
-            outcome = replace(outcome, verdict="no-baseline", words=words)
-    else:
-        compared = compared_paths(Request((folder,), (history,), load=seen_record))
-        outcome = of_comparison(compared.found, folder, seconds)
-        words = outcome.words
-        if save_to and outcome.verdict == "no-baseline":
-            number = len(compared.found.baseline.run_ids) + 1
+    outcome, said = Outcome("pass", "completed", folder, seconds), ""
+    if history is not None:
+        found, number = None, 1
+        outcome = replace(outcome, verdict="no-baseline")
+        if is_history(history):
+            found = compared_paths(Request((folder,), (history,), load=seen_record)).found
+            outcome = replace(of_comparison(found, folder, seconds), history=history)
+            number, said = len(found.baseline.run_ids) + 1, _left(found, attempt)
+        if outcome.verdict == "no-baseline" and (save_to or found is None):
             words = f"No baseline yet: this is run {number} of the {MIN_HISTORY} that it needs."
-        words = f"{words}{_left(compared.found, attempt)}"
-        outcome = replace(outcome, words=words, history=history)
-    if save_to and history is not None and outcome.verdict in STORED:
-        return replace(outcome, words=f"{outcome.words}{_saved(history, record)}")
-    return outcome
+            outcome = replace(outcome, words=words)
+        if save_to and outcome.verdict in STORED:
+            said += _saved(history, record)
+    return replace(outcome, words=f"{outcome.words}{said}")
 
 
 def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
     """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
     code = found.exit_code()
-    verdict: Verdict = _of_code(code)
+    verdict = OF_CODE.get(code, "error")
     if found.verdict in ("inconclusive", "no-baseline") or (found.verdict == "changed" and code):
         verdict = found.verdict
     return Outcome(verdict, found.first_line, folder, seconds, code)
@@ -288,10 +236,6 @@ def _below(place: Path, folder: str, name: str) -> list[Path]:
     return found
 
 
-def _of_code(code: int) -> Verdict:
-    return next((verdict for verdict, one in CODES.items() if one == code), "error")
-
-
 def _last_line(attempt: Attempt, code: int) -> str:
     """Return the last line that the command printed; of several, that of the canary itself."""
     lines = last_lines(attempt.folder / LOG, LAST_BYTES)
@@ -315,7 +259,7 @@ def last_lines(log: Path, most_bytes: int) -> list[str]:
     return [line for line in lines if line]
 
 
-def worst_code(outcomes: list[Outcome]) -> int:
+def worst_code(outcomes: Sequence[Outcome]) -> int:
     """Return the exit code that decides for all; that of a failure if there is none."""
     order = [CODES[verdict] for verdict in WORST_FIRST]
-    return min((one.exit_code for one in outcomes), key=order.index, default=EXIT_ERROR)
+    return min((one.exit_code for one in outcomes), key=order.index, default=CODES["error"])

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from canary.baseline.history import drawer, entries
 from canary.campaign.pairs import duration
 from canary.compare.paths import Compared, Request, compared_paths
 from canary.compare.rules import answers
-from canary.matrix.attempt import LOG
-from canary.matrix.commands import CHECK, RUNS
-from canary.matrix.outcomes import (
-    UNREADABLE,
-    WORST_FIRST,
-    Verdict,
-    ab_file,
-    last_lines,
-    run_folder,
-)
+from canary.matrix.answer import Answer, CellAnswer
+from canary.matrix.attempt import CHECK, LOG, RUNS
+from canary.matrix.outcomes import Verdict, ab_file, last_lines, run_folder
 from canary.matrix.running import CELLS
-from canary.matrix.stored import StoredCell, StoredMatrix
 from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
@@ -50,40 +42,32 @@ MARKS: dict[Verdict, str] = {
     "regression": "❌",
     "changed": "🟠",
     "inconclusive": "⚪",
-    "left out": "⚪",
     "no-baseline": "🆕",
     "pass": "✅",
 }
 
 
-@dataclass(frozen=True)
-class Around:
-    """What is read beside the cells. What the answer of a matrix names is not: a stranger may have
-    written it."""
+def page_of_answer(
+    answer: Answer, folder: Path, cell: str | None = None, history: Path | None = None
+) -> str:
+    """Return the page of the matrix in a folder, or of one of its cells. `history`: with the runs
+    that its runs were compared with. What the answer itself names is not read: a stranger may have
+    written it.
 
-    folder: Path
-    """Of the matrix."""
-    repository: Path
-    """May have the commits of its runs."""
-    history: Path | None = None
-    """With the runs that they were compared with."""
-
-
-def matrix_page(matrix: StoredMatrix, around: Around) -> str:
-    """Return the page of a matrix in a folder."""
-    cells = sorted(matrix.cells, key=lambda one: WORST_FIRST.index(one.verdict))
-    first = _overview(matrix, cells)
-    parts = [(first, ()), *(_section(one, around) for one in cells[:MOST_SECTIONS])]
+    Raises:
+        InputError, RecordError: there is no such cell, or its folder is a link.
+    """
+    if cell is not None:
+        refuse_links(folder / CELLS / cell, folder)  # The page may be written there.
+        page, charts = _section(answer.named(cell), folder, history)
+        return page_text(replace(page, folded=False), tuple(charts))
+    cells = answer.worst_first
+    first = _overview(answer, cells)
+    parts = [(first, ()), *(_section(one, folder, history) for one in cells[:MOST_SECTIONS])]
     return joined_text(first.title, parts, listed=False, chart_bytes=CHART_BYTES)
 
 
-def cell_page(one: StoredCell, around: Around) -> str:
-    """Return the page of one cell of a matrix in a folder."""
-    page, charts = _section(one, around)
-    return page_text(replace(page, folded=False), tuple(charts))
-
-
-def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
+def _overview(matrix: Answer, cells: Sequence[CellAnswer]) -> Page:
     worst = cells[0].verdict if cells else "error"
     rows = tuple(_row(one, number) for number, one in enumerate(cells))
     legend, scrolls = "", len(cells) > MOST_SECTIONS
@@ -102,7 +86,7 @@ def _overview(matrix: StoredMatrix, cells: Sequence[StoredCell]) -> Page:
     )
 
 
-def _row(one: StoredCell, number: int) -> TableRow:
+def _row(one: CellAnswer, number: int) -> TableRow:
     took = duration(one.seconds) if one.seconds else ""
     return TableRow(
         (one.cell, one.verdict, took, str(one.tries), cut(one.message, LONGEST_ANSWER)),
@@ -112,23 +96,23 @@ def _row(one: StoredCell, number: int) -> TableRow:
     )
 
 
-def _section(one: StoredCell, around: Around) -> Charted:
+def _section(one: CellAnswer, folder: Path, history: Path | None) -> Charted:
     """Return what is shown of a cell."""
-    place = around.folder / CELLS / one.cell / str(one.tries)
+    place = folder / CELLS / one.cell / str(one.tries)
     found, problem, log = None, "", tuple[str, ...]()
     try:
-        refuse_links(place, around.folder)
+        refuse_links(place, folder)
         log = _log(place)
         if one.verdict not in ("error", "invalid"):  # A planted answer is no answer.
-            found = _left_in(place, one, around)
-    except UNREADABLE as error:
+            found = _left_in(place, one, folder, history)
+    except Exception as error:  # noqa: BLE001 - a stranger may have written it
         problem = f"What it left cannot be read: {error}"
     page, charts = found or (_plain(one), ())
     page = replace(
         page,
         mark=page.mark or MARKS[one.verdict],
         part=one.cell,
-        folded=one.verdict in ("pass", "no-baseline", "left out"),
+        folded=one.verdict in ("pass", "no-baseline"),
         log=log if found is None else (),
         notes=(*page.notes, problem) if problem else page.notes,
         uncharted=f"{NO_ROOM} canary report FOLDER --canary {one.cell}" if charts else "",
@@ -136,7 +120,7 @@ def _section(one: StoredCell, around: Around) -> Charted:
     return page, charts
 
 
-def _plain(one: StoredCell) -> Page:
+def _plain(one: CellAnswer) -> Page:
     return Page(
         title=one.cell,
         first_line=one.message,
@@ -146,11 +130,11 @@ def _plain(one: StoredCell) -> Page:
     )
 
 
-def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
+def _left_in(place: Path, one: CellAnswer, folder: Path, history: Path | None) -> Charted | None:
     """Return the page of what a try left: a check, a comparison or a run; None without any."""
 
     def load(run: Path) -> RunRecord:
-        refuse_links(run, around.folder)
+        refuse_links(run, folder)
         return seen_record(run)
 
     at = ab_file(place) if one.verb == "ab" else None
@@ -168,12 +152,12 @@ def _left_in(place: Path, one: StoredCell, around: Around) -> Charted | None:
     if one.verb == "check" and newest is not None:
         lines = tuple(line.strip() for line in against(answers(newest)))
         page = replace(page, first_line=one.message, notes=(*lines, *page.notes))
-    return page, _charts(compared, around.history)
+    return page, _charts(compared, history)
 
 
 def _charts(compared: Compared, history: Path | None) -> Iterator[Chart]:
     """Yield the charts. The runs of the history are read only if charts are drawn."""
-    with contextlib.suppress(*UNREADABLE):
+    with contextlib.suppress(Exception):
         if history is not None and compared.current and not compared.baseline:
             wanted = {*compared.found.baseline.run_ids}
             stored = entries(drawer(history, compared.current[-1]))

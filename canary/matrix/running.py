@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,9 +18,9 @@ from canary.campaign.side import undisturbed
 from canary.errors import CanaryError, MachineError, UsageError
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.launcher import Launcher
+from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome, Verdict
-from canary.matrix.plan import Budget
+from canary.matrix.queue import QueueLauncher
 from canary.record.runs import claim
 from canary.record.strangers import link_in
 
@@ -30,9 +30,11 @@ NUMBER = re.compile("[1-9][0-9]{0,3}")
 LOOK_S = 1.0
 """Longest pause between two polls."""
 State = Literal["waits", "runs", "done"]
-Planned = Callable[[Cell, int], Attempt]
-"""Returns the try of a cell with a number."""
-Judge = Callable[[Cell, Attempt], Outcome]
+
+
+Launcher = LocalLauncher | QueueLauncher
+"""Starts tries. All it knows of them is on disk or in the system that it asks, so that another
+process can go on."""
 
 
 @dataclass
@@ -53,10 +55,12 @@ class Matrix:
     folder: Path
     entries: list[Entry]
     launcher: Launcher
-    planned: Planned
-    judge: Judge
+    planned: Callable[[Cell, int], Attempt]
+    """Returns the try of a cell with a number; an error says why there is no place for it."""
+    judge: Callable[[Cell, Attempt], Outcome]
     retries: int = 0
-    budget: Budget = field(default_factory=lambda: Budget(None, ()))
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that cells took last time, by name."""
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called at least once a second."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
@@ -83,22 +87,19 @@ class Matrix:
         """Take up the tries of earlier processes."""
         for entry in self.entries:
             try:
-                numbers = tries_in(self.folder, entry.cell)
-            except MachineError as error:
+                entry.number = max(tries_in(self.folder, entry.cell), default=0)
+                if not entry.number:
+                    continue
+                attempt = self.planned(entry.cell, entry.number)
+                if attempt.is_of_another():
+                    words = "it ran in this folder with another config or command"
+                    where = f"cells/{entry.cell.name}"
+                    hint = f"choose another folder with -o, or remove {where} to run it again"
+                    raise UsageError(words, hint)
+            except (UsageError, MachineError) as error:
                 self._refused(entry, error)
                 continue
-            if not numbers:
-                continue
-            entry.number = max(numbers)
-            attempt = self._planned(entry, entry.number)
-            if attempt is None:
-                continue
-            if attempt.is_of_another():
-                where = f"cells/{entry.cell.name}"
-                words = "it ran in this folder with another config or command"
-                hint = f"choose another folder with -o, or remove {where} to run it again"
-                self._refused(entry, UsageError(words, hint))
-            elif attempt.ended() is not None or attempt.gave_up() is not None:
+            if attempt.ended() is not None or attempt.gave_up() is not None:
                 self._ended(entry, attempt)
             elif self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
@@ -122,16 +123,8 @@ class Matrix:
         for entry in self.entries:
             if entry.state != "waits":
                 continue
-            if not self.budget.allows(entry.cell.name, [*self._attempts]):
-                if self._attempts:
-                    break  # What runs may take less than expected.
-                words = f"it does not fit the budget, {self.budget.minutes:g} device minutes"
-                entry.outcome, entry.state = Outcome("left out", words), "done"
-                continue
-            attempt = self._planned(entry, entry.number + 1)
-            if attempt is None:
-                continue
             try:
+                attempt = self.planned(entry.cell, entry.number + 1)
                 if not self.launcher.start(attempt):
                     break
             except (UsageError, MachineError) as error:
@@ -139,14 +132,6 @@ class Matrix:
             else:
                 entry.number += 1
                 self._follow(entry, attempt)
-
-    def _planned(self, entry: Entry, number: int) -> Attempt | None:
-        """Return the try of a cell with a number, or None: a cell without a place is done."""
-        try:
-            return self.planned(entry.cell, number)
-        except (UsageError, MachineError) as error:
-            self._refused(entry, error)
-            return None
 
     @staticmethod
     def _refused(entry: Entry, error: CanaryError) -> None:
@@ -170,8 +155,8 @@ class Matrix:
 
     def _ended(self, entry: Entry, attempt: Attempt) -> None:
         outcome = self.judge(entry.cell, attempt)
-        self.budget.used(entry.cell.name, outcome.seconds)
-        again = outcome.may_pass_again and entry.number <= self.retries
+        # The machine failed, not the training.
+        again = outcome.verdict == "error" and entry.number <= self.retries
         entry.outcome, entry.state = outcome, "waits" if again else "done"
 
     @property
@@ -206,11 +191,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def entries_of(cells: Sequence[Cell]) -> list[Entry]:
-    """Return the cells, none of them started."""
-    return [Entry(cell) for cell in cells]
 
 
 def try_folder(folder: Path, cell: Cell, number: int) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canary.matrix.stored import write_page
+from canary.matrix.answer import write_page
 from tests.browser.opened import SCREENS, Opened
 from tests.unit.matrix.making import Made
 from tests.unit.pages.test_history_page import WORSE, drawn, made
@@ -55,7 +55,7 @@ def test_a_link_of_a_matrix_opens_its_cell(show: Show, tmp_path: Path) -> None:
     matrix = Made(tmp_path / "m")
     matrix.end(f"failed-{'x' * 70}", "run", 4, f"{'y' * 999}\n")
     matrix.check("asked")
-    write_page(matrix.left(), tmp_path / "report.html", tmp_path)
+    write_page(matrix.left(), tmp_path / "report.html")
     page, _ = show()
     article = page.locator("#part3-top")
     assert not article.is_visible(), "a cell that is ok is folded"

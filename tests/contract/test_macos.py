@@ -21,7 +21,7 @@ LOGGED = ROOT / "tests" / "data" / "imports" / "presets"
 
 MATRIX = "matrix:\n  config: [configs/sft_smoke.yaml]\n"
 
-LINUX_ALONE = "canary/(training|runner)/|canary/matrix/launchers/local.py"
+LINUX_ALONE = "canary/(training|runner)/|canary/matrix/local.py"
 """What starts and watches a training."""
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
-from canary.ladder.ladder import Site
-from canary.ladder.launching import FinishedRun, LaunchResult
-from canary.ladder.levels import Settings
 from canary.ladder.machine import Machine
+from canary.ladder.site import FinishedRun, LaunchResult, Site
+from canary.ladder.switches import SWITCHES, Job, Settings, Switch
 from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
@@ -56,31 +54,36 @@ def accepted(config: CanaryConfig, settings: Settings) -> bool:
     return True
 
 
-@dataclass
-class Workshop:
+Setting = tuple[str, Any]
+NONE: Mapping[Setting, Any] = {}
+
+
+class Workshop(Site):
     """Launches whose speed, learning and work follow from their settings."""
 
-    faster: Mapping[tuple[str, Any], float] = field(default_factory=dict)
-    """Factor of samples a second of a setting."""
-    learns: Mapping[tuple[str, Any], float] = field(default_factory=dict)
-    """What a setting adds to every loss from the second step on."""
-    gaps: Mapping[tuple[str, Any], float] = field(default_factory=dict)
-    """How far a setting puts generation off its policy."""
-    unguarded: Mapping[tuple[str, Any], str] = field(default_factory=dict)
-    """Settings with which a guard does not run, and all else does."""
-    fails: Mapping[tuple[str, Any], str] = field(default_factory=dict)
-    """Settings with which a launch does not run, and how it says so."""
-    works: Mapping[tuple[str, Any], int] = field(default_factory=dict)
-    """What a setting adds to the completion tokens of a step."""
-    trl: float | str = 1.5
-    """Speed of trl's defaults over a plain one, or why there are none."""
-    drift: float = 1.0
-    """Factor of the machine's speed from launch to launch."""
-    limits: list[float | None] = field(default_factory=list)
-    """Of the trials, in order."""
-    started: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    """Kind, label and settings of every launch."""
-    launched: list[FinishedRun] = field(default_factory=list)
+    def __init__(
+        self,
+        faster: Mapping[Setting, float] = NONE,
+        *,
+        learns: Mapping[Setting, float] = NONE,
+        gaps: Mapping[Setting, float] = NONE,
+        unguarded: Mapping[Setting, str] = NONE,
+        fails: Mapping[Setting, str] = NONE,
+        works: Mapping[Setting, int] = NONE,
+        trl: float | str = 1.5,
+        drift: float = 1.0,
+    ) -> None:
+        """`faster`: factor of samples per second. `learns`: added to every loss from the second
+        step on. `gaps`: how far generation is off its policy. `unguarded`, `fails`: why a guard, or
+        any launch, does not run. `works`: added to the completion tokens of a step. `trl`: speed of
+        its defaults, or why there are none. `drift`: of the machine's speed per launch."""
+        self.faster, self.learns, self.gaps, self.works = faster, learns, gaps, works
+        self.unguarded, self.fails, self.trl, self.drift = unguarded, fails, trl, drift
+        self.limits: list[float | None] = []
+        """Of the trials, in order."""
+        self.started: list[tuple[str, str, dict[str, Any]]] = []
+        """Kind, label and settings of every launch."""
+        self.launched = []
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         self.started.append(("record" if records else "guard", label, dict(settings)))
@@ -157,10 +160,17 @@ def held_back(whole: RunRecord) -> RunRecord:
 
 
 def site(
-    config: CanaryConfig, launch: Workshop, machine: Machine = CPU, folder: Path = Path("/runs")
+    config: CanaryConfig,
+    launch: Workshop,
+    machine: Machine = CPU,
+    folder: Path = Path("/runs"),
+    rounds: int = 2,
+    known: Sequence[Switch] = SWITCHES,
 ) -> Site:
-    """A prepared site without a disk."""
-    return Site(config, machine, folder, launch, "2026-11-21T12:00:00+00:00")
+    """The launches as those of a prepared job, without a disk."""
+    launch.job, launch.folder, launch.rounds = Job(config, machine, known), folder, rounds
+    launch.say, launch.created = silent, "2026-11-21T12:00:00+00:00"
+    return launch
 
 
 def silent(line: str) -> None:

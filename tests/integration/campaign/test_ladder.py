@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from canary.ladder.ladder import LadderRequest, run_ladder
-from canary.ladder.levels import SWITCHES, Switch, always
+from canary.ladder.report import result_text
 from canary.ladder.results import Ladder, LevelFound
-from canary.ladder.view import ladder_text
+from canary.ladder.run import LadderRequest, run
+from canary.ladder.switches import SWITCHES, Switch
 from canary.record.jsonio import read_rows
 from tests.integration.conftest import settings, write_config
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
-UNSAFE = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+UNSAFE = Switch("no KL penalty", "advanced", {"ppo.init_kl_coef": (..., 0.0)})
 """Drops a term of the rewards: faster by a reference's forward, had one left that out too."""
 
 
@@ -29,7 +29,9 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
     config = write_config(folder, job)
     known = (*(switch for switch in SWITCHES if switch.level == "basic"), UNSAFE)
     request = LadderRequest(config, "baseline,basic,advanced", rounds=1, output_dir=folder / "out")
-    return run_ladder(request, print, known)
+    found = run(request, print, known)
+    assert isinstance(found, Ladder)
+    return found
 
 
 def of(ladder: Ladder, level: str) -> LevelFound:
@@ -56,8 +58,6 @@ def test_basic_is_faster_than_the_baseline(ladder: Ladder) -> None:
     assert basic.cumulative.ratio == pytest.approx(speed / reference)
     # One launch each: on a busy machine the clock may say anything, and the processor's does not.
     assert 1.2 * processor_seconds(ladder, "basic") < processor_seconds(ladder, "baseline")
-    assert basic.figures is not None
-    assert basic.figures.phases["generation"] > 0
     assert of(ladder, "baseline").bottleneck
 
 
@@ -78,7 +78,7 @@ def test_an_unsafe_optimisation_is_caught_and_named(ladder: Ladder) -> None:
     assert advanced.guarded.broken is not None
     assert advanced.guarded.broken.first is not None
     assert not ladder.passed
-    assert "UNSAFE: advanced" in ladder_text(ladder, "text")
+    assert "UNSAFE: advanced" in result_text(ladder, "text")
 
 
 def test_every_level_did_the_same_work(ladder: Ladder) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from canary.matrix.attempt import Attempt
-from canary.matrix.launcher import News
-from canary.matrix.launchers.queue import QueueLauncher
+from canary.matrix.attempt import Attempt, News
+from canary.matrix.queue import QueueLauncher
 
 MINUTE = 60.0
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from canary.matrix.document import Ray
-from canary.matrix.launchers.queue import Patience, QueueLauncher
-from canary.matrix.launchers.ray import MOST_WAITING, RayQueue
+from canary.matrix.queue import Patience, QueueLauncher
+from canary.matrix.ray import MOST_WAITING, RayQueue
 from tests.integration.matrix.clusters import child_of_tests, end, free_ports, require, wait_for
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}

@@ -17,8 +17,8 @@ import pytest
 
 from canary.matrix.attempt import Attempt
 from canary.matrix.document import Slurm
-from canary.matrix.launchers.queue import Patience, QueueLauncher
-from canary.matrix.launchers.slurm import SlurmQueue
+from canary.matrix.queue import Patience, QueueLauncher
+from canary.matrix.slurm import SlurmQueue
 from tests.integration.matrix.clusters import (
     child_of_tests,
     end,

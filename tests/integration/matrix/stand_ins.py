@@ -12,9 +12,8 @@ from pathlib import Path
 
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.launcher import Launcher
 from canary.matrix.outcomes import Outcome, outcome_of
-from canary.matrix.running import CELLS, Matrix, alone_in, entries_of
+from canary.matrix.running import CELLS, Entry, Launcher, Matrix, alone_in
 
 WORK = (
     'set -e; mkdir "$0/busy"; echo begins >>"$0/seen"; sleep 0.3; '
@@ -44,7 +43,7 @@ def matrix_of(
     retries: int = 0,
 ) -> Matrix:
     """Return a matrix of stand-ins. `of`: returns the try of a cell with a number."""
-    return Matrix(folder, entries_of(cells(count)), launcher, of, judged, retries)
+    return Matrix(folder, [*map(Entry, cells(count))], launcher, of, judged, retries)
 
 
 def busy(folder: Path, cell: Cell, number: int) -> Attempt:

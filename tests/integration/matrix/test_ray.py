@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.matrix.attempt import TIMED_OUT
-from canary.matrix.commands import CLUSTER
+from canary.matrix.attempt import CLUSTER, TIMED_OUT
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from canary.matrix.cells import Cell
-from canary.matrix.launchers.queue import QueueLauncher
+from canary.matrix.queue import QueueLauncher
 from tests.integration.matrix.clusters import (
     counted,
     holds_its_lock,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.ladder.guard.verdict import Verdict, compare
+from canary.ladder.guard import Verdict, compare
 from canary.record.exact import DrawnStep, Exact
 from canary.training.trainers import WorkloadSpec, build_trainer
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read

@@ -176,7 +176,7 @@ def test_caches_and_lengths_of_generation_are_those_asked_for(tmp_path: Path) ->
     assert widths["none"] == list(range(first, first + 12))
     caches = {name: {kind for _, kind in seen} for name, (seen, _) in found.items()}
     grows, fixed_size = {"DynamicCache"}, {"StaticCache"}
-    assert caches.pop("by itself") == grows, "as canary.ladder.suited takes it to be"
+    assert caches.pop("by itself") == grows, "as canary.ladder.switches takes it to be"
     assert caches == {"cache": grows, "none": {"NoneType"}, "static": fixed_size}
     for _, losses in found.values():
         assert losses == pytest.approx(found["cache"][1], rel=1e-4, abs=1e-6)

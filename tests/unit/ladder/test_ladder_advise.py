@@ -8,10 +8,10 @@ import pytest
 
 from canary.errors import RunFailed
 from canary.ladder.advise import advice_at
-from canary.ladder.advise_view import answer
-from canary.ladder.levels import SWITCHES, Switch, always
+from canary.ladder.report import report_of
 from canary.ladder.results import Advice, Advised
-from tests.unit.laddering import Workshop, config_of, silent, site
+from canary.ladder.switches import SWITCHES, Switch
+from tests.unit.laddering import Workshop, config_of, site
 
 FASTER: dict[tuple[str, Any], float] = {
     ("speed.kv_cache", True): 2.0,
@@ -29,7 +29,7 @@ SLOW = {"kv_cache": False, "rollout_batch": "micro", "shared_forward": False}
 def advised(launch: Workshop, **rest: Any) -> Advice:
     known = rest.pop("known", SWITCHES)
     config = config_of("ppo", **{"speed": SLOW, **rest})
-    return advice_at(site(config, launch), 3, silent, known)
+    return advice_at(site(config, launch, rounds=3, known=known))
 
 
 def of(advice: Advice, switch: str) -> list[Advised]:
@@ -46,7 +46,7 @@ def test_switches_are_advised_in_the_order_of_their_gain() -> None:
     ]
     gains = [one.gain.ratio for one in found.candidates if one.gain]
     assert gains == sorted(gains, reverse=True)
-    assert answer(found) == "3 switches pay, together 2.75x [2.75, 2.75]."
+    assert report_of(found).answer == "3 switches pay, together 2.75x [2.75, 2.75]."
 
 
 def test_each_switch_is_measured_alone_on_the_user_s_own_config() -> None:
@@ -102,7 +102,7 @@ def test_what_trainer_args_say_is_left_alone_and_not_called_broken() -> None:
 
 
 def test_an_unsafe_switch_is_neither_timed_nor_advised_however_fast() -> None:
-    planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
+    planted = Switch("no KL penalty", "basic", {"ppo.init_kl_coef": (..., 0.0)})
     launch = Workshop(
         FASTER | {("ppo.init_kl_coef", 0.0): 9.0}, learns={("ppo.init_kl_coef", 0.0): 0.01}
     )
@@ -126,7 +126,7 @@ def test_what_is_unsafe_only_together_is_said() -> None:
 
     found = advised(Quarrelsome(FASTER, learns={("ppo.gamma", 0.5): 0.1}))
     assert not found.passed
-    assert "UNSAFE together" in answer(found)
+    assert "UNSAFE together" in report_of(found).answer
 
 
 def test_other_work_is_no_gain() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,16 @@ from typing import Any
 import pytest
 
 from canary.errors import EXIT_ERROR, RunFailed
-from canary.ladder.busy import busy_notes
+from canary.ladder import run
 from canary.ladder.climb import tried_words
-from canary.ladder.ladder import ladder_at, no_trl, reporting_interrupts
-from canary.ladder.launching import LaunchProgress, LaunchResult
-from canary.ladder.levels import LEVELS, Settings
+from canary.ladder.report import result_text
 from canary.ladder.results import Ladder
-from canary.ladder.rounds import Arm
-from canary.ladder.view import ladder_text
+from canary.ladder.run import LadderRequest, ladder_at
+from canary.ladder.site import LaunchResult, Site
+from canary.ladder.switches import LEVELS, Settings
+from canary.ladder.timing import Arm, busy_note, waits_of
 from tests.unit.comparing import altered
-from tests.unit.laddering import CPU, Workshop, config_of, record_at, silent, site
+from tests.unit.laddering import Workshop, config_of, record_at, silent, site
 
 FORMS = ("text", "markdown", "json")
 FAST: dict[tuple[str, Any], float] = {("batch_size", 8): 3.0, ("num_workers", 2): 1.1}
@@ -37,10 +35,8 @@ class Restless(Workshop):
         return replace(ran, record=record_at(ran.speed * (0.6 if last else 1.0)))
 
 
-def made(launch: Workshop, rounds: int = 2, trl: str | None = None) -> Ladder:
-    packages = {**(CPU.packages or {}), **({"trl": trl} if trl else {})}
-    place = site(config_of("ppo"), launch, replace(CPU, packages=packages))
-    return ladder_at(place, LEVELS, rounds, silent)
+def made(launch: Workshop) -> Ladder:
+    return ladder_at(site(config_of("ppo"), launch), LEVELS)
 
 
 def waiting(share: float) -> Arm:
@@ -49,11 +45,11 @@ def waiting(share: float) -> Arm:
 
 
 def test_a_launch_that_waited_for_a_core_is_named_and_one_that_hardly_did_is_not() -> None:
-    assert busy_notes([waiting(0.34), waiting(0.1)]) == [
+    assert busy_note(waits_of([waiting(0.34), waiting(0.1)])) == [
         "the machine was busy: a timed launch of basic waited for a core 34% of the time; "
         "the real uncertainty is larger than the intervals show"
     ]
-    assert busy_notes([waiting(0.1)]) == []
+    assert busy_note(waits_of([waiting(0.1)])) == []
 
 
 def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:
@@ -73,9 +69,7 @@ def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:
         "undecided, left out: the two launches around the trials differ by 67%"
     )
     for form in FORMS:
-        assert "the two launches around the trials for advanced differ by 67%" in ladder_text(
-            found, form
-        )
+        assert "the two launches around the trials differ by 67%" in result_text(found, form)
 
 
 def test_on_a_steady_machine_every_trial_is_decided() -> None:
@@ -84,41 +78,16 @@ def test_on_a_steady_machine_every_trial_is_decided() -> None:
     assert not found.notes
 
 
-def test_trl_that_is_slower_has_no_share_in_text_and_json_alike() -> None:
-    found = made(Workshop(FAST, trl=0.8))
-    assert json.loads(ladder_text(found, "json"))["trl"]["share"] == 0
-    assert "they have none of the top level's gain (0%)" in ladder_text(found, "text")
-
-
-def test_trl_that_is_known_to_have_no_ppo_is_not_started() -> None:
-    launch = Workshop(FAST)
-    found = made(launch, trl="1.16.0")
-    assert "trl" not in launch.labels("timed")
-    assert "trl's defaults were skipped: trl 1.16.0 has no PPO" in ladder_text(found, "text")
-
-
-@pytest.mark.parametrize(("trainer", "version"), [("ppo", "1.12.0"), ("sft", "1.16.0")])
-def test_trl_that_has_the_trainer_is_started(trainer: str, version: str) -> None:
-    assert no_trl(config_of(trainer), replace(CPU, packages={"trl": version})) == ""
-
-
-def test_who_interrupts_hears_where_the_records_are(tmp_path: Path) -> None:
-    (tmp_path / "a-record").mkdir()
-    place = site(config_of("ppo"), Workshop(), folder=tmp_path)
-    with pytest.raises(RunFailed) as caught, reporting_interrupts(place):
+def test_who_interrupts_hears_where_the_records_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(place: Site, wanted: object) -> Ladder:
+        (place.folder / "a-record").mkdir()
         raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "ladder_at", interrupted)
+    with pytest.raises(RunFailed) as caught:
+        run.run(LadderRequest(None, output_dir=tmp_path), silent)
+    (folder,) = tmp_path.iterdir()
     assert caught.value.exit_code == EXIT_ERROR
-    assert str(caught.value) == f"interrupted, no report; records so far: {tmp_path}"
-
-
-def test_a_launch_that_tells_no_step_is_said_to_be_at_it_still() -> None:
-    said: list[str] = []
-    end = time.monotonic() + 60
-    with LaunchProgress("optimal, trial", said.append, 0.05):
-        while not said and time.monotonic() < end:
-            time.sleep(0.01)
-    assert said[0].startswith("  optimal, trial: still compiling or loading for ")
-    quick: list[str] = []
-    with LaunchProgress("optimal, trial", quick.append):
-        time.sleep(0.05)
-    assert not quick
+    assert str(caught.value) == f"interrupted, no report; records so far: {folder}"

@@ -11,10 +11,10 @@ import pytest
 
 from canary.cli import main
 from canary.errors import RunFailed
-from canary.ladder import advise, ladder
-from canary.ladder.levels import LEVELS
-from canary.ladder.results import Ladder
-from tests.unit.laddering import Workshop, config_of, silent, site
+from canary.ladder import advise, run
+from canary.ladder.results import Advice, Ladder
+from canary.ladder.switches import LEVELS
+from tests.unit.laddering import Workshop, config_of, site
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
@@ -28,16 +28,16 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(folder: Path, launch: Workshop | None = None) -> Ladder:
     place = site(config_of("ppo"), launch or Workshop(FAST), folder=folder)
-    return ladder.ladder_at(place, LEVELS, 2, silent)
+    return run.ladder_at(place, LEVELS)
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, answer: Ladder | Exception) -> None:
-    def run_ladder(*_: object) -> Ladder:
+def answered(monkeypatch: pytest.MonkeyPatch, answer: Ladder | Advice | Exception) -> None:
+    def answers(*_: object) -> Ladder | Advice:
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(ladder, "run_ladder", run_ladder)
+    monkeypatch.setattr(run, "run", answers)
 
 
 def ended(*words: str) -> int:
@@ -86,7 +86,7 @@ def test_a_baseline_that_does_not_run_ends_with_4(
 def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladder, "ladder_at", lambda *_: pytest.fail("a launch was started"))
+    monkeypatch.setattr(run, "ladder_at", lambda *_: pytest.fail("a launch was started"))
     (tmp_path / "file").write_text("")
     assert ended("-o", str(tmp_path / "file")) == 4
     said = capsys.readouterr().err
@@ -128,9 +128,7 @@ def test_an_advice_is_printed_with_the_lines_to_paste(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = config_of("ppo", speed={"kv_cache": False})
-    place = site(config, Workshop(FAST), folder=tmp_path)
-    found = advise.advice_at(place, 3, silent)
-    monkeypatch.setattr(advise, "run_advise", lambda *_: found)
+    answered(monkeypatch, advise.advice_at(site(config, Workshop(FAST), folder=tmp_path)))
     assert ended("--advise", "--format", "markdown") == 0
     assert "speed:\n  kv_cache: true\n" in capsys.readouterr().out
     assert (tmp_path / "advice.json").exists()

@@ -11,15 +11,14 @@ from scipy import stats
 
 from canary.errors import RunFailed
 from canary.ladder.climb import tried_words
-from canary.ladder.labels import answer, speed_words
-from canary.ladder.ladder import ladder_at
-from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
-from canary.ladder.measure import bottleneck_of, speed_up
+from canary.ladder.report import report_of, result_text, speed_words
 from canary.ladder.results import Ladder, LevelFound
-from canary.ladder.view import ladder_text
+from canary.ladder.run import ladder_at
+from canary.ladder.switches import LEVELS, SWITCHES, Switch
+from canary.ladder.timing import bottleneck_of, speed_up
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered
-from tests.unit.laddering import CPU, GPUS, Workshop, config_of, held_back, record_at, silent, site
+from tests.unit.laddering import CPU, GPUS, Workshop, config_of, held_back, record_at, site
 
 PPO: dict[tuple[str, Any], float] = {
     ("speed.kv_cache", True): 2.0,
@@ -29,7 +28,7 @@ PPO: dict[tuple[str, Any], float] = {
     ("batch_size", 2): 0.8,
     ("speed.rollout_batch", "whole"): 1.5,
 }
-DROPS_KL = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
+DROPS_KL = Switch("no KL penalty", "basic", {"ppo.init_kl_coef": (..., 0.0)})
 
 
 def climbed(launch: Workshop, rounds: int = 2, **rest: Any) -> Ladder:
@@ -37,7 +36,8 @@ def climbed(launch: Workshop, rounds: int = 2, **rest: Any) -> Ladder:
     machine = rest.pop("machine", CPU)
     known = rest.pop("known", SWITCHES)
     wanted = rest.pop("wanted", LEVELS)
-    return ladder_at(site(config_of("ppo", **rest), launch, machine), wanted, rounds, silent, known)
+    config = config_of("ppo", **rest)
+    return ladder_at(site(config, launch, machine, rounds=rounds, known=known), wanted)
 
 
 def of(ladder: Ladder, level: str) -> LevelFound:
@@ -118,7 +118,7 @@ def test_an_unsafe_switch_is_caught_blamed_and_not_built_upon() -> None:
 
 
 def test_two_unsafe_switches_are_both_blamed() -> None:
-    other = Switch("no discount", "basic", always(ppo__gamma=0.9))
+    other = Switch("no discount", "basic", {"ppo.gamma": (..., 0.9)})
     learns = {("ppo.init_kl_coef", 0.0): 0.01, ("ppo.gamma", 0.9): -0.02}
     found = climbed(Workshop(PPO, learns=learns), known=(*SWITCHES, DROPS_KL, other))
     guarded = of(found, "basic").guarded
@@ -131,7 +131,7 @@ def test_a_fault_behind_bfloat16_is_seen_in_float32() -> None:
     fast = PPO | {("dtype", "bfloat16"): 2.0}
     launch = Workshop(fast, learns={("dtype", "bfloat16"): 1e-3})
     assert not of(climbed(launch), "advanced").unsafe
-    sly = Switch("sly", "advanced", always(ppo__lam=0.9))
+    sly = Switch("sly", "advanced", {"ppo.lam": (..., 0.9)})
     launch = Workshop(fast, learns={("ppo.lam", 0.9): 1e-3})
     guarded = of(climbed(launch, known=(*SWITCHES, sly)), "advanced").guarded
     assert guarded is not None
@@ -189,11 +189,12 @@ def test_a_baseline_that_does_not_run_ends_the_ladder() -> None:
         climbed(Workshop(fails={("speed.kv_cache", False): "oom"}))
 
 
-def test_trl_s_own_share_of_the_gain_is_told_or_why_it_has_none() -> None:
+def test_trl_s_own_speed_is_told_or_why_it_has_none() -> None:
     found = climbed(Workshop(PPO, trl=2.0)).trl
-    assert found.share == pytest.approx(math.log(2.0) / math.log(2.2 * 1.25 * 1.5))
+    assert found.over_baseline is not None
+    assert found.over_baseline.ratio == pytest.approx(2.0)
     found = climbed(Workshop(PPO, trl="trl 1.16.0 has no PPO")).trl
-    assert found.share is None
+    assert found.over_baseline is None
     assert found.problem == "trl 1.16.0 has no PPO"
 
 
@@ -243,7 +244,7 @@ def taking(**phases: float) -> RunRecord:
     return altered(record_at(1.0), "phases", to=phases)
 
 
-def test_what_holds_back_is_the_median_of_all_rounds_and_not_the_first() -> None:
+def test_what_holds_back_is_that_of_the_launch_of_median_speed() -> None:
     odd, usual = taking(generation=9.0, backward=1.0), taking(generation=1.0, backward=9.0)
     assert bottleneck_of([odd, usual, usual]) == "none found; update takes 90% of the step"
     named = held_back(record_at(1.0))
@@ -255,10 +256,10 @@ def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
     launch = Workshop(
         PPO | {("ppo.init_kl_coef", 0.0): 9.0}, learns={("ppo.init_kl_coef", 0.0): 0.01}
     )
-    planted = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+    planted = Switch("no KL penalty", "advanced", {"ppo.init_kl_coef": (..., 0.0)})
     found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic", "advanced"))
     assert found.top is of(found, "basic")
-    assert answer(found) == (
+    assert report_of(found).answer == (
         "UNSAFE: advanced does not learn the same as the baseline. "
         "Basic runs 2.20x [2.20, 2.20] as fast as the baseline."
     )
@@ -280,20 +281,17 @@ class Uneven(Workshop):
         return replace(ran, record=record_at(ran.speed * factor))
 
 
-def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
+def test_what_an_interval_leaves_open_is_said() -> None:
     found = climbed(Uneven(), wanted=("baseline", "basic"))
     (basic,) = found.levels[1:]
     assert basic.cumulative is not None
     assert basic.cumulative.open
-    assert answer(found) == (
+    assert report_of(found).answer == (
         f"Basic runs {speed_words(basic.cumulative)} as fast as the baseline: no sure gain, the "
         "interval includes 1. The guard holds over 4 signals and 5 steps."
     )
-    assert found.trl.share is None
-    assert found.trl.undecided == "the interval of trl's ratio includes 1"
-    text = ladder_text(found, "text")
+    text = result_text(found, "text")
     assert "speed-up                no sure gain: the interval includes 1" in text
-    assert "is undecided: the interval of trl's ratio includes 1." in text
 
 
 def test_a_cache_whose_tokens_are_not_the_policy_s_is_blamed() -> None:
@@ -310,12 +308,14 @@ def test_a_guard_that_did_not_run_is_no_broken_one() -> None:
     optimal = of(found, "optimal")
     assert not optimal.unsafe
     assert not optimal.safe
-    assert optimal.unguarded == "not guarded: its look did not run: timeout: after 1800 s"
     assert optimal.guarded is not None
+    assert optimal.guarded.missing is not None
+    why = "not guarded: its look did not run: timeout: after 1800 s"
+    assert optimal.guarded.missing.problem == why
     assert optimal.guarded.blamed == ()
     assert not found.passed
     assert found.top is not optimal
-    assert "Not guarded: optimal." in answer(found)
+    assert "Not guarded: optimal." in report_of(found).answer
 
 
 def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from canary.ladder.guard.verdict import TOLERANCES, compare
-from canary.ladder.labels import verdict_words
+from canary.ladder.guard import TOLERANCES, compare
 from tests.unit.ladder.test_ladder_guard import exact
 
 
@@ -23,7 +22,7 @@ def test_generation_off_the_policy_is_judged_by_what_arithmetic_may_round(roundi
     assert compare(drawn(), drawn(0.9 * allowed), "grpo", rounding).holds
     found = compare(drawn(), drawn(1.1 * allowed), "grpo", rounding)
     assert found.broken
-    assert "generation off its policy 0 ->" in verdict_words(found)
+    assert "generation off its policy 0 ->" in found.words
 
 
 def test_tokens_that_are_drawn_from_something_else_break_the_guard() -> None:
@@ -43,18 +42,18 @@ def test_a_baseline_that_never_agrees_with_itself_measures_others_by_that() -> N
     assert compare(drawn(0.01), drawn(0.015), "ppo", "float32").holds
     found = compare(drawn(2.0), drawn(2.0), "ppo", "float32")
     assert found.holds
-    assert "not checked: generation (the baseline's" in verdict_words(found)
+    assert "not checked: generation (the baseline's" in found.words
 
 
 def test_generation_that_nobody_looked_at_is_said() -> None:
     """As with vLLM, whose tokens no `generate` of the model draws."""
     found = compare(drawn(), exact() | {"generation": {"steps": []}}, "grpo", "float32")
     assert found.holds
-    assert "not checked: generation (it does not use the model's" in verdict_words(found)
-    assert "generation" not in verdict_words(compare(exact(), exact(), "sft", "float32"))
+    assert "not checked: generation (it does not use the model's" in found.words
+    assert "generation" not in compare(exact(), exact(), "sft", "float32").words
 
 
 def test_an_optimizer_whose_updates_do_not_show_is_said() -> None:
     still, moving = exact(learning_rates=[0.0, 0.0, 1e-3]), exact(learning_rates=[0.0, 1e-3, 2e-3])
-    assert "not checked: the optimizer" in verdict_words(compare(still, still, "sft", "float32"))
-    assert "optimizer" not in verdict_words(compare(moving, moving, "sft", "float32"))
+    assert "not checked: the optimizer" in compare(still, still, "sft", "float32").words
+    assert "optimizer" not in compare(moving, moving, "sft", "float32").words

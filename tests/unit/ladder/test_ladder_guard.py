@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from canary.config.trainers import TRAINERS
-from canary.ladder.guard.verdict import TOLERANCES, compare
-from canary.ladder.labels import verdict_words
+from canary.ladder.guard import TOLERANCES, compare
 
 LOSSES = [0.7, 0.6, 0.5]
 
@@ -47,7 +46,7 @@ def test_the_first_signal_out_of_tolerance_is_named_with_both_values() -> None:
     found = compare(exact(), level, "sft", "float32")
     assert found.first is not None
     assert found.first.words == "loss 0.6 -> 0.61 at step 2"
-    assert "tolerance 1e-05 in float32" in verdict_words(found)
+    assert "tolerance 1e-05 in float32" in found.words
 
 
 def test_metrics_of_the_trainer_are_guarded_too() -> None:
@@ -86,7 +85,7 @@ def test_steps_that_are_missing_are_no_agreement() -> None:
 def test_a_baseline_without_losses_guards_nothing_and_says_so() -> None:
     found = compare({}, exact(), "sft", "float32")
     assert not found.holds
-    assert "has no loss" in verdict_words(found)
+    assert "has no loss" in found.words
 
 
 def test_another_optimizer_shows_in_the_size_of_its_first_update() -> None:

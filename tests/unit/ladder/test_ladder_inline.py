@@ -7,28 +7,25 @@ from pathlib import Path
 import pytest
 
 from canary.errors import InputError, RecordError
-from canary.ladder.advise_view import advice_text
-from canary.ladder.labels import answer
-from canary.ladder.results import Advice, Ladder
-from canary.ladder.stored import load_result
-from canary.ladder.view import ladder_text
+from canary.ladder.report import report_of, result_text
+from canary.ladder.results import Advice, Ladder, load_result
 from tests.unit.ladder.test_ladder_view import advice, ladder
 
 
 def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> None:
-    (tmp_path / "ladder.json").write_text(ladder_text(ladder(), "json"))
+    (tmp_path / "ladder.json").write_text(result_text(ladder(), "json"))
     found = load_result(tmp_path)
     assert isinstance(found, Ladder)
     shown = found._repr_html_()
-    assert answer(ladder()).split(":")[0] in shown
+    assert report_of(ladder()).answer.split(":")[0] in shown
     assert all(f">{level.level}<" in shown for level in found.levels)
     assert "UNSAFE" in shown
     assert shown.count("<svg") == 1
-    assert repr(found) == f"Ladder({found.headline!r}, {answer(found)!r})"
+    assert repr(found) == f"Ladder({found.headline!r}, {report_of(found).answer!r})"
 
 
 def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
-    (tmp_path / "advice.json").write_text(advice_text(advice(), "json"))
+    (tmp_path / "advice.json").write_text(result_text(advice(), "json"))
     found = load_result(str(tmp_path))
     assert isinstance(found, Advice)
     shown = found._repr_html_()

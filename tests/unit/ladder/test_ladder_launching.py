@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 
 from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import FinishedRun, LaunchProgress, RunProcesses
+from canary.ladder.site import FinishedRun, Site
+from canary.ladder.switches import Job
 from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
 from tests.unit.comparing import crashed, example
-from tests.unit.laddering import config_of, silent
+from tests.unit.laddering import CPU, config_of, silent
 
 
 class Started:
@@ -48,9 +50,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     return found
 
 
-def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> RunProcesses:
-    config = config_of(trainer, max_steps=40)
-    return RunProcesses(None, ("max_steps=40",), config, folder, environ, silent)
+def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> Site:
+    job = Job(config_of(trainer, max_steps=40), CPU)
+    return Site(job, folder, silent, overrides=("max_steps=40",), environ=environ)
 
 
 def test_a_guard_is_a_look_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
@@ -176,21 +178,27 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
     assert found.speed is None
 
 
-def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not() -> None:
-    said: list[str] = []
-    heard = LaunchProgress("basic, timed", said.append)
-    for event in (
+def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = (
         Event("run", "  step 1/20"),
         Event("step", "third of twenty"),
         Event("alert", "completed after 20 steps"),
-        Event("step", "fourth of twenty"),
         Event("ended", "  step 20/20"),
-    ):
-        heard(event)
+    )
+
+    def run_with(side: Side, settings: object, tell: Callable[[Event], None]) -> RunRecord:
+        for event in events:
+            tell(event)
+        return example()
+
+    monkeypatch.setattr(Side, "run_with", run_with)
+    said: list[str] = []
+    Site(Job(config_of(), CPU), tmp_path, said.append).timed("basic", {})
     assert said == [
         "  basic, timed: third of twenty",
         "  basic, timed: completed after 20 steps",
-        "  basic, timed: fourth of twenty",
     ]
 
 
@@ -237,6 +245,6 @@ def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(
     tmp_path: Path, started: Started
 ) -> None:
     """In the first steps of a long warm-up nothing that the optimizer does would show."""
-    config = config_of("sft", max_steps=200, warmup_steps=100)
-    RunProcesses(None, (), config, tmp_path, {}, silent).guard("basic", {})
+    job = Job(config_of("sft", max_steps=200, warmup_steps=100), CPU)
+    Site(job, tmp_path, silent).guard("basic", {})
     assert started.settings[0]["warmup_steps"] == 0

@@ -14,15 +14,14 @@ import pytest
 import yaml
 
 from canary.ladder.advise import advice_at
-from canary.ladder.advise_view import advice_text
-from canary.ladder.ladder import ladder_at
-from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
+from canary.ladder.report import result_text
 from canary.ladder.results import Advice, Ladder
-from canary.ladder.view import ladder_text
-from tests.unit.laddering import Workshop, config_of, silent, site
+from canary.ladder.run import ladder_at
+from canary.ladder.switches import LEVELS, SWITCHES, Switch
+from tests.unit.laddering import Workshop, config_of, site
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-PLANTED = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+PLANTED = Switch("no KL penalty", "advanced", {"ppo.init_kl_coef": (..., 0.0)})
 LAUNCH = {
     ("speed.kv_cache", True): 2.0,
     ("dtype", "bfloat16"): 0.5,
@@ -42,14 +41,14 @@ def ladder() -> Ladder:
         drift=0.999,
     )
     known = (*SWITCHES, PLANTED)
-    return ladder_at(site(config_of("ppo"), launch), LEVELS, 3, silent, known)
+    return ladder_at(site(config_of("ppo"), launch, rounds=3, known=known), LEVELS)
 
 
 def advice() -> Advice:
     """Two switches pay, one is unsafe."""
     launch = Workshop(LAUNCH, learns={("ppo.init_kl_coef", 0.0): 0.01}, drift=0.999)
     config = config_of("ppo", speed={"kv_cache": False, "rollout_batch": "micro"})
-    return advice_at(site(config, launch), 3, silent, (*SWITCHES, PLANTED))
+    return advice_at(site(config, launch, rounds=3, known=(*SWITCHES, PLANTED)))
 
 
 def held(name: str, text: str) -> None:
@@ -62,17 +61,17 @@ def held(name: str, text: str) -> None:
 
 @pytest.mark.parametrize(("form", "suffix"), [("text", "txt"), ("markdown", "md")])
 def test_a_ladder_looks_as_agreed(form: str, suffix: str) -> None:
-    held(f"ladder.{suffix}", ladder_text(ladder(), form))
+    held(f"ladder.{suffix}", result_text(ladder(), form))
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("text", "txt"), ("markdown", "md")])
 def test_an_advice_looks_as_agreed(form: str, suffix: str) -> None:
-    held(f"advice.{suffix}", advice_text(advice(), form))
+    held(f"advice.{suffix}", result_text(advice(), form))
 
 
 @pytest.mark.parametrize("width", [80])
 def test_on_a_terminal_no_line_of_a_ladder_or_an_advice_is_wider_than_it(width: int) -> None:
-    shown = ladder_text(ladder(), "text", width), advice_text(advice(), "text", width)
+    shown = result_text(ladder(), "text", width), result_text(advice(), "text", width)
     assert max(len(line) for text in shown for line in text.splitlines()) <= width
     assert "3.86x [3.83, 3.89]" in shown[0]
     assert "UNSAFE" in shown[0]
@@ -80,14 +79,12 @@ def test_on_a_terminal_no_line_of_a_ladder_or_an_advice_is_wider_than_it(width: 
 
 
 def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
-    found = json.loads(ladder_text(ladder(), "json"))
+    found = json.loads(result_text(ladder(), "json"))
     assert found["passed"] is False
     assert [one["level"] for one in found["levels"]] == list(LEVELS)
     basic = found["levels"][1]
     assert basic["cumulative"]["ratio"] == pytest.approx(2.0, rel=1e-3)
-    assert {"samples_per_s", "tokens_per_s", "gpu_pct", "cpu_pct", "memory_mb", "gil_share"} <= set(
-        basic["figures"]
-    )
+    assert {*basic["figures"]} == {"samples_per_s", "tokens_per_s", "step_s", "memory_mb"}
     assert found["levels"][2]["guarded"]["blamed"] == ["no KL penalty"]
     assert found["trl"]["problem"] == "trl 1.16.0 has no PPO"
     timed = [one for one in found["launches"] if one["kind"] == "timed"]
@@ -98,7 +95,7 @@ def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
 
 
 def test_the_document_of_an_advice_has_the_lines_to_paste() -> None:
-    found = json.loads(advice_text(advice(), "json"))
+    found = json.loads(result_text(advice(), "json"))
     assert yaml.safe_load(found["yaml"]) == {
         "speed": {"kv_cache": True, "rollout_batch": "whole", "prefetch": 4},
         "batch_size": 8,

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from canary.baseline.history import save
 from canary.compare.stats import compare_to_baseline
-from canary.matrix.attempt import ENDED, LOG, Attempt
+from canary.matrix.answer import answer_of, write_answer
+from canary.matrix.attempt import AB, CHECK, ENDED, LOG, RUNS, Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.commands import AB, CHECK, RUNS
 from canary.matrix.document import Verb
 from canary.matrix.outcomes import outcome_of
 from canary.matrix.running import CELLS, Entry
-from canary.matrix.summary import write
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from canary.report.document import json_text
@@ -84,7 +83,7 @@ class Made:
 
     def left(self) -> Path:
         """Write the answer; return the folder."""
-        write(self.entries, "nightly", self.folder)
+        write_answer(answer_of(self.entries, "nightly"), self.folder)
         return self.folder
 
 

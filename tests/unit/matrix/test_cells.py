@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +89,12 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
             "cell a in MATRIX:3 has the same name as another",
         ),
         ({"cells": [{"config": "a.yaml", "name": "../up"}]}, "use letters, digits"),
-        ({"cells": [{"dtype": "float32"}]}, "neither config nor command"),
+        ({"cells": [{"dtype": "float32"}]}, "has neither config nor command"),
         ({"cells": [{"config": "a.yaml", "stack": "old"}]}, "define it under `stacks:`"),
         ({"stacks": {"../up": {}}, "cells": [{"config": "a.yaml"}]}, "stacks"),
         ({"cels": []}, "did you mean 'cells'?"),
         ({"matrix": {"config": ["a"], "exclude": [{"config": "b"}]}}, "exclude.0 in MATRIX:5 fits"),
         ({"cells": [], "save": True}, "`save: true` needs `history: FOLDER`"),
-        ({"stacks": {"a": {"python": "p", "setup": "s"}}}, "stacks.a in MATRIX:2: give python or"),
         ({"launcher": {"partition": "gpu"}}, "set launcher.kind: slurm"),
         ({"cells": [{"config": "a.yaml", "name": 0.1}]}, 'no text (write name: "0.1")'),
     ],
@@ -111,28 +109,3 @@ def test_long_names_stay_apart(tmp_path: Path) -> None:
     found = cells(tmp_path, cells=[{"config": f"{'a' * 90}{one}.yaml"} for one in "bc"])
     assert len({one.name for one in found}) == 2
     assert all(len(one.name) <= 80 for one in found)
-
-
-TEN = [*range(10)]
-WIDE: dict[str, dict[str, Any]] = {
-    "axes": {f"k{number}": [0] for number in range(4800)},
-    "long values": {"k": ["y" * 900_000]},
-    "excludes": {"exclude": [{"a0": 0}] * 4900},
-    "includes": {"include": [{}] * 4900},
-}
-
-
-@pytest.mark.parametrize("case", WIDE)
-def test_a_small_file_cannot_ask_for_much_work(tmp_path: Path, case: str) -> None:
-    """Each of these took a minute, or gigabytes."""
-    matrix = {"config": ["a.yaml"], **{f"a{number}": TEN for number in range(4)}} | WIDE[case]
-    began = time.process_time()
-    with pytest.raises(ConfigError, match="is too large: 10000 combinations of"):
-        cells(tmp_path, matrix=matrix)
-    assert time.process_time() - began < 10, "most of it reads the file"
-
-
-@pytest.mark.parametrize("long", [{"arguments": "a" * 9_992}, {"a" * 10_000: 1}])
-def test_a_value_has_a_sensible_length(tmp_path: Path, long: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="has a key with its value of 10001 characters"):
-        cells(tmp_path, cells=[{"config": "a.yaml", **long}])

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from canary.errors import UsageError
-from canary.matrix.attempt import TIMED_OUT, Attempt
-from canary.matrix.launcher import News
-from canary.matrix.launchers.local import LocalLauncher
+from canary.matrix.attempt import TIMED_OUT, Attempt, News
+from canary.matrix.local import LocalLauncher
 from canary.matrix.running import alone_in
 
 HALF_A_MINUTE = 30.0
@@ -130,9 +129,9 @@ import os, sys
 from pathlib import Path
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
-from canary.matrix.launchers.local import LocalLauncher
+from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome
-from canary.matrix.running import CELLS, Matrix, alone_in, entries_of
+from canary.matrix.running import CELLS, Entry, Matrix, alone_in
 
 folder = Path(sys.argv[1])
 WORK = (
@@ -149,7 +148,7 @@ def planned(cell, number):
 cells = [Cell(f"c{number}", "run", None, ()) for number in range(int(sys.argv[2]))]
 cores = sorted(os.sched_getaffinity(0))
 launcher = LocalLauncher(cores, (), None, folder / "pool")
-matrix = Matrix(folder, entries_of(cells), launcher, planned,
+matrix = Matrix(folder, [*map(Entry, cells)], launcher, planned,
                 lambda cell, attempt: Outcome("pass" if attempt.ended() == 0 else "error", ""))
 with alone_in(folder):
     print(sum(one.outcome.verdict == "pass" for one in matrix.run()))

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from canary.cli import app
 from canary.compare.paths import Request, compared_paths
 from canary.errors import InputError, RecordError, UsageError
+from canary.matrix.answer import FILE, read_answer, write_page
 from canary.matrix.attempt import LOG
 from canary.matrix.cells import Cell
 from canary.matrix.outcomes import Outcome
 from canary.matrix.running import Entry
-from canary.matrix.stored import FILE, read_answer, write_page
 from canary.record import jsonio
 from canary.report.document import load_comparison
 from tests.unit.hostile import PAYLOADS
@@ -59,7 +59,7 @@ def page(folder: Path) -> str:
 def written(folder: Path, cell: str | None = None, history: Path | None = None) -> str:
     """The page of a matrix, or of one of its cells."""
     file = folder.parent / "page.html"
-    write_page(folder, file, folder, cell, history)
+    write_page(folder, file, cell, history)
     return file.read_text(encoding="utf-8")
 
 
@@ -175,7 +175,7 @@ def test_the_page_shows_nothing_from_behind_a_link(tmp_path: Path, which: str) -
     assert ("is a link" in page) == (not which.endswith("log.txt"))
     if which == "cells/a":
         with pytest.raises(RecordError, match="is a link"):
-            write_page(made.folder, made.folder / which / "report.html", made.folder, "a")
+            write_page(made.folder, made.folder / which / "report.html", "a")
         assert not [*outside.rglob("report.html")]
 
 

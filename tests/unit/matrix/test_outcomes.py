@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from canary.compare.report import Comparison
+from canary.matrix.answer import answer_of, answer_text
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.document import Verb
 from canary.matrix.outcomes import Outcome, outcome_of, worst_code
 from canary.matrix.running import Entry
-from canary.matrix.summary import document, exit_code, markdown, text
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from canary.report.document import json_text
@@ -92,9 +92,10 @@ def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
     assert told(tmp_path, "check", 0).verdict == "error"
     (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
     entry = Entry(Cell("one", "run", "c", ()), "done", 1, told(tmp_path, "run", 4))
-    assert "\x1b" not in text([entry], tmp_path, None)
-    assert "<img" not in markdown([entry], tmp_path)
-    assert document([entry], "m")["exit_code"] == exit_code([entry]) == 4
+    answer = answer_of([entry], "m")
+    assert "\x1b" not in answer_text(answer, "text", tmp_path)
+    assert "<img" not in answer_text(answer, "markdown", tmp_path)
+    assert answer.exit_code == 4
 
 
 def test_the_worst_cell_decides() -> None:

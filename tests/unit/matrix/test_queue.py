@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from canary.errors import MachineError
-from canary.matrix.attempt import Attempt
-from canary.matrix.launcher import News
-from canary.matrix.launchers import queue as queue_module
-from canary.matrix.launchers.queue import STUCK_S, Patience, QueueLauncher, Seen
+from canary.matrix import queue as queue_module
+from canary.matrix.attempt import Attempt, News
+from canary.matrix.queue import STUCK_S, Patience, QueueLauncher, Seen
 
 PATIENCE = Patience(in_queue=600.0, between_looks=1.0, for_files=30.0)
 

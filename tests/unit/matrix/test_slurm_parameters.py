@@ -10,7 +10,7 @@ import pytest
 
 from canary.matrix.attempt import Attempt
 from canary.matrix.document import Slurm
-from canary.matrix.launchers.slurm import SlurmQueue
+from canary.matrix.slurm import SlurmQueue
 
 submitit = pytest.importorskip("submitit.slurm.slurm")
 
@@ -51,15 +51,7 @@ def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.Monke
     assert "#SBATCH --time=16\n" in asked
 
 
-def test_pyxis_gets_image_and_mounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = script(
-        monkeypatch,
-        PLAIN,
-        container="ghcr.io#team/canary:1",
-        container_mounts="/shared:/shared",
-        requeue=False,
-    )
-    (line,) = [line for line in asked.splitlines() if line.startswith("srun ")]
-    assert "'--container-image=ghcr.io#team/canary:1' --container-mounts=/shared:/shared" in line
+def test_without_a_gpu_none_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = script(monkeypatch, PLAIN, requeue=False)
     assert "#SBATCH --no-requeue\n" in asked
     assert "gpus" not in asked

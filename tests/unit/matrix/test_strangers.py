@@ -13,19 +13,17 @@ import pytest
 
 from canary.baseline.history import VERSION
 from canary.compare.report import Comparison
-from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError
 from canary.matrix import outcomes
+from canary.matrix.answer import answer_of, answer_text
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.document import Slurm, read_matrix
-from canary.matrix.launchers.local import LocalLauncher
-from canary.matrix.launchers.slurm import SlurmQueue
+from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome, outcome_of
-from canary.matrix.plan import planned
+from canary.matrix.progress import View
 from canary.matrix.running import CELLS, Entry, Matrix, tries_in
-from canary.matrix.summary import document, markdown, text
-from canary.matrix.view import View
+from canary.matrix.slurm import SlurmQueue
 from canary.record import jsonio
 from canary.report.document import json_text
 from tests.unit.comparing import example
@@ -97,10 +95,9 @@ def test_a_record_that_breaks_the_reader_is_an_error_of_its_cell(
     assert found.verdict in ("error", "pass")
 
 
-@pytest.mark.parametrize("verb", ["ab", "calibrate", "check"])
+@pytest.mark.parametrize("verb", ["ab", "check"])
 def test_an_answer_of_a_command_that_failed_is_none(tmp_path: Path, verb: Any) -> None:
     """Another cell can have planted it."""
-    (tmp_path / "noise.json").write_text("{}")
     answer = tmp_path / "ab" / "x" / "comparison.json"
     answer.parent.mkdir(parents=True)
     compared = json_text(Comparison("pass", "It is so.", ()))
@@ -108,8 +105,6 @@ def test_an_answer_of_a_command_that_failed_is_none(tmp_path: Path, verb: Any) -
     assert outcome_of(*left(tmp_path, verb, 4), None, save_to=False).verdict == "error"
     if verb == "ab":
         assert outcome_of(*left(tmp_path, verb, 0), None, save_to=False).verdict == "pass"
-    if verb == "calibrate":
-        assert outcome_of(*left(tmp_path, verb, 0), None, save_to=False).verdict == "error"
 
 
 @pytest.mark.parametrize("which", ["cells", "cells/one", "cells/one/1"])
@@ -127,21 +122,14 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, which: str) -> None:
     assert precious.exists()
 
 
-VERB_OF: dict[str, Any] = {"runs": "run", "check": "check", "ab": "ab", "noise.json": "calibrate"}
+VERB_OF: dict[str, Any] = {"runs": "run", "check": "check", "ab": "ab"}
 
 
 @pytest.mark.parametrize(
     "which",
     [
-        *(
-            "runs",
-            "runs/one",
-            "runs/one/metrics.json",
-            "check",
-            "check/one",
-            "check/one/metrics.json",
-            "noise.json",
-        ),
+        *("runs", "runs/one", "runs/one/metrics.json"),
+        *("check", "check/one", "check/one/metrics.json"),
         *("ab", "ab/one", "ab/one/comparison.json"),
     ],
 )
@@ -157,8 +145,6 @@ def test_what_lies_behind_a_link_is_no_answer_and_stays_as_it_is(
         (place / ".scratch" / "precious").touch()
         (place / "metrics.json").write_text(jsonio.dumps(document | DEAD))
         (place / "comparison.json").write_text(json_text(Comparison("pass", "It is so.", ())))
-    noise = NoiseModel(canary="one", machine_key="m", created="now", runs=2, metrics={})
-    save_noise(noise, outside / "noise.json")
     before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
     link = folder / which
     link.parent.mkdir(parents=True)
@@ -206,13 +192,12 @@ def test_steps_that_would_fill_the_memory_are_not_read(tmp_path: Path) -> None:
     assert "more than 64 MiB or 5,000,000 values" in found.words
 
 
-@pytest.mark.parametrize("verb", ["calibrate", "ab"])
-def test_an_answer_without_end_is_not_read(tmp_path: Path, verb: Any) -> None:
-    file = tmp_path / ("noise.json" if verb == "calibrate" else "ab/one/comparison.json")
-    file.parent.mkdir(parents=True, exist_ok=True)
+def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "ab/one/comparison.json"
+    file.parent.mkdir(parents=True)
     with file.open("w") as stream:
         stream.truncate(9 << 20)
-    found = outcome_of(*left(tmp_path, verb, 0), None, save_to=False)
+    found = outcome_of(*left(tmp_path, "ab", 0), None, save_to=False)
     assert found.verdict == "error"
     assert "larger than" in found.words
 
@@ -236,9 +221,9 @@ def test_no_text_of_a_cell_is_a_command_of_a_jobs_log(tmp_path: Path, where: str
     entry = Entry(cell, "done", 1, outcome_of(cell, attempt, None, save_to=False))
     said: list[str] = []
     matrix = Matrix(tmp_path, [entry], LocalLauncher([0], (), None), None, None)  # type: ignore[arg-type]
-    View(said.append, None, lambda: 0.0).told(matrix)
-    shown = [text([entry], tmp_path, None), markdown([entry], tmp_path), *said]
-    shown.append(jsonio.dumps(document([entry], "m"), indent=1))
+    View(said.append, lambda: 0.0).told(matrix)
+    answer = answer_of([entry], "m")
+    shown = [answer_text(answer, form, tmp_path) for form in ("text", "markdown", "json")] + said
     assert len(said) == 1
     for one in shown:
         assert "error" in one
@@ -290,7 +275,7 @@ def test_no_file_of_a_try_is_followed_before_it_is_judged(tmp_path: Path) -> Non
 def test_what_was_planted_before_the_start_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "1"
     folder.mkdir()
-    (folder / "noise.json").write_text("{}")
+    (folder / "planted").write_text("{}")
     (folder / "ended").write_text("0")
     attempt = Attempt("one", 1, folder, ("sh", "-c", "ls; exit 3"), tmp_path, {}, 9.0)
     local = LocalLauncher([0], (), None, tmp_path / "pool")
@@ -298,7 +283,7 @@ def test_what_was_planted_before_the_start_is_gone(tmp_path: Path) -> None:
     while not [*local.poll()]:
         local.wait(1.0)
     assert attempt.ended() == 3
-    assert not (folder / "noise.json").exists()
+    assert not (folder / "planted").exists()
 
 
 def test_a_lock_that_somebody_holds_is_told(tmp_path: Path) -> None:
@@ -323,18 +308,10 @@ def test_a_list_of_jobs_that_cannot_be_read_names_none(
     assert [*queue._known()] == ["canary-1"]
 
 
-@pytest.mark.parametrize("took", ['{"one": [1e999, "2"]}', '{"one": [-5, "2"]}', "[" * 5000, "9"])
-def test_what_cells_took_must_be_a_time(tmp_path: Path, took: str) -> None:
-    (tmp_path / VERSION).mkdir()
-    (tmp_path / "took.json").write_text(took)
-    assert planned(Cell("one", "ab", None, ()), tmp_path).seconds is None
-
-
 @pytest.mark.parametrize(
     "change",
     [
         lambda values: values["launcher"]["options"].update({"a\nrm": "x"}),
-        lambda values: values["launcher"].update({"python": "python\nrm -rf ."}),
         lambda values: values["launcher"].update({"memory": float("inf")}),
         lambda values: values.update({"env": {"folder": "/x"}}),
         lambda values: values.update({"env": {"A": "x\0y"}}),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.ladder.labels import answer
-from canary.ladder.page import advice_page, ladder_page
+from canary.ladder.report import report_of, result_page
 from canary.report.charts.speedups import Speed, speed_up_charts
 from tests.unit.ladder.test_ladder_view import advice, ladder
 from tests.unit.pages.making import Read, numbers
@@ -13,8 +12,8 @@ from tests.unit.pages.making import Read, numbers
 
 def test_a_ladder_shows_every_level_with_its_interval_and_guard() -> None:
     found = ladder()
-    page = ladder_page(found)
-    assert answer(found) in Read(page).text
+    page = result_page(found)
+    assert report_of(found).answer in Read(page).text
     rows = numbers(page, "speedups")["rows"]
     measured = [level for level in found.levels[1:] if level.cumulative is not None]
     assert rows[0] == ["baseline", 1.0, None, None, "reference"]
@@ -30,7 +29,7 @@ def test_a_ladder_shows_every_level_with_its_interval_and_guard() -> None:
 
 def test_an_advice_shows_every_switch_alone() -> None:
     found = advice()
-    rows = numbers(advice_page(found), "speedups")["rows"]
+    rows = numbers(result_page(found), "speedups")["rows"]
     timed = [one for one in found.candidates if one.gain is not None]
     assert len(rows) == len(timed) > 3
     assert {row[4] for row in rows} <= {"holds", "UNSAFE", "not run"}

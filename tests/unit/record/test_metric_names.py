@@ -13,7 +13,7 @@ from canary.compare.report import Check
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.config.trainers import TRAINERS
-from canary.ladder.guard.verdict import ROUNDED_AWAY
+from canary.ladder.guard import ROUNDED_AWAY
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.step_row import Row
 from canary.record.tracked import row_scalars

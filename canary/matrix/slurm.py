@@ -12,14 +12,14 @@ import math
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from canary.errors import MachineError, UsageError
 from canary.matrix.attempt import STOP_GRACE_S, Attempt
 from canary.matrix.document import Slurm
-from canary.matrix.launchers.queue import STUCK_S, Seen
+from canary.matrix.queue import STUCK_S, Seen
 from canary.record import jsonio
 
 JOBS, FORMAT = "slurm", "%i|%j|%T|%r|%N"
@@ -83,9 +83,7 @@ class SlurmQueue:
         jsonio.replace_file(self._jobs / f"{name}.json", jsonio.dumps(members))
         self._members[name] = folders
         try:
-            executor = submitit.SlurmExecutor(
-                self._jobs / "files", max_num_timeout=0, python=self._keys.python
-            )
+            executor = submitit.SlurmExecutor(self._jobs / "files", max_num_timeout=0)
             executor.update_parameters(**self._parameters(name, attempts[0]))
             command = submitit.helpers.CommandFunction(["/bin/sh"])
             executor.map_array(command, [str(one.folder / "run.sh") for one in attempts])
@@ -113,17 +111,11 @@ class SlurmQueue:
         if one.gpus:
             kind = f"{one.device}:" if one.device else ""
             found["gpus_per_node"] = f"{kind}{one.gpus}"
-        if keys.at_once is not None:
-            found["array_parallelism"] = keys.at_once
         if keys.memory is not None:
             found["mem"] = f"{math.ceil(keys.memory * 1024)}M"
         for key in ("partition", "account", "qos", "constraint"):
             if (value := getattr(keys, key)) is not None:
                 found[key] = value
-        if keys.container is not None:
-            found["srun_args"] = [f"--container-image={keys.container}"]
-            if keys.container_mounts is not None:
-                found["srun_args"].append(f"--container-mounts={keys.container_mounts}")
         return found
 
     def _known(self) -> dict[str, list[Path]]:
@@ -143,19 +135,20 @@ class SlurmQueue:
         words = ["squeue", "-r", "-h", "--states=all", f"--user={os.getuid()}", "-o", FORMAT]
         found: dict[Path, Seen] = {}
         self._live = {}
-        for job, name, state, reason, nodes in _rows(_asked(words)):
+        for line in _asked(words).splitlines():
+            if line.count("|") != FORMAT.count("|"):
+                continue
+            job, name, *told = line.split("|")
             folders, index = known.get(name), int(job.partition("_")[2] or 0)
             if folders is None or index >= len(folders) or folders[index] not in wanted:
                 continue
             folder = folders[index]
-            seen = Seen(_phase(state), _said(state, reason, nodes))
+            seen = _seen(*told)
             if seen.phase != "over":
                 self._live.setdefault(folder, []).append(job)
             # Of two jobs the one that is further counts.
-            if folder not in found or FURTHER.index(seen.phase) > FURTHER.index(
-                found[folder].phase
-            ):
-                found[folder] = seen
+            other = found.get(folder, seen)
+            found[folder] = max(other, seen, key=lambda one: FURTHER.index(one.phase))
         return found
 
     def stop(self, attempts: Sequence[Attempt]) -> None:
@@ -170,23 +163,11 @@ def _resources(one: Attempt) -> tuple[int, int, int, str, float]:
     return one.nodes, one.gpus, one.cores, one.device or "", one.limit_s
 
 
-def _phase(state: str) -> Any:
-    if state in WAITING:
-        return "waits"
-    return "runs" if state in RUNNING else "over"
-
-
-def _said(state: str, reason: str, nodes: str) -> str:
-    """Return what Slurm says of a job in its own words."""
+def _seen(state: str, reason: str, nodes: str) -> Seen:
+    """Return what Slurm says of a job, in its own words."""
     why = f" ({reason})" if reason not in ("", "None") else ""
-    return f"{state}{why}" + (f" on {nodes}" if nodes else "")
-
-
-def _rows(output: str) -> Iterator[list[str]]:
-    for line in output.splitlines():
-        fields = line.split("|")
-        if len(fields) == len(FORMAT.split("|")):
-            yield fields
+    said = f"{state}{why}" + (f" on {nodes}" if nodes else "")
+    return Seen("waits" if state in WAITING else "runs" if state in RUNNING else "over", said)
 
 
 def _asked(words: Sequence[str]) -> str:

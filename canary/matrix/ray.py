@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import MachineError, UsageError
-from canary.matrix.attempt import SCRIPT, Attempt
-from canary.matrix.commands import CLUSTER, CPU
+from canary.matrix.attempt import CLUSTER, CPU, SCRIPT, Attempt
 from canary.matrix.document import Ray
-from canary.matrix.launchers.queue import Seen
+from canary.matrix.queue import Seen
 from canary.record import jsonio
 
 MOST_WAITING = 8

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from canary.errors import MachineError
-from canary.matrix.attempt import STOP_GRACE_S, Attempt
-from canary.matrix.launcher import News
+from canary.matrix.attempt import STOP_GRACE_S, Attempt, News
 
 STUCK_S = 300.0
 """A job may run so much longer than its time limit before it is stopped."""
@@ -202,12 +201,12 @@ class QueueLauncher:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
                 words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif (
-            one.phase == "waits" and since >= self.patience.in_queue and self._may_give_up(attempt)
-        ):
-            minutes = f"{self.patience.in_queue / 60:g} minutes"
-            words = f"it waited {minutes} in the queue of {self.queue.name}: "
-            words += self.silent or one.reason
+        elif one.phase == "waits" and since >= self.patience.in_queue:
+            # A queue that is silent may have begun what it was given.
+            if not self.silent or attempt in self._new:
+                minutes = f"{self.patience.in_queue / 60:g} minutes"
+                words = f"it waited {minutes} in the queue of {self.queue.name}: "
+                words += self.silent or one.reason
         elif one.phase == "runs" and stuck:
             words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
         if not words:
@@ -215,10 +214,6 @@ class QueueLauncher:
         if one.phase != "over":
             self._stop(attempt)
         return News(attempt, "lost", words)
-
-    def _may_give_up(self, attempt: Attempt) -> bool:
-        """Whether a try that waits is known to wait: a queue that is silent may have begun it."""
-        return not self.silent or attempt in self._new
 
     def _stop(self, attempt: Attempt) -> None:
         """Stop a try that is over for us. If the queue does not answer, its script still finds that
@@ -239,24 +234,19 @@ class QueueLauncher:
         """Stop all tries, and wait for their end."""
         going = [one.attempt for one in self._going.values()]
         self._new.clear()
-        if not going:
-            return
+        deadline = time.monotonic() + CANCEL_S
         try:
-            self._stopped(going)
+            if going:
+                self.queue.stop(going)
+            while going and time.monotonic() < deadline:
+                if all(one.phase != "runs" for one in self.queue.look(going).values()):
+                    return
+                time.sleep(min(0.5, self.patience.between_looks))
         except MachineError as error:
             raise MachineError(
                 f"{self.queue.name} did not stop all cells: {error.message}",
                 "start the same matrix again to follow them",
             ) from error
-
-    def _stopped(self, going: Sequence[Attempt]) -> None:
-        self.queue.stop(going)
-        deadline = time.monotonic() + CANCEL_S
-        while time.monotonic() < deadline:
-            seen = self.queue.look(going).values()
-            if all(one.phase != "runs" for one in seen):
-                return
-            time.sleep(min(0.5, self.patience.between_looks))
 
     def wait(self, seconds: float) -> None:
         """Wait for the next look."""

@@ -1,10 +1,9 @@
 """Cells on this machine: each gets devices of the pool (`canary/machine/pool.py`). The process that
-runs the try inherits the pool's open file."""
+runs the try has the pool's open file and the try's lock as its input and output."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import itertools
 import os
 import select
 import signal
@@ -16,13 +15,8 @@ from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
 from canary.machine.pool import FIRST_CORE, lock_byte, opened, pool_file
-from canary.matrix.attempt import LOCK as LOCK_FILE
-from canary.matrix.attempt import STOP_GRACE_S, STOPPED, Attempt
-from canary.matrix.commands import CPU
-from canary.matrix.launcher import News
+from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt, News
 
-SLOTS, LOCK = 8, 9
-"""Numbers of the inherited locks: a shell can name those with one digit."""
 LAST_S = 5.0
 """For the shell to end, after the command was killed."""
 AGAIN_S = 0.2
@@ -74,20 +68,18 @@ class LocalLauncher:
     def _started(self, attempt: Attempt) -> bool:
         slots = opened(self._locks)
         try:
-            gpus = self._taken(slots, self._gpus, attempt.gpus, 0)
-            cores = None
-            if gpus is not None:
-                cores = self._taken(slots, self._cores, attempt.cores, FIRST_CORE)
-            if gpus is None or cores is None:
+            gpus = _taken(slots, self._gpus, attempt.gpus, 0)
+            if len(gpus) < attempt.gpus:
+                return False
+            cores = _taken(slots, self._cores, attempt.cores, FIRST_CORE)
+            if len(cores) < attempt.cores:
                 return False
             lock = attempt.open_lock()
             if lock is None:
-                raise MachineError(f"another process holds {attempt.folder / LOCK_FILE}")
+                raise MachineError(f"another process holds {attempt.folder / LOCK}")
             try:
                 attempt.begin()
-                self._going[attempt.cell] = _spawned(
-                    attempt, {SLOTS: slots, LOCK: lock}, cores, gpus
-                )
+                self._going[attempt.cell] = _spawned(attempt, slots, lock, cores, gpus)
             finally:
                 os.close(lock)
         finally:
@@ -115,18 +107,6 @@ class LocalLauncher:
                 f"it needs {attempt.cores} cores, and {len(self._cores)} may be used",
                 "lower ranks or launcher.cores",
             )
-
-    @staticmethod
-    def _taken(file: int, numbers: Sequence[int], count: int, first: int) -> list[int] | None:
-        """Lock so many devices; None if too few are free. What was locked is free when the file is
-        closed."""
-        found: list[int] = []
-        for number in numbers:
-            if len(found) == count:
-                break
-            if lock_byte(file, first + number):
-                found.append(number)
-        return found if len(found) == count else None
 
     def adopt(self, attempt: Attempt) -> bool:
         """Follow a try whose process still runs."""
@@ -183,34 +163,16 @@ class LocalLauncher:
                 child.wait()
 
 
-@contextlib.contextmanager
-def _lent(files: Mapping[int, int]) -> Iterator[None]:
-    """Give open files other numbers within the block. What has these numbers gets them back."""
-    kept: dict[int, tuple[int, bool] | None] = {}
-    lent = {number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10) for number, file in files.items()}
-    for number, file in lent.items():
-        try:
-            inherited = os.get_inheritable(number)
-            kept[number] = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10), inherited
-        except OSError:
-            kept[number] = None
-        os.dup2(file, number)
-        os.close(file)
-    try:
-        yield
-    finally:
-        for number, one in kept.items():
-            if one is None:
-                os.close(number)
-            else:
-                os.dup2(one[0], number, inheritable=one[1])
-                os.close(one[0])
+def _taken(file: int, numbers: Sequence[int], count: int, first: int) -> list[int]:
+    """Lock so many devices, or as many as are free. They are free again when the file is closed."""
+    free = (number for number in numbers if lock_byte(file, first + number))
+    return [*itertools.islice(free, count)]
 
 
 def _spawned(
-    attempt: Attempt, files: Mapping[int, int], cores: Sequence[int], gpus: Sequence[int]
+    attempt: Attempt, slots: int, lock: int, cores: Sequence[int], gpus: Sequence[int]
 ) -> _Started:
-    """Start a try on some cores and GPUs. `files`: locks that it inherits, by number."""
+    """Start a try on some cores and GPUs. It holds the two open files for as long as it runs."""
     environment = {**os.environ, **attempt.environment}
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
@@ -218,17 +180,15 @@ def _spawned(
     try:
         if cores:
             os.sched_setaffinity(0, cores)
-        with _lent(files):
-            child = subprocess.Popen(
-                attempt.words([*files]),
-                cwd=attempt.cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[*files],
-                start_new_session=True,
-            )
+        child = subprocess.Popen(
+            attempt.words,
+            cwd=attempt.cwd,
+            env=environment,
+            stdin=slots,
+            stdout=lock,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     finally:
         os.sched_setaffinity(0, kept)
     return _Started(attempt, child, os.pidfd_open(child.pid))

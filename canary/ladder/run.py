@@ -1,0 +1,167 @@
+"""`canary ladder`: time one job at every level of speed switches, or advise on its config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from canary.campaign.side import claimed
+from canary.config.load import load_config
+from canary.config.schema import TRAINING_TYPES
+from canary.errors import RunFailed, UsageError
+from canary.ladder.advise import advice_at
+from canary.ladder.climb import Climber
+from canary.ladder.machine import this_machine
+from canary.ladder.results import Found, Ladder, LevelFound, TrlFound
+from canary.ladder.site import Site
+from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
+from canary.ladder.timing import (
+    Arm,
+    bottleneck_of,
+    busy_note,
+    problem_of,
+    ratio_of,
+    time_rounds,
+    waits_of,
+)
+from canary.runner.child_environment import require_training_stack
+from canary.runner.display.figures import headline
+from canary.runner.warm import warm_starts
+
+TRL = "trl's defaults"
+FEWEST_ROUNDS = 2
+"""An interval needs two."""
+
+
+@dataclass(frozen=True)
+class LadderRequest:
+    """The arguments of `canary ladder`."""
+
+    config: Path | None
+    levels: str | None = None
+    """Comma-separated names; None: all levels."""
+    rounds: int = 3
+    settings: tuple[str, ...] = ()
+    output_dir: Path | None = None
+    advise: bool = False
+
+    def wanted(self) -> tuple[Level, ...]:
+        """Return the levels in order.
+
+        Raises:
+            UsageError: a level is unknown, or there are too few rounds.
+        """
+        if self.rounds < 1:
+            raise UsageError(f"--rounds must be 1 or more, got {self.rounds}")
+        if self.advise and self.levels is not None:
+            message = "--levels and --advise exclude each other"
+            raise UsageError(message, "--advise tries every switch")
+        if self.advise and self.rounds < FEWEST_ROUNDS:
+            raise UsageError(
+                f"--advise --rounds {self.rounds} cannot recommend anything: "
+                f"a sure gain needs an interval, and an interval needs {FEWEST_ROUNDS} rounds",
+                "--rounds 3",
+            )
+        names = [name.strip() for name in (self.levels or "").split(",") if name.strip()]
+        for name in names:
+            if name not in LEVELS:
+                raise UsageError(f"unknown level {name!r}", f"choose from {', '.join(LEVELS)}")
+        if self.levels is not None and not set(names) - {"baseline"}:
+            raise UsageError("--levels names no level above the baseline", "--levels basic")
+        return tuple(one for one in LEVELS if one in {"baseline", *(names or LEVELS)})
+
+
+@warm_starts()
+def run(
+    request: LadderRequest, say: Callable[[str], None], known: Sequence[Switch] = SWITCHES
+) -> Found:
+    """Time each level of a config in rounds; with `advise`, each switch alone.
+
+    Raises:
+        UsageError: the request or config is invalid, or the ladder cannot change its speed.
+        RunFailed: the baseline, or the config itself, does not run; or Ctrl-C.
+        MachineError: the folder cannot be made.
+    """
+    wanted = request.wanted()
+    site = _prepared(request, say, known)
+    try:
+        return advice_at(site) if request.advise else ladder_at(site, wanted)
+    except KeyboardInterrupt as stop:
+        some = any(site.folder.iterdir())
+        kept = f"records so far: {site.folder}" if some else "no records yet"
+        raise RunFailed(f"interrupted, no report; {kept}", "interrupted") from stop
+
+
+def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequence[Switch]) -> Site:
+    """Load the config, inspect the machine, and make the folder of the launches."""
+    require_training_stack()
+    config = load_config(request.config, request.settings).config
+    if config.training_type not in TRAINING_TYPES:
+        raise UsageError(
+            f"training_type {config.training_type} has no levels: its speed is up to its code",
+            f"use a config of {', '.join(TRAINING_TYPES)}",
+        )
+    job = Job(config, this_machine(config), known)
+    if refused := job.refusal(job.equal_lengths):
+        raise UsageError(
+            f"levels are timed on completions of equal length, but {refused}",
+            "remove it from trainer_args",
+        )
+    if not request.advise and (refused := job.refusal(job.baseline)):
+        raise UsageError(f"this config has no baseline level: {refused}")
+    now = datetime.now(UTC)
+    base = request.output_dir or Path(config.output_dir)
+    kind = "advise" if request.advise else "ladder"
+    folder = (base / f"{kind}-{now:%Y%m%d-%H%M%S}").absolute()
+    claimed(folder)
+    say(f"{headline(config)}; {job.machine.words}")
+    say(f"records: {folder}")
+    created = now.isoformat(timespec="seconds")
+    return Site(job, folder, say, request.rounds, created, request.config, request.settings)
+
+
+def ladder_at(site: Site, wanted: Sequence[Level]) -> Ladder:
+    """Climb the ladder of a prepared site. Raises RunFailed if the baseline does not run."""
+    levels = Climber(site).climb(wanted)
+    arms = [Arm(one.level, partial(site.timed, one.level, one.settings)) for one in levels]
+    trl = Arm(TRL, partial(site.timed, "trl", site.job.equal_lengths, trl_defaults=True))
+    every = [*arms, trl]
+    time_rounds(every, site.rounds, site.say)
+    if arms[0].failed:
+        raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
+    trials = ((one.waited, f"a trial for {each.level}") for each in levels for one in each.tried)
+    ended = ((arm.label, one.record) for arm in every for one in arm.ran if one.record)
+    said = dict.fromkeys(f"{label}: {note}" for label, record in ended for note in record.notes)
+    return Ladder(
+        **site.facts(),
+        levels=_measured(levels, arms),
+        trl=TrlFound(trl.figures, ratio_of(trl, arms[0]), problem_of(trl, arms[0])),
+        notes=(*busy_note(waits_of(every)), *busy_note(trials), *said),
+    )
+
+
+def _measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFound, ...]:
+    """Add the results of the launches to the levels. Each level steps up from the last safe level
+    below it that has a ratio."""
+    found: list[LevelFound] = []
+    baseline = below = arms[0]
+    for level, arm in zip(levels, arms, strict=True):
+        problem, first = problem_of(arm, baseline), arm is baseline
+        found.append(
+            replace(
+                level,
+                speeds=tuple(arm.speeds),
+                figures=arm.figures,
+                bottleneck=bottleneck_of(arm.records) if arm.records else "",
+                problem=problem,
+                cumulative=None if first else ratio_of(arm, baseline),
+                step_up=None if first or problem else ratio_of(arm, below),
+                step_over="" if first else below.label,
+            )
+        )
+        if level.safe and not problem:
+            below = arm
+    return tuple(found)

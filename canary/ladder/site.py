@@ -1,0 +1,189 @@
+"""Start the launches of a ladder, each a `canary run` in a separate process."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from canary.campaign.side import Side
+from canary.config.load import BUILTIN
+from canary.errors import MachineError, UsageError
+from canary.ladder.switches import Job, Settings
+from canary.protocol.job import LEVEL
+from canary.record import jsonio
+from canary.record.folder import RunFolder, rows_of_run
+from canary.record.step_row import Row
+from canary.record.types import RunRecord
+from canary.runner.display.figures import headline
+from canary.runner.display.progress import Event
+
+RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
+TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
+TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
+TRIAL_STEPS, TRIAL_WARMUP = 9, 3
+"""Steps of a trial, which decides whether a switch pays here, and its warm-up steps."""
+GUARD_STEPS = 5
+"""Steps of a guard's look: enough to see an update in the next losses."""
+NAME_CHARACTERS = 64
+TIMED: Settings = {"exact": False, "look_steps": 0, "repeats": 1}
+"""A launch without a look."""
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """One ended launch."""
+
+    record: RunRecord | None
+    rows: list[Row] = field(default_factory=list)
+    """Rows of the measured steps."""
+    problem: str = ""
+    """Why it did not complete; empty if it did."""
+
+    @property
+    def speed(self) -> float | None:
+        """Samples per second; None if not measured."""
+        return None if self.problem or self.record is None else self.record.perf.samples_per_sec
+
+    @property
+    def waited(self) -> float | None:
+        """Share of its time that it waited for a core; None if not measured."""
+        return None if self.record is None else self.record.host.run_delay
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One launch in the report, so that you can find its record."""
+
+    kind: str
+    """`guard`, `trial` or `timed`."""
+    label: str
+    """Its level and, in a trial, its switch."""
+    run_id: str | None
+    """Its folder beside the report; None if it left no record."""
+    problem: str = ""
+    """Why it did not complete; empty if it did."""
+
+
+@dataclass
+class Site:
+    """A job on this machine, and its launches: all in one folder, one after the other."""
+
+    job: Job
+    folder: Path
+    say: Callable[[str], None]
+    rounds: int = 3
+    created: str = ""
+    source: Path | None = None
+    """The config's file."""
+    overrides: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    launched: list[FinishedRun] = field(default_factory=list)
+    """All launches that have ended, in order."""
+    _rounds: Counter[str] = field(default_factory=Counter)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what every `Result` says of its site, but for the notes."""
+        config = self.job.config
+        return {
+            "name": config.name,
+            "headline": headline(config),
+            "training_type": config.training_type,
+            "machine": self.job.machine,
+            "created": self.created,
+            "rounds": self.rounds,
+            "folder": self.folder,
+            "launches": tuple(self.launched),
+        }
+
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
+        """Look with the completions of the baseline; with `records`, sample and record them."""
+        steps = min(GUARD_STEPS, self.job.config.max_steps or GUARD_STEPS)
+        # No warm-up: at a learning rate of 0 the guard could not see the optimizer.
+        short = {"exact": True, "look_steps": steps, "repeats": 1, "warmup_steps": 0}
+        if "fixed_length" in settings:
+            # Keep natural lengths, so that padding and tokens after EOS are guarded too.
+            short["fixed_length"] = self.job.config.fixed_length
+        completions = {RECORD if records else REPLAY: str(self.folder / "completions.jsonl")}
+        variables = completions if self.job.config.max_new_tokens is not None else {}
+        return self._run(label, "guard", "guard", {**settings, **short}, variables)
+
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
+        """Run a short timed launch; end it after `limit_s`."""
+        steps = min(TRIAL_STEPS, self.job.config.max_steps or TRIAL_STEPS)
+        short: dict[str, Any] = {
+            "max_steps": steps,
+            "warmup_steps": min(self.job.config.warmup_steps, steps),
+            "metrics_warmup_steps": min(TRIAL_WARMUP, steps // 3),
+            "report_to": [],
+            **TIMED,
+        }
+        if limit_s is not None:
+            short["timeout"] = min(limit_s, self.job.config.timeout)
+        return self._run(label, "trial", "trial", {**settings, **short}, {})
+
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
+        """Run a launch whose speed counts. Trackers show these alone, level beside level."""
+        self._rounds[label] += 1
+        logs = self.environ.get(TENSORBOARD) or str(self.folder / "tensorboard")
+        variables = {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
+        if trl_defaults:
+            variables[TRL_DEFAULTS] = "1"
+        name = f"round{self._rounds[label]}"
+        return self._run(label, "timed", name, {**settings, **TIMED}, variables)
+
+    def _run(
+        self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
+    ) -> LaunchResult:
+        """Run one launch and list it in `launched`. Nobody needs its model."""
+        name = run_name(self.job.config.name, f"{name}-{label}")
+        fixed = [f"name={name}", "profiler.enabled=false", "save_model=null"]
+        side = Side(
+            role="",
+            label=label,
+            config=self.source or BUILTIN,
+            folder=Path.cwd(),
+            python=Path(sys.executable),
+            environment={**self.environ, **variables},
+            output_dir=self.folder,
+            settings=self.overrides,
+        )
+
+        def tell(event: Event) -> None:
+            if event.kind in ("step", "alert"):
+                self.say(f"  {label}, {kind}: {event.text}")
+
+        words = (f"{key}={jsonio.dumps(value)}" for key, value in settings.items())
+        try:
+            record = side.run_with([*fixed, *words], tell)
+        except (UsageError, MachineError) as error:
+            result = LaunchResult(None, problem=str(error))
+        else:
+            rows: list[Row] = []
+            if not (problem := _why_incomplete(record)):
+                rows = rows_of_run(RunFolder(self.folder / record.run_id))
+            result = LaunchResult(record, rows, problem)
+        run_id = None if result.record is None else result.record.run_id
+        self.launched.append(FinishedRun(kind, label, run_id, result.problem))
+        return result
+
+
+def run_name(job: str, launch: str) -> str:
+    """Return a launch's name for its run's folder. It cuts a long name of the job, so that the
+    names of launches still differ."""
+    ending = re.sub(r"[^A-Za-z0-9._]+", "-", launch).strip("._-")[: NAME_CHARACTERS - 2]
+    start = job[: NAME_CHARACTERS - 1 - len(ending)].rstrip("._-")
+    return f"{start}.{ending}".strip("._-")
+
+
+def _why_incomplete(record: RunRecord) -> str:
+    if record.status == "completed":
+        return ""
+    if record.status == "failed" and record.reason:
+        return record.reason
+    return f"{record.status}: {record.reason}" if record.reason else record.status

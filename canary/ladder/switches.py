@@ -1,0 +1,296 @@
+"""The speed switches: the level from which each is on, its trainers and its needs. Pure.
+
+`Job` says which of them a config leaves to the ladder.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from canary.config.checks import SAID_TWICE, bound_to_its_micro_batch, check_speed, given
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
+from canary.config.trainers import TRAINERS, users_of
+from canary.errors import ConfigError
+from canary.ladder.machine import Machine
+
+Level = Literal["baseline", "basic", "advanced", "optimal"]
+LEVELS: tuple[Level, ...] = ("baseline", "basic", "advanced", "optimal")
+
+Settings = Mapping[str, Any]
+"""Values by dotted key of a config; None leaves the key to the trainer."""
+Rounding = Literal["float32", "bfloat16"]
+"""The arithmetic whose rounding may change the results."""
+
+MOST_BATCHES = 4
+"""Number of micro-batch sizes to try: those nearest to the config's."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One optimization; it is on from its level upwards."""
+
+    name: str
+    level: Level
+    keys: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Values of keys: below its level, and from its level on. `...`: not set."""
+    choose: Callable[[CanaryConfig, Machine], Sequence[Settings] | str] | None = None
+    """Returns settings that switch it on, where `keys` are not enough, or why there are none.
+    Trials find the fastest."""
+    needs: Sequence[str] = ()
+    """What the machine must have, see `Machine.lacks`."""
+    trainers: Sequence[str] = TRAINING_TYPES
+    """Trainers for which it has a meaning and does not change what is learned."""
+    rounding: Rounding = "float32"
+    tried: bool = False
+    """Whether short trials decide if it is on, because its gain depends on the machine."""
+
+    @property
+    def off(self) -> dict[str, Any]:
+        """Settings of the levels below."""
+        return {key: off for key, (off, _) in self.keys.items() if off is not ...}
+
+    def options(self, config: CanaryConfig, machine: Machine) -> tuple[Sequence[Settings], str]:
+        """Return settings that switch it on; without any, why this machine cannot do it."""
+        on = {key: on for key, (_, on) in self.keys.items() if on is not ...}
+        why = next(filter(None, map(machine.lacks, self.needs)), "")
+        found = why or (self.choose(config, machine) if self.choose else (on,))
+        return ((), found) if isinstance(found, str) else (found, "")
+
+    def used_by(self, trainer: str) -> bool:
+        """Whether it has a meaning for a trainer."""
+        known = all(trainer in (users_of(key) or (trainer,)) for key in self.off)
+        return trainer in self.trainers and known
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A switch with one of the settings that switch it on."""
+
+    switch: Switch
+    settings: Settings
+
+
+def settings_of(choices: Sequence[Choice]) -> dict[str, Any]:
+    """Return the settings of several choices; of one key the last counts."""
+    return {key: value for one in choices for key, value in one.settings.items()}
+
+
+def micro_batches(config: CanaryConfig, machine: Machine) -> Sequence[Settings] | str:
+    """Return other ways to cut an update's rows into micro-batches; the update keeps its rows."""
+    mine, rows = config.batch_size, config.batch_size * config.gradient_accumulation_steps
+    if rows == 1:
+        return "an update has only one row"
+    if bound := bound_to_its_micro_batch(config):
+        return f"another size would change what is learned: {bound}"
+    sizes = [size for size in range(1, rows + 1) if rows % size == 0 and size != mine]
+    sizes.sort(key=lambda size: (max(size, mine) / min(size, mine), -size))
+    return [
+        {"batch_size": size, "gradient_accumulation_steps": rows // size}
+        for size in sorted(sizes[:MOST_BATCHES])
+    ]
+
+
+def ranks(config: CanaryConfig, machine: Machine) -> Sequence[Settings] | str:
+    """Return settings with one rank per device; the update keeps its rows."""
+    count, size, times = len(machine.gpus), config.batch_size, config.gradient_accumulation_steps
+    if count < 2:
+        return "only one device" if count else f"{machine.no_gpu}; a CPU is one device"
+    if config.nproc is not None:
+        return f"the config sets nproc: {config.nproc}"
+    if times % count == 0:
+        return [{"nproc": count, "gradient_accumulation_steps": times // count}]
+    if size % count == 0:
+        return [{"nproc": count, "batch_size": size // count}]
+    return f"{count} devices cannot share the {size * times} rows of an update evenly"
+
+
+def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings] | str:
+    """Return flash attention as installed, and from the kernels hub."""
+    names = {"flash-attn": "flash_attention_2", "kernels": "kernels-community/flash-attn2"}
+    found = [{"attn_implementation": names[one]} for one in names if not machine.lacks(one)]
+    why = machine.lacks("GPU") or "neither flash-attn nor kernels is installed"
+    return found if found and machine.gpus else f"{why}; SDPA uses its default kernel"
+
+
+def fixed_caches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """Return a static cache without and with compiled decoding; it switches a missing cache on."""
+    cache = {"speed.kv_cache": True} if config.speed.kv_cache is False else {}
+    kinds = ("static", "compiled") if machine.compiler else ("static",)
+    return [cache | {"speed.decode": kind} for kind in kinds]
+
+
+_CUT_FREELY = tuple(name for name, row in TRAINERS.items() if not row.bound_to_micro_batch({}))
+"""Trainers whose loss does not depend on which rows share a micro-batch."""
+
+tried = functools.partial(Switch, tried=True)
+SWITCHES: tuple[Switch, ...] = (
+    Switch("vectorised advantages", "basic", {"speed.advantages": ("loop", "vectorised")}),
+    Switch(
+        "log-probabilities of completions alone",
+        "basic",
+        {"speed.logprobs": ("whole", "completion")},
+    ),
+    Switch("KV cache", "basic", {"speed.kv_cache": (False, True), "speed.decode": (None, ...)}),
+    Switch(
+        "rows bucketed by length",
+        "basic",
+        {"speed.lengths": ("fixed", "bucketed")},
+        trainers=_CUT_FREELY,
+    ),
+    Switch("fused optimizer", "basic", {"speed.optimizer": ("loop", "fused")}),
+    Switch("SDPA", "advanced", {"attn_implementation": ("eager", "sdpa")}),
+    Switch("shared forward", "advanced", {"speed.shared_forward": (False, True)}),
+    Switch("pinned memory", "advanced", {"speed.pin_memory": (False, True)}, needs=["GPU"]),
+    tried("bfloat16", "advanced", {"dtype": ("float32", "bfloat16")}, rounding="bfloat16"),
+    tried(
+        "data workers with prefetch",
+        "advanced",
+        {"num_workers": (0, 2), "speed.prefetch": (None, 4)},
+    ),
+    tried("micro-batch", "advanced", choose=micro_batches, trainers=_CUT_FREELY),
+    tried(
+        "sampling of all prompts together", "optimal", {"speed.rollout_batch": ("micro", "whole")}
+    ),
+    tried("flash attention", "optimal", choose=flash_kernels, rounding="bfloat16"),
+    tried(
+        "static cache, compiled decoding",
+        "optimal",
+        choose=fixed_caches,
+        trainers=ONLINE_TRAINERS,
+    ),
+    tried("torch.compile", "optimal", {"speed.compile": (None, True)}, needs=["compiler"]),
+    tried("liger kernels", "optimal", {"speed.liger": (None, True)}, needs=["GPU", "liger-kernel"]),
+    tried("one rank per device", "optimal", choose=ranks),
+)
+SET_BY: Mapping[str, Sequence[str]] = {
+    **{f"speed.{switch}": names for switch, names in SAID_TWICE.items()},
+    "speed.decode": (*SAID_TWICE["decode"], *SAID_TWICE["kv_cache"]),
+}
+"""Arguments in `trainer_args` by the config key that they set."""
+BY_DEFAULT: Mapping[str, Any] = {
+    "speed.advantages": "vectorised",
+    "speed.logprobs": "completion",
+    "speed.shared_forward": True,
+    "speed.kv_cache": True,
+    "speed.rollout_batch": "whole",
+    "attn_implementation": "sdpa",
+}
+"""Values that null keys mean. A model without SDPA cannot be switched to SDPA either."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A config on a machine, and what it leaves to the ladder."""
+
+    config: CanaryConfig
+    machine: Machine
+    known: Sequence[Switch] = SWITCHES
+
+    @property
+    def switches(self) -> list[Switch]:
+        """The switches that have a meaning for its trainer."""
+        return [one for one in self.known if one.used_by(self.config.training_type)]
+
+    @property
+    def equal_lengths(self) -> dict[str, Any]:
+        """Settings that give sampled completions equal length, so that work is equal."""
+        return {"fixed_length": True} if self.config.trainer.online else {}
+
+    @property
+    def baseline(self) -> dict[str, Any]:
+        """Settings with every switch off that the config leaves to the ladder, and completions of
+        equal length. The other settings stay as the user set them at every level."""
+        off = [one.off for one in self.switches if not self._unsuited(one)]
+        return {key: value for each in off for key, value in each.items()} | self.equal_lengths
+
+    def left_out(self, switch: Switch) -> str:
+        """Return why the machine or the config excludes a switch; empty if neither does."""
+        return switch.options(self.config, self.machine)[1] or self._unsuited(switch)
+
+    def _unsuited(self, switch: Switch) -> str:
+        """Return why the config does not leave a switch to the ladder; empty if it does."""
+        choices, _ = switch.options(self.config, self.machine)
+        for key in dict.fromkeys(key for settings in (switch.off, *choices) for key in settings):
+            for name in SET_BY.get(key, ()):
+                if given(self.config.trainer_args, name):
+                    return f"trainer_args.{name} sets it"
+        refused = self.refusal(switch.off)
+        if refused or not choices:
+            return refused
+        reasons = [self.refusal({**switch.off, **choice}) for choice in choices]
+        return reasons[0] if all(reasons) else ""
+
+    def choices(self, switch: Switch, over: Settings) -> list[Settings]:
+        """Return the choices of a switch that the config accepts on top of other settings."""
+        choices, _ = switch.options(self.config, self.machine)
+        return [one for one in choices if not self.refusal({**over, **one})]
+
+    def refusal(self, settings: Settings) -> str:
+        """Return why the rules of `speed` refuse settings; empty if they accept them."""
+
+        def refuse(key: str, message: str, hint: str) -> None:
+            raise ConfigError(f"{key} {message}", hint, key=key)
+
+        try:
+            check_speed(with_settings(self.config, settings), refuse)
+        except ConfigError as error:
+            return error.message
+        return ""
+
+    def in_force(self, settings: Settings) -> str:
+        """Return why settings would not change the config; empty if they would."""
+        by_default = {**BY_DEFAULT, "speed.pin_memory": True if self.machine.gpus else None}
+        now = {key: _value(self.config, key) for key in settings}
+        if now == dict(settings):
+            return "already in the config"
+        active = {
+            key: by_default.get(key) if value is None else value for key, value in now.items()
+        }
+        return "on by default" if active == dict(settings) else ""
+
+
+def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
+    """Return the config with values by dotted key, without checking them."""
+    plain: dict[str, Any] = {}
+    for key, value in settings.items():
+        section, _, name = key.rpartition(".")
+        if not section:
+            plain[key] = value
+        elif isinstance(current := plain.get(section, getattr(config, section)), BaseModel):
+            plain[section] = current.model_copy(update={name: value})
+    return config.model_copy(update=plain)
+
+
+def _value(config: CanaryConfig, key: str) -> Any:
+    found: Any = config
+    for part in key.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def value_words(value: Any) -> str:
+    """Return a value as YAML writes it."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def settings_words(settings: Settings) -> str:
+    """`key: value, key: value`."""
+    return ", ".join(f"{key}: {value_words(value)}" for key, value in settings.items())
+
+
+def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Choice, str]]:
+    """Return each choice with a unique name: `micro-batch 2 4`."""
+    if len(choices) == 1:
+        return [(Choice(switch, choices[0]), switch.name)]
+    # Values are enough: every choice of a switch sets the same keys.
+    return [
+        (Choice(switch, one), " ".join([switch.name, *map(value_words, one.values())]))
+        for one in choices
+    ]

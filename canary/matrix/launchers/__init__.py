@@ -1,1 +1,0 @@
-"""What starts cells: one module per kind, behind `canary.matrix.launcher.Launcher`."""

@@ -1,0 +1,293 @@
+"""`canary matrix`: reads the file, plans, runs and answers."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.baseline.comparability import slug
+from canary.baseline.history import VERSION, entries, is_history
+from canary.campaign.pairs import duration
+from canary.config.load import LoadedConfig, load_config
+from canary.config.output import OUTPUT_DIR
+from canary.errors import (
+    ConfigError,
+    MachineError,
+    RecordError,
+    UsageError,
+    did_you_mean,
+    nearest,
+    printable,
+)
+from canary.machine.environment import usable_cores
+from canary.machine.gpu import list_devices
+from canary.machine.program import program
+from canary.matrix.attempt import AB, CHECK, CLUSTER, CPU, RUNS, Attempt
+from canary.matrix.cells import Cell, cells_of
+from canary.matrix.document import LauncherKeys, Local, MatrixFile, Ray, Slurm, read_matrix
+from canary.matrix.local import LocalLauncher
+from canary.matrix.outcomes import LONGEST_S, outcome_of
+from canary.matrix.queue import Patience, QueueLauncher
+from canary.matrix.ray import MOST_WAITING, RayQueue
+from canary.matrix.running import Entry, Launcher, Matrix, alone_in, tries_in, try_folder
+from canary.matrix.slurm import SlurmQueue
+from canary.record import jsonio
+from canary.record.folder import new_run_id
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell before it starts."""
+
+    cell: Cell
+    launches: int | None
+    """None: its verb decides that on the way."""
+    seconds: float | None
+    """What its newest stored run took; None if there is none."""
+    mark: str
+    """Hash of the cell and its config."""
+    problem: str = ""
+    """Why it cannot run; other cells can."""
+    state: str = ""
+    """That it has run already."""
+
+    @property
+    def devices(self) -> int:
+        """GPUs, or ranks on a CPU."""
+        return self.cell.ranks * self.cell.nodes
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A matrix that can start."""
+
+    document: MatrixFile
+    plan: tuple[Planned, ...]
+    folder: Path
+
+    @functools.cached_property
+    def marks(self) -> dict[str, str]:
+        """Hashes of the cells and their configs, by the names of the cells."""
+        return {one.cell.name: one.mark for one in self.plan}
+
+    @property
+    def history(self) -> Path | None:
+        """The folder of the history."""
+        return Path(self.document.history).absolute() if self.document.history else None
+
+
+def load(file: Path, output_dir: Path | None = None, only: Sequence[str] = ()) -> Loaded:
+    """Read a matrix and look at each of its cells. `only`: cells by name; none: all.
+
+    Raises:
+        ConfigError: the matrix or a cell's config cannot be used.
+    """
+    document, origins = read_matrix(file)
+    cells = cells_of(document, origins, file)
+    names = {one.name for one in cells}
+    for name in only:
+        if name not in names:
+            hint = did_you_mean(nearest(name, names), f"see canary matrix {file} --dry-run")
+            raise UsageError(f"{file} has no cell {printable(name)}", hint)
+    history = Path(document.history) if document.history else None
+    plan = tuple(planned(one, history) for one in cells if not only or one.name in only)
+    name = new_run_id(document.name, datetime.now(UTC))
+    folder = (output_dir or Path(OUTPUT_DIR) / f"matrix-{name}").absolute()
+    return Loaded(document, plan, folder)
+
+
+def planned(cell: Cell, history: Path | None) -> Planned:
+    """Look up what a cell needs, and what it took last time.
+
+    Raises:
+        ConfigError: its config cannot be used; names the cell.
+    """
+    loaded = _config_of(cell)
+    stored = cell.verb in ("run", "exec")
+    config = None if loaded is None else loaded.config.model_dump(mode="json")
+    mark = hashlib.sha256(jsonio.dumps([asdict(cell), config]).encode()).hexdigest()
+    launches = loaded.config.repeats if stored and loaded is not None else None
+    return Planned(cell, launches, _took(cell, history) if stored and history else None, mark)
+
+
+def _config_of(cell: Cell) -> LoadedConfig | None:
+    if cell.config is None:
+        return None
+    try:
+        return load_config(Path(cell.config), cell.settings)
+    except ConfigError as error:
+        message = f"cell {cell.name}: {error.message.replace(' in --set', '')}"
+        raise ConfigError(message, error.hint, file=error.file, key=error.key) from error
+
+
+def _took(cell: Cell, history: Path) -> float | None:
+    """Return what the newest stored run of a cell took, on any machine type."""
+    folders = (history / VERSION / slug(cell.name)).glob("*") if is_history(history) else ()
+    found = (entry for folder in folders if folder.is_dir() for entry in entries(folder))
+    newest = max(found, key=lambda entry: entry.path.name, default=None)
+    try:
+        seconds = -1.0 if newest is None else float(newest.record().duration_seconds)
+    except RecordError:
+        return None
+    return seconds if 0 <= seconds < LONGEST_S else None
+
+
+def foreseen(loaded: Loaded) -> tuple[Planned, ...]:
+    """Return the plan with what is known before it starts: cells that cannot run on this machine,
+    and those that have run in the folder."""
+    keys = loaded.document.launcher
+    here = _local(keys) if isinstance(keys, Local) and usable_cores() else None
+    return tuple(_foreseen(loaded, one, here) for one in loaded.plan)
+
+
+def _foreseen(loaded: Loaded, one: Planned, here: tuple[LocalLauncher, bool] | None) -> Planned:
+    launcher, gpus = here or (None, True)
+    try:
+        number = max(tries_in(loaded.folder, one.cell), default=0)
+        attempt = _attempt(loaded, gpus, one.cell, number or 1)
+        if number and attempt.ended() is not None and not attempt.is_of_another():
+            return replace(one, state="has run in this folder")
+        if launcher is not None:
+            launcher.require(attempt)
+    except UsageError as error:
+        return replace(one, problem=error.message)
+    return one
+
+
+def plan_lines(cells: Sequence[Planned]) -> list[str]:
+    """Return the plan as lines of text."""
+    width = max(len(one.cell.name) for one in cells)
+    lines = []
+    for one in cells:
+        launches = "not known" if one.launches is None else one.launches
+        took = "" if one.seconds is None else f"took {duration(one.seconds)} last time"
+        problem = one.problem and f"invalid: {one.problem}"
+        words = filter(None, (f"launches: {launches}", took, one.state, problem))
+        lines.append(f"{one.cell.name:<{width}}  {one.cell.verb:<9}  {', '.join(words)}")
+    known = [one.seconds * one.devices / 60 for one in cells if one.seconds is not None]
+    counts = [one.launches for one in cells if one.launches is not None]
+    total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+    if len(counts) == len(cells):
+        total += f", {sum(counts)} launches"
+    if known:
+        minutes = round(sum(known), 1)
+        total += f", about {minutes:g} device minute{'' if minutes == 1 else 's'}"
+        total += "" if len(known) == len(cells) else f" for {len(known)} of them"
+    else:
+        total += "; the history does not say how long this takes"
+    return [*lines, total]
+
+
+def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
+    """Run all cells and return them with their outcomes."""
+    document = loaded.document
+    with alone_in(loaded.folder):
+        launcher, gpus = _launcher(document.launcher, loaded.folder)
+        matrix = Matrix(
+            loaded.folder,
+            [Entry(one.cell) for one in loaded.plan],
+            launcher,
+            functools.partial(_attempt, loaded, gpus),
+            lambda cell, one: outcome_of(cell, one, loaded.history, save_to=document.save),
+            document.retries,
+            {one.cell.name: one.seconds for one in loaded.plan if one.seconds is not None},
+            told,
+        )
+        return matrix.run()
+
+
+def _launcher(keys: LauncherKeys, folder: Path) -> tuple[Launcher, bool]:
+    """Return the launcher, and whether cells train on GPUs unless they say otherwise."""
+    if isinstance(keys, Local):
+        return _local(keys)
+    patience, gpus = Patience(keys.longest_wait * 60, keys.poll, keys.late), keys.device != CPU
+    if isinstance(keys, Slurm):
+        return QueueLauncher(SlurmQueue(keys, folder), patience, keys.at_once), gpus
+    return QueueLauncher(RayQueue(keys, folder), patience, keys.at_once, MOST_WAITING), gpus
+
+
+def _local(keys: Local) -> tuple[LocalLauncher, bool]:
+    found = [] if keys.devices == CPU else [*range(len(list_devices().found))]
+    if isinstance(keys.devices, list):
+        missing = sorted({*keys.devices} - {*found})
+        if missing:
+            raise MachineError(f"this machine has no GPU {missing[0]}", "see canary env")
+        found = keys.devices
+    cores = usable_cores()
+    if cores is None:
+        raise MachineError("cells run on this machine only on Linux", "set launcher.kind")
+    return LocalLauncher(cores, found, keys.at_once), bool(found)
+
+
+def _attempt(loaded: Loaded, gpus: bool, cell: Cell, number: int) -> Attempt:
+    """Return a try of a cell.
+
+    Raises:
+        UsageError: its stack has no Python, or the launcher no such device.
+    """
+    folder = try_folder(loaded.folder, cell, number)
+    keys, document = loaded.document.launcher, loaded.document
+    if cell.device == CLUSTER and not isinstance(keys, Ray):
+        raise UsageError("it asks for the device cluster", "use launcher.kind: ray")
+    uses_gpu = gpus if cell.device is None else cell.device not in (CPU, CLUSTER)
+    cores = keys.cores
+    if isinstance(keys, Local):
+        # A process that trains on the CPU has cores of its own; one on a GPU shares them.
+        cores = 0 if uses_gpu else cores * cell.ranks
+    wanted = cell.device or (None if isinstance(keys, Local) else keys.device)
+    python, environment = _python(document, cell.stack)
+    return Attempt(
+        cell.name,
+        number,
+        folder,
+        command_of(cell, python, folder),
+        Path.cwd(),
+        {**document.env, **environment},
+        document.timeout * 60,
+        cores=cores,
+        gpus=cell.ranks if uses_gpu else 0,
+        nodes=cell.nodes,
+        device=None if wanted == "gpu" else wanted,
+        asked=loaded.marks[cell.name],
+    )
+
+
+def _python(document: MatrixFile, stack: str | None) -> tuple[Path, Mapping[str, str]]:
+    """Return the Python of a stack and its variables."""
+    if stack is None:
+        return Path(sys.executable), {}
+    python = Path(document.stacks[stack].python).absolute()
+    if not os.access(python, os.X_OK):
+        raise UsageError(f"stacks.{stack}.python: no program at {python}", "install it")
+    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return python, {"PATH": path}
+
+
+def command_of(cell: Cell, python: Path, folder: Path) -> tuple[str, ...]:
+    """Return the words that run a cell. `folder`: of the try."""
+    into = {"check": CHECK, "ab": AB}.get(cell.verb, RUNS)
+    words = [*program(python), cell.verb, "--quiet", "--output-dir", str(folder / into)]
+    settings = [*cell.settings]
+    if cell.verb in ("run", "exec"):
+        settings.append(f"name={cell.name}")  # The history has a drawer for each name.
+    if cell.verb == "run" and cell.ranks > 1:
+        words += ["--nproc", str(cell.ranks)]
+    if cell.verb == "run" and cell.nodes > 1:
+        words += ["--nnodes", str(cell.nodes)]
+    if cell.ranks > 1 and cell.verb not in ("run", "exec"):
+        settings.append(f"nproc={cell.ranks}")
+    if cell.device == CPU:
+        settings.append("device=cpu")
+    words += [word for setting in settings for word in ("--set", setting)]
+    words += cell.arguments
+    if cell.verb == "exec" or cell.command:
+        words += [*(["--config", cell.config] if cell.config else []), "--", *cell.command]
+    elif cell.config:
+        words.append(cell.config)
+    return tuple(words)
