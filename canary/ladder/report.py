@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
 
 DOCUMENT_VERSION = 1
-SHOWN = ("samples/s", "tokens/s", "step", "memory")
+SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
 """Headings of figures."""
 OF_LADDER = ("level", *SHOWN, "speed-up", "step up", "guard")
 OF_ADVICE = ("switch", "settings", "gain", "guard", "advised")
-LEAST = ("memory", "tokens/s")
+LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
 INLINE = ("level", "samples/s", "step", "memory", "speed-up", *OF_ADVICE)
 """Columns in a notebook."""
@@ -274,7 +274,10 @@ def _figures(found: Figures | None) -> Cells:
         significant(found.samples_per_s, 3),
         _or_dash(found.tokens_per_s, "{:,.0f}"),
         "-" if found.step_s is None else f"{significant(1000 * found.step_s, 3)} ms",
+        _or_dash(found.gpu_pct, "{:.0f}%"),
+        _or_dash(found.cpu_pct, "{:.0f}%"),
         _or_dash(found.memory_mb, "{:,.0f} MB"),
+        _or_dash(found.gil_share, "{:.1%}"),
     )
 
 

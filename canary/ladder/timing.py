@@ -63,7 +63,12 @@ class Figures:
     samples_per_s: float
     tokens_per_s: float | None = None
     step_s: float | None = None
+    gpu_pct: float | None = None
+    cpu_pct: float | None = None
+    """Percent of one core, over the process tree."""
     memory_mb: float | None = None
+    gil_share: float | None = None
+    """Largest possible share of the computing time that was waiting for Python's lock."""
 
 
 def _figures_of(records: Sequence[RunRecord]) -> Figures:
@@ -72,7 +77,10 @@ def _figures_of(records: Sequence[RunRecord]) -> Figures:
         samples_per_s=_median(perf.samples_per_sec for perf in perfs) or math.nan,
         tokens_per_s=_median(perf.approx_tokens_per_sec for perf in perfs),
         step_s=_median(perf.step_time.mean for perf in perfs),
+        gpu_pct=_median(perf.gpu_utilization_avg for perf in perfs),
+        cpu_pct=_median(perf.cpu_utilization_avg for perf in perfs),
         memory_mb=_median(perf.max_mem_mb for perf in perfs),
+        gil_share=_median(record.host.gil_contention for record in records),
     )
 
 
