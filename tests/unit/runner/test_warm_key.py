@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.bisect.caches import own_caches
+from canary.bisect.states import own_caches
 from canary.runner.warm import _key
 
 BASE = {"HOME": "/home/a", "PATH": "/bin"}
