@@ -149,13 +149,6 @@ def test_a_check_that_is_not_worse_is_an_error_with_both_values(tmp_path: Path) 
         bisected(bench, "batches")
 
 
-def test_an_unknown_check_names_the_nearest_before_anything_runs(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, worse_since("c7"))
-    with pytest.raises(UsageError, match="did you mean 'step_time_median'"):
-        bisected(bench, "step_time_medain")
-    assert not bench.asked
-
-
 def test_ends_that_noise_leaves_open_are_not_decided(tmp_path: Path) -> None:
     times = [0.1, 0.16, 0.09, 0.2, 0.13, 0.1, 0.18]
     bench = bench_of(tmp_path, lambda _, number, __: looked(number, median_s=times[number % 7]))
