@@ -3,7 +3,7 @@
 `bench/simulated_launches.py` has the machine, which was written before the searches. Each cell is a
 place, a noise and a change among 64 commits. All methods meet the same machines and culprits:
 
-- `canary`: `canary.bisect.searching.noisy_search` without a noise model.
+- `canary`: `canary.bisect.noisy.Noisy`.
 - `git bisect run`: a commit is bad if it is slower than halfway between both ends. Ends and commits
   have one launch each, or the median of three.
 - `five pairs`: log2(n) commits, each in five pairs with the good end. Bad if the mean difference is
@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.simulated_launches import PLACES, Machine, State, broken, linear, merged
-from canary.bisect.model import Seen
-from canary.bisect.searching import noisy_search
+from canary.bisect.noisy import Noisy
+from canary.bisect.search import Seen
 
 COMMITS = 64
 NOISES = (0.02, 0.05, 0.10)
@@ -55,14 +55,10 @@ class History:
     broken: frozenset[State] = frozenset()
 
     @property
-    def prior(self) -> Sequence[float]:
-        return [1.0 / len(self.commits)] * len(self.commits)
-
-    @property
     def bad(self) -> State:
         return (1 << len(self.commits)) - 1
 
-    def states(self, posterior: Sequence[float]) -> Sequence[State]:
+    def states(self, likely: State) -> Sequence[State]:
         return [state for state in self.commits if state != self.bad]
 
 
@@ -78,8 +74,8 @@ Method = Callable[[Machine, History], Result]
 
 def canary(machine: Machine, history: History, budget: int = BUDGET) -> Result:
     """Search as `canary bisect` does."""
-    search = noisy_search(history, spread=None, effect=LEAST, budget=budget)
-    while (state := search.ask()) is not None:
+    search = Noisy(len(history.commits), history.states, LEAST)
+    while machine.launches < budget and (state := search.ask()) is not None:
         if state in history.broken:
             search.tell(Seen(state, "skip"))
         else:

@@ -1,185 +1,212 @@
-"""The answer of a bisect, as text, Markdown and JSON."""
+"""The answer of a bisect as plain data, and that as text, Markdown and JSON."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from canary.bisect.finding import Found, Ground
-from canary.bisect.journal import Journal
-from canary.bisect.question import CRASH, check_in
+from canary.bisect.candidates import Candidates, Commits
+from canary.bisect.finding import Found
+from canary.bisect.journal import Row
+from canary.bisect.question import CRASH
 from canary.campaign.pairs import duration
 from canary.compare.checks import CHECKS
 from canary.compare.exact.stages import LEARNED_STAGES
-from canary.compare.paths import Compared
-from canary.compare.report import Check
-from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, InputError, RecordError
-from canary.record.folder import load_record
-from canary.record.types import RunRecord
+from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, printable
 from canary.report.document import document as comparison_document
 from canary.report.document import json_lines
-from canary.report.escape import on_lines
 from canary.report.lines import wrapped
 from canary.report.numbers import significant
-from canary.report.pages import leave_report
-from canary.report.render import FORMATS, check_format, environment, tidy, write_text, written
+from canary.report.place_rows import place_rows
+from canary.report.render import check_format, environment, tidy
 from canary.report.view import row_of
 
-DOCUMENT_VERSION = 1
-MOST_NAMED = 5
-"""Suspects that an undecided answer names."""
-LEAST = 0.01
-"""An undecided answer names suspects that are at least so probable."""
+MOST_NAMED, LEAST = 5, 0.01
+"""Suspects that an undecided answer names, and how probable they are at least."""
+OTHERS = "without it the bad end still shows it, so another one shows it too"
 
 Status = Literal["found", "range", "undecided"]
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A result, and what it takes to show it."""
+class Stage:
+    """One search and its result."""
 
+    title: str
+    folder: Path
+    candidates: Candidates
     found: Found
-    ground: Ground
-    journal: Journal
-    names: Mapping[str, str]
-    """The ends as the user named them: `good`, `bad`."""
-    config: str
-    page: str = ""
-    """A line that names the page with charts, or how to get it."""
-
-    @property
-    def folder(self) -> Path:
-        """The output folder."""
-        return self.journal.folder
+    rows: tuple[Row, ...]
+    """All of its runs."""
 
     @property
     def status(self) -> Status:
-        """`found`: one suspect, confirmed. `range`: several that no state divides."""
-        if self.found.decided:
-            return "found"
+        """`found`: confirmed, or several that are needed together. `range`: several that no state
+        divides."""
         answer = self.found.answer
+        if self.found.decided or answer.together:
+            return "found"
         return "range" if answer.decided and len(answer.suspects) > 1 else "undecided"
-
-    @property
-    def exit_code(self) -> int:
-        """0 if one suspect was found, else 3."""
-        return EXIT_OK if self.status == "found" else EXIT_INCONCLUSIVE
 
 
 @dataclass(frozen=True)
-class View:
-    """The answer as strings."""
+class Answered:
+    """The result of a bisect."""
 
-    answer: str
-    lines: tuple[str, ...]
-    """What is known of the culprit."""
-    evidence: tuple[tuple[str, str], ...]
-    """Label and sentence."""
-    suspects: tuple[tuple[str, str], ...]
-    """Probability and name of those left, if it is not decided."""
-    skipped: tuple[tuple[str, str], ...]
-    """Label and reason."""
-    folder: str
+    folder: Path
+    document: Mapping[str, Any]
+    page: str
+    """A line that names the page with charts, or how to get it."""
 
-
-def view_of_answer(answered: Answered) -> View:
-    """Return the strings for text and Markdown."""
-    found, ground = answered.found, answered.ground
-    lines: tuple[str, ...] = ()
-    if answered.status == "found":
-        described = ground.describe(found.answer.suspects[0], found)
-        note = () if found.step is None or not found.step.note else (found.step.note,)
-        lines = (*described.lines, *note)
-    folder = answered.folder
-    with contextlib.suppress(ValueError):
-        folder = folder.relative_to(Path.cwd())
-    return View(
-        first_line(answered),
-        lines,
-        tuple(_evidence(answered)),
-        () if answered.status == "found" else _suspects(answered),
-        _skipped(found),
-        str(folder),
-    )
+    @property
+    def exit_code(self) -> int:
+        """0 if it is found, else 3."""
+        return EXIT_OK if self.document["status"] == "found" else EXIT_INCONCLUSIVE
 
 
-def first_line(answered: Answered) -> str:
-    """Return the answer as a sentence."""
-    found, ground = answered.found, answered.ground
-    if answered.status == "found":
-        title = ground.describe(found.answer.suspects[0], found).title
-        return f"Found: {title} {did(found.check)}."
-    reason = found.answer.reason.rstrip(".")
-    if found.answer.together:
-        titles = [ground.describe(one, None).title for one in found.answer.suspects]
-        return f"Found in part: only {', '.join(titles[:-1])} and {titles[-1]} together show it."
-    if answered.status == "range":
-        count = len(found.answer.suspects)
-        more = f" {reason}." if reason else ""
-        return f"Not decided: it is one of {count} {ground.noun}s.{more}"
-    return f"Not decided: {reason or 'the search ended early'}."
+def document_of(stages: list[Stage], parts: list[Stage], head: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer as plain data.
+
+    Args:
+        stages: all searches, in their order.
+        parts: those whose culprits are the answer; more than one if it takes all of them.
+        head: what was asked.
+    """
+    first, rows = stages[0].found, [row for stage in stages for row in stage.rows]
+    status: Status = "undecided"
+    if all(stage.status == "found" for stage in parts):
+        status = "found"
+    elif len(stages) > 1 or parts[0].status == "range":
+        status = "range"
+    culprits = [one for stage in parts if stage.status == "found" for one in _suspects(stage)]
+    documents = [_stage_document(stage) for stage in stages]
+    evidence = []
+    if first.question is not None:
+        evidence.append(("ends", f"{first.question.check}: {first.ends_words}"))
+    for stage in stages:
+        words = [("last step", _last_words(stage.found))]
+        if stage.status == "found":
+            words.append(("probability", _percent(stage.found.answer.probability)))
+        whole = "; ".join(text for _, text in words if text)
+        evidence += words if len(stages) == 1 else [(stage.title, whole)]
+    runs = sum(row.run is not None for row in rows)
+    evidence.append(("cost", f"{runs} runs in {duration(sum(row.seconds for row in rows))}"))
+    return {
+        "schema_version": 2,
+        "status": status,
+        "first_line": _first_line(stages, culprits, status),
+        **head,
+        "lines": [
+            *(line for stage in parts for line in _lines(stage)),
+            *(OTHERS for stage in stages if stage.found.answer.others),
+            *(f"note: {note}" for note in head["notes"]),
+        ],
+        "evidence": [row for row in evidence if row[1]],
+        "check": first.question.check if first.question is not None else None,
+        "culprit": culprits[0] if len(culprits) == 1 and status == "found" else None,
+        "candidates": culprits or list(_suspects(stages[-1])),
+        "left": [] if status == "found" else list(_left(stages[-1])),
+        "skipped": [
+            {"label": one.label, "reason": one.words}
+            for stage in stages
+            for one in stage.found.shown
+            if one.outcome == "skip"
+        ],
+        "stages": documents,
+    }
 
 
-def did(check: str) -> str:
+def _stage_document(stage: Stage) -> dict[str, Any]:
+    found = stage.found
+    check = found.last.check if found.last is not None else None
+    keys = ("baseline", "current", "unit", "delta_pct", "interval", "message")
+    return {
+        "title": stage.title,
+        "kind": stage.candidates.noun,
+        "status": stage.status,
+        "ends_words": found.ends_words,
+        "searched": stage.candidates.count,
+        "probability": found.answer.probability,
+        "reason": found.answer.reason,
+        "last_step": {
+            "confirmed": found.decided,
+            "words": found.last.words if found.last is not None else "",
+            "note": found.step.note if found.step is not None else "",
+            "check": {key: getattr(check, key) for key in keys} if check is not None else None,
+        },
+        "search": [{**vars(one), "state": hex(one.state)} for one in found.shown],
+        "runs": [row.model_dump() for row in stage.rows],
+        "comparison": comparison_document(found.shows),
+    }
+
+
+def _suspects(stage: Stage) -> Iterator[dict[str, Any]]:
+    for one in stage.found.answer.suspects:
+        described = stage.candidates.describe(one)
+        yield {"name": described.title, **described.facts}
+
+
+def _left(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield the suspects that are left: a range in its order, else the likeliest."""
+    shares, chosen = stage.found.posterior, sorted(stage.found.answer.suspects)
+    if stage.status == "undecided":
+        chosen = sorted(range(len(shares)), key=lambda one: -shares[one])[:MOST_NAMED]
+    for one in chosen:
+        if shares[one] >= LEAST or stage.status == "range":
+            yield _percent(shares[one]), stage.candidates.describe(one).title
+
+
+def _first_line(stages: list[Stage], culprits: list[dict[str, Any]], status: Status) -> str:
+    names, question = [one["name"] for one in culprits], stages[0].found.question
+    if status == "found" and question is not None:
+        who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} together"
+        return f"Found: {who} {_did(question.check)}."
+    stage = next(stage for stage in stages if stage.status != "found")
+    answer = stage.found.answer
+    where = f"{stage.title}: " if len(stages) > 1 else ""
+    if stage.status == "range":
+        many = f"it is one of {len(answer.suspects)} {stage.candidates.noun}s"
+        return f"Not decided: {where}{many}, {answer.reason}."
+    return f"Not decided: {where}{answer.reason.rstrip('.')}."
+
+
+def _did(check: str) -> str:
     """Return what a culprit did to a check, as the rest of a sentence."""
     if check == CRASH:
         return "made it crash"
-    known = CHECKS.get(check)
     if check in LEARNED_STAGES:
         return f"changed {check} ({LEARNED_STAGES[check]})"
+    known = CHECKS.get(check)
     if known is not None and known.lane == "rule":
         return f"broke {check} ({known.title})"
     return f"made {check} worse"
 
 
-def _evidence(answered: Answered) -> list[tuple[str, str]]:
-    found, rows = answered.found, []
-    if found.check and found.ends_words:
-        rows.append(("ends", f"{found.check}: {found.ends_words}"))
-    last = None if found.last is None else check_in(found.last, found.check)
-    if last is not None:
-        rows.append(("last step", _check_words(last)))
-    elif found.last_words:
-        rows.append(("last step", found.last_words))
-    if found.answer.suspects and answered.status != "range":
-        rows.append(("probability", _percent(found.answer.probability)))
-    minutes = duration(found.seconds)
-    rows.append(("cost", f"{found.launches} runs in {minutes}"))
-    return rows
+def _lines(stage: Stage) -> Iterator[str]:
+    """Yield what is known of a culprit."""
+    found = stage.found
+    if stage.status == "found":
+        for one in found.answer.suspects:
+            yield from stage.candidates.describe(one).lines
+        for row in place_rows(found.last.found) if found.last and found.last.found else ():
+            yield ": ".join(filter(None, (row.where, row.text or row.note)))
+    if found.step is not None and found.step.note:
+        yield found.step.note
 
 
-def _check_words(check: Check) -> str:
+def _last_words(found: Found) -> str:
+    if found.last is None:
+        return ""
+    check = found.last.check
+    if check is None or check.baseline is None or check.current is None:
+        return found.last.words
     row = row_of(check)
-    both = check.baseline is not None and check.current is not None
-    values = f"{row.baseline} -> {row.current}" if both else ""
-    hashes = isinstance(check.current, str)
-    words = f"{values} ({row.change})" if values and row.change and not hashes else values
+    change = f" ({row.change})" if row.change and not isinstance(check.current, str) else ""
     interval = f", interval {row.interval}" if row.interval else ""
-    return f"{words}{interval}" if words else check.message.rstrip(".")
-
-
-def _suspects(answered: Answered) -> tuple[tuple[str, str], ...]:
-    found, ground = answered.found, answered.ground
-    if answered.status == "range":
-        # In the order of history; all of them, because the answer is the range.
-        left = sorted(found.answer.suspects)
-        described = {i: ground.describe(i, None).lines[:1] for i in left}
-    else:
-        described = {}
-        order = sorted(range(len(found.posterior)), key=lambda i: -found.posterior[i])
-        left = [place for place in order[:MOST_NAMED] if found.posterior[place] >= LEAST]
-        left = left if found.shown else []
-    return tuple(
-        (_percent(found.posterior[i]), "  ".join((ground.bench.name(i), *described.get(i, ()))))
-        for i in left
-    )
-
-
-def _skipped(found: Found) -> tuple[tuple[str, str], ...]:
-    return tuple((one.label, one.words) for one in found.shown if one.seen.outcome == "skip")
+    return f"{row.baseline} -> {row.current}{change}{interval}"
 
 
 def _percent(share: float) -> str:
@@ -194,118 +221,31 @@ def answer_text(answered: Answered, form: str, width: int | None = None) -> str:
     """
     check_format(form)
     if form == "json":
-        return json_lines(answer_document(answered))
-    return rendered(view_of_answer(answered), form, width)
-
-
-def rendered(view: View, form: str, width: int | None = None) -> str:
-    """Render the strings of an answer as text or Markdown."""
+        return json_lines(answered.document)
+    folder = answered.folder
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(Path.cwd())
     template = environment().get_template(f"bisect.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=on_lines(view)))
+    text = tidy(template.render(view=_on_lines({**answered.document, "folder": str(folder)})))
     return text if form == "markdown" else wrapped(text, width)
 
 
-def answer_document(answered: Answered) -> dict[str, Any]:
-    """Return the answer as plain data."""
-    found, ground = answered.found, answered.ground
-    place, bench = {one.seen.state: one for one in found.shown}, ground.bench
-    last = None if found.last is None else check_in(found.last, found.check)
-    ends = check_in(found.ends, found.check)
-    return {
-        "schema_version": DOCUMENT_VERSION,
-        "status": answered.status,
-        "first_line": first_line(answered),
-        "kind": ground.noun,
-        "config": answered.config,
-        "good": {"name": answered.names["good"], "label": bench.label(0)},
-        "bad": {"name": answered.names["bad"], "label": bench.label(ground.bad)},
-        "check": found.check,
-        "signal": found.signal,
-        "culprit": _suspect(answered, found.answer.suspects[0])
-        if answered.status == "found"
-        else None,
-        "candidates": [_suspect(answered, i) for i in found.answer.suspects],
-        "searched": len(found.posterior),
-        "probability": found.answer.probability,
-        "reason": found.answer.reason,
-        "ends": {"words": found.ends_words, "check": _check(ends)},
-        "last_step": {
-            "ran": bool(found.last_words),
-            "confirmed": found.confirmed,
-            "words": found.last_words,
-            "note": found.step.note if found.step else "",
-            "without": bench.label(found.step.without) if found.step else None,
-            "check": _check(last),
-        },
-        "search": [
-            {
-                "label": one.label,
-                "outcome": one.seen.outcome,
-                "value": one.seen.value,
-                "words": one.words,
-            }
-            for one in found.shown
-        ],
-        "skipped": [
-            {"label": one.label, "reason": one.words}
-            for one in place.values()
-            if one.seen.outcome == "skip"
-        ],
-        "runs": [row.model_dump() for row in answered.journal.rows],
-        "launches": found.launches,
-        "seconds": found.seconds,
-        "comparison": comparison_document(found.last or found.ends),
-    }
+def _on_lines(value: Any) -> Any:
+    """Return data in which no text can add a line, or control a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: _on_lines(one) for key, one in value.items()}
+    return [*map(_on_lines, value)] if isinstance(value, list | tuple) else value
 
 
-def _suspect(answered: Answered, place: int) -> dict[str, Any]:
-    found = answered.found
-    mine = answered.status == "found" and place == found.answer.suspects[0]
-    described = answered.ground.describe(place, found if mine else None)
-    return {
-        "name": described.title,
-        "probability": found.posterior[place],
-        **described.facts,
-    }
-
-
-def _check(check: Check | None) -> dict[str, Any] | None:
-    if check is None:
-        return None
-    return {
-        "baseline": check.baseline,
-        "current": check.current,
-        "unit": check.unit,
-        "delta_pct": check.delta_pct,
-        "interval": check.interval,
-        "message": check.message,
-    }
-
-
-def left_behind(answered: Answered, repository: Path) -> str:
-    """Write the answer, and the comparison behind it with its page, into the output folder. Return
-    a line that names the page, or how to get it.
-
-    Raises:
-        MachineError: a file cannot be written.
-    """
-    for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
-        write_text(answered.folder / f"bisect.{suffix}", answer_text(answered, form))
-    shown = answered.found.last or answered.found.ends
-    written(shown, answered.folder)
-    folders = {
-        Path(row.run).name: answered.folder / row.run
-        for row in answered.journal.rows
-        if row.run is not None
-    }
-    current = _records(shown.current.run_ids, folders)
-    baseline = _records(shown.baseline.run_ids, folders)
-    return leave_report(Compared(shown, current, baseline, folders), answered.folder)
-
-
-def _records(ids: tuple[str, ...], folders: Mapping[str, Path]) -> tuple[RunRecord, ...]:
-    found = []
-    for name in ids:
-        with contextlib.suppress(InputError, RecordError, KeyError):
-            found.append(load_record(folders[name]))
-    return tuple(found)
+def git_log(commits: Commits, found: Found, bad: str) -> str:
+    """Return the log that `git bisect replay` reads. Git has no word for the values of a noisy
+    search, so they are left out."""
+    marked = [("bad", bad), ("good", commits.good)]
+    marked += [(one.outcome, commits.runnable[one.state]) for one in found.shown if one.outcome]
+    if found.decided:
+        culprit = commits.commits[found.answer.suspects[0]]
+        marked += [("good", parent) for parent in culprit.parents] + [("bad", culprit.sha)]
+    lines = [f"git bisect {outcome} {sha}" for outcome, sha in dict.fromkeys(marked)]
+    return "\n".join(["git bisect start", *lines]) + "\n"

@@ -1,57 +1,69 @@
-"""`canary bisect`: which commit made it worse."""
+"""`canary bisect`: which commit, or which version of which package, made it worse."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from canary import __version__
-from canary.baseline.commits import diff_between
-from canary.bisect.answer import Answered, left_behind
-from canary.bisect.bench import CommitBench, Recipe
-from canary.bisect.commits import SHORT, CommitSpace, History, history_between
-from canary.bisect.finding import Described, Engines, Found, Ground, Step, Wish, find
-from canary.bisect.gitlog import git_bisect_log
-from canary.bisect.journal import LOG, Journal, digest
-from canary.bisect.judging import Judge
-from canary.bisect.launches import Launches
-from canary.bisect.model import Seen, Workbench
-from canary.bisect.prior import prior_of
-from canary.bisect.question import require_known
-from canary.bisect.searching import exact_search, noisy_search
+from canary.bisect.answer import Answered, Stage, answer_text, document_of, git_log
+from canary.bisect.candidates import Candidates, Commits, commits_between
+from canary.bisect.finding import Finder
+from canary.bisect.journal import LOG, Journal, Runs
+from canary.bisect.packages import (
+    Change,
+    PackageSets,
+    PackageVersions,
+    changes_between,
+    read_pins,
+    releases_between,
+)
+from canary.bisect.question import Judge, require_known
+from canary.bisect.search import CannotRun
+from canary.bisect.states import (
+    Recipe,
+    digest,
+    installers,
+    is_command,
+    releases_of,
+    require_plain_python,
+)
 from canary.campaign.noise_model import Measured
+from canary.campaign.side import Side
 from canary.campaign.worktrees import repository_of, uncommitted
-from canary.compare.diagnosis.source_changes import Hunk, parse_diff
+from canary.config.load import load_config
 from canary.config.output import OUTPUT_DIR
-from canary.errors import UsageError
+from canary.config.samples import shipped
+from canary.errors import MachineError, UsageError
 from canary.machine.git import run_git
 from canary.machine.packages import package_versions
-from canary.protocol.failure import place_in
 from canary.record import jsonio
-from canary.report.render import write_text
+from canary.report.pages import compared_in, leave_report
+from canary.report.render import FORMATS, write_text, written
 from canary.runner.display.progress import CampaignPanel
 from canary.runner.warm import warm_starts
 
-GIT_LOG = "bisect.log"
 DIGITS = 8
 """Of the digest in the name of the default folder."""
-LINES_SHOWN = 3
-"""Changed lines that the answer shows."""
-PROSE = (".md", ".rst", ".txt")
+NO_CONFIG = "write one with: canary init-config"
 
 
 @dataclass(frozen=True)
-class BisectRequest:
+class Request:
     """The arguments of `canary bisect`."""
 
     config: Path
-    good: str
-    bad: str
+    good: str | None = None
+    bad: str = "HEAD"
+    packages: tuple[Path, Path] | None = None
     check: str | None = None
     budget_minutes: float | None = None
     setup: str | None = None
@@ -60,230 +72,220 @@ class BisectRequest:
     typed: str = "canary bisect"
     """The command as the user typed it, to continue with."""
 
-    def wish(self) -> Wish:
-        """Return what to look for, and for how long.
-
-        Raises:
-            UsageError: the check is unknown, or the budget is no time.
-        """
+    def validate(self) -> None:
+        """Raise UsageError if the arguments contradict each other or what a bisect does."""
+        if (self.good is None) == (self.packages is None):
+            raise UsageError(
+                "bisect needs either --good REF or --packages GOOD BAD",
+                "if both changed, search the packages with the bad code first",
+            )
+        if self.packages is not None and self.setup is not None:
+            raise UsageError("--setup does not go with --packages", "the lists replace it")
         if self.check is not None:
             require_known(self.check)
         if self.budget_minutes is not None and not self.budget_minutes > 0:
             raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
-        for key, _, value in (setting.partition("=") for setting in self.settings):
-            if key.strip() in ("repeats", "exact"):
+        for setting in self.settings:
+            if setting.partition("=")[0].strip() in ("repeats", "exact"):
                 raise UsageError(
-                    f"--set {key.strip()}={value.strip()} does not work with bisect",
+                    f"--set {setting} does not work with bisect",
                     "it decides itself which launches run",
                 )
-        return Wish(self.check, None if self.budget_minutes is None else 60 * self.budget_minutes)
 
 
 @warm_starts()
 def run_bisect(
-    request: BisectRequest, say: Callable[[str], None], panel: CampaignPanel | None = None
+    request: Request, say: Callable[[str], None], panel: CampaignPanel | None = None
 ) -> Answered:
-    """Find the commit that made it worse. The answer is also left in the output folder.
+    """Find what made it worse. The answer is also left in the output folder.
 
     Raises:
-        UsageError: the request, the commits or the config is invalid, or nothing is worse.
+        UsageError: the request, the commits, a list or the config is invalid, or nothing is worse.
         MachineError: an end cannot run.
     """
-    wish = request.wish()
-    here = Path.cwd().resolve()
-    repository = repository_of(here)
-    history = history_between(repository, request.good, request.bad)
-    recipe = recipe_of(request, history, here)
-    changed = uncommitted(repository)
-    if changed:
-        files = "file in the working tree is" if changed == 1 else "files in the working tree are"
-        say(f"note: {changed} uncommitted {files} not part of the bisect")
+    request.validate()
     with contextlib.ExitStack() as around:
-        journal = Journal.open(recipe.folder, _asked(request, recipe, history))
-        around.callback(journal.close)
-        bench = CommitBench(history, recipe)
-        around.callback(bench.close)
-        _say_start(history, recipe, journal, say)
-        judge = Judge(here, Measured(say, None, here))
-        ground = ground_of(history, bench)
+        bisect = _Bisect(request, Path.cwd().resolve(), say, panel, around)
         try:
-            found = find(
-                ground, wish, engines_of(judge), Launches(bench, journal, panel), judge, say
-            )
+            return bisect.packages() if request.packages is not None else bisect.commits()
         except KeyboardInterrupt:
             say(f"to continue: {request.typed}")
             raise
-        names = {"good": request.good, "bad": request.bad}
-        answered = Answered(found, ground, journal, names, str(request.config))
-        write_text(recipe.folder / GIT_LOG, git_bisect_log(history, found))
-        return replace(answered, page=left_behind(answered, repository))
 
 
-def engines_of(judge: Judge) -> Engines:
-    """Return the searches for each kind of signal."""
-    return Engines(
-        exact_search,
-        lambda space, check, effect: noisy_search(space, spread=judge.spread(check), effect=effect),
-    )
+@dataclass
+class _Bisect:
+    """The searches of one bisect, one after the other: each has its own folder and log."""
+
+    request: Request
+    here: Path
+    say: Callable[[str], None]
+    panel: CampaignPanel | None
+    around: contextlib.ExitStack
+    """Closes what the searches open."""
+    stages: list[Stage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    spent_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.here, Measured(self.say, None, self.here))
+
+    def commits(self) -> Answered:
+        """Find the commit."""
+        request, repository = self.request, repository_of(self.here)
+        assert request.good is not None
+        good, bad, suspects = commits_between(repository, request.good, request.bad)
+        config = (self.here / request.config).resolve()
+        everywhere = _everywhere(repository, (good, bad), config)
+        content = config.read_text("utf-8", "replace") if everywhere else ""
+        asked = {"--good": good, "--bad": bad, "config": str(config)}
+        folder, asked = self._folder(asked, {"content of the config": digest(content)})
+        changed = uncommitted(repository)
+        if changed:
+            self._note(f"{changed} changed files that are not committed are no part of it")
+        recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
+        commits = Commits(repository, good, suspects, recipe)
+        stage = self._find("commit", commits, folder, asked)
+        write_text(folder / "bisect.log", git_log(commits, stage.found, bad))
+        return self._left(folder, [stage], {"good": request.good, "bad": request.bad})
+
+    def packages(self) -> Answered:
+        """Find the package, then the version of it."""
+        request = self.request
+        assert request.packages is not None
+        good, bad = map(read_pins, request.packages)
+        changed, fixed = changes_between(good, bad)
+        config = (self.here / request.config).resolve()
+        if not config.is_file():
+            config = request.config
+            if shipped(config) is None:
+                raise UsageError(f"no config at {config}", NO_CONFIG)
+        loaded = load_config(config, request.settings).config
+        require_plain_python(loaded)
+        asked = {"config": str(config), "packages": digest([*map(str, changed), str(fixed)])}
+        content = config.read_text("utf-8", "replace") if config.is_file() else ""
+        folder, asked = self._folder(asked, {"content of the config": digest(content)})
+        for note in filter(None, (good.left_out, bad.left_out)):
+            self._note(note)
+        environ, chosen = installers(os.environ), [0]
+
+        def code(title: str) -> Side:
+            output, python = folder / title.replace(" ", "-"), Path(sys.executable)
+            return Side("", "", config, self.here, python, environ, output, request.settings)
+
+        if len(changed) > 1:
+            self.say(f"packages that differ: {', '.join(map(str, changed))}")
+            sets = PackageSets(changed, fixed, code("package"), is_command(loaded))
+            stage = self._find("package", sets, sets.code.output_dir, asked, sets=True)
+            chosen = list(stage.found.answer.suspects) if stage.status == "found" else []
+        parts = []
+        for place in chosen:
+            title, change = f"version of {changed[place].name}", changed[place]
+            versions = PackageVersions(
+                changed,
+                fixed,
+                code(title),
+                is_command(loaded),
+                versions=self._versions(change, environ),
+                change=change,
+                held=sum(1 << one for one in chosen if one != place),
+            )
+            try:
+                parts.append(self._find(title, versions, versions.code.output_dir, asked))
+            except (MachineError, UsageError) as error:
+                if not self.stages:
+                    raise
+                self._note(f"{title} was not found: {error}")
+        names = {"good": str(request.packages[0]), "bad": str(request.packages[1])}
+        return self._left(folder, parts or [*self.stages], names)
+
+    def _versions(self, change: Change, environ: Mapping[str, str]) -> list[Version | None]:
+        good, bad = change.good, change.bad
+        if good is None or bad is None:
+            return [good, bad]
+        try:
+            pre = good.is_prerelease or bad.is_prerelease
+            return [*releases_between(good, bad, releases_of(change.name, environ, pre=pre))]
+        except CannotRun as why:
+            self._note(f"{why}; only both ends of it are compared")
+            return [good, bad]
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.say(f"note: {text}")
+
+    def _find(
+        self,
+        title: str,
+        candidates: Candidates,
+        folder: Path,
+        asked: Mapping[str, str],
+        *,
+        sets: bool = False,
+    ) -> Stage:
+        """Search candidates, and keep the result with the comparison behind it."""
+        self.around.callback(candidates.close)
+        journal = Journal.open(folder, {**asked, "search": title})
+        self.around.callback(journal.close)
+        plural = "" if candidates.count == 1 else "s"
+        ends = f"{candidates.label(0)} and {candidates.label(candidates.bad)}"
+        self.say(f"{candidates.count} {candidates.noun}{plural} between {ends}")
+        if journal.waiting:
+            self.say(f"continuing with {len(journal.waiting)} runs of {folder / LOG}")
+        self.say(f"records: {folder}; if interrupted, the same command continues")
+        budget_s, check = None, self.request.check
+        if self.request.budget_minutes is not None:
+            budget_s = max(1.0, 60 * self.request.budget_minutes - self.spent_s)
+        if self.stages and self.stages[0].found.question is not None:
+            check = self.stages[0].found.question.check
+        runs = Runs(candidates, journal, self.panel)
+        found = Finder(runs, self.judge, check, budget_s, self.say, sets).find()
+        self.spent_s += journal.spent_s
+        self.stages.append(Stage(title, folder, candidates, found, tuple(journal.rows)))
+        written(found.shows, folder)
+        return self.stages[-1]
+
+    def _left(self, folder: Path, parts: list[Stage], names: Mapping[str, str]) -> Answered:
+        """Write the answer into the output folder."""
+        inner = self.stages[-1].folder
+        page = leave_report(compared_in(inner), inner)
+        head: Mapping[str, Any] = {**names, "config": str(self.request.config), "notes": self.notes}
+        answered = Answered(folder, document_of(self.stages, parts, head), page)
+        for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
+            write_text(folder / f"bisect.{suffix}", answer_text(answered, form))
+        return answered
+
+    def _folder(
+        self, asked: Mapping[str, str], more: Mapping[str, str]
+    ) -> tuple[Path, dict[str, str]]:
+        """Return the named output folder, or the one that the same arguments had before; and what
+        has to be equal to continue, `more` included."""
+        whole = {
+            **asked,
+            "--check": self.request.check or "",
+            "--setup": self.request.setup or "",
+            "--set": jsonio.dumps(self.request.settings),
+        }
+        root, same = (self.here / OUTPUT_DIR).absolute(), digest(whole)[:DIGITS]
+        new = root / f"bisect-{datetime.now(UTC):%Y%m%d-%H%M%S}-{same}"
+        folder = (sorted(root.glob(f"bisect-*-{same}")) or [new])[-1]
+        if self.request.output_dir is not None:
+            folder = (self.here / self.request.output_dir).absolute()
+        versions = {"set of packages": digest(package_versions()), "rlhf-canary": __version__}
+        return folder, {**whole, **more, **versions}
 
 
-def ground_of(history: History, bench: Workbench) -> Ground:
-    """Return what the loop needs to search commits."""
-
-    def step(suspect: int, seen: Sequence[Seen]) -> Step:
-        return history.step(suspect, seen)
-
-    def describe(suspect: int, found: Found | None) -> Described:
-        return described(history, suspect, found)
-
-    return Ground(
-        bench,
-        history.bad_state,
-        lambda ends: CommitSpace(history, prior_of(history, ends)),
-        step,
-        describe,
-        history.base_of,
-    )
-
-
-def described(history: History, suspect: int, found: Found | None) -> Described:
-    """Describe a commit; `found`: the result whose culprit it is, which may name a line."""
-    commit = history.commits[suspect]
-    facts: dict[str, Any] = {
-        "sha": commit.sha,
-        "subject": commit.subject,
-        "date": commit.date,
-        "parents": list(commit.parents),
-    }
-    title = f"{commit.short} {commit.subject} ({commit.date})"
-    lines = _changed_lines(history, suspect, _place(found))
-    if not lines:
-        return Described(title, (), facts)
-    path, number, text = lines[0]
-    facts |= {"file": path, "line": number, "text": text}
-    return Described(title, tuple(f"{path}:{line}: {text}" for path, line, text in lines), facts)
-
-
-def _place(found: Found | None) -> tuple[str, int] | None:
-    """Return file and line that the last step's diagnosis, or its crash, names."""
-    if found is None:
-        return None
-    if found.last is None:
-        return place_in(found.last_words)
-    top = found.last.diagnosis.top_suspect
-    evidence = () if top is None else top.evidence
-    return next(((one.path, one.line or 1) for one in evidence if one.path), None)
-
-
-def _changed_lines(
-    history: History, suspect: int, place: tuple[str, int] | None
-) -> tuple[tuple[str, int, str], ...]:
-    """Return (file, line, text) of the changed lines from a place on, or of a small commit."""
-    commit = history.commits[suspect]
-    if not commit.parents:
-        return ()
-    changes = parse_diff(diff_between(history.repository, commit.parents[0], commit.sha))
-    hunks = [h for file in changes.files for h in file.hunks if place and _holds(h, *place)]
-    if hunks and place:
-        lines = [
-            (hunk.path, hunk.line + index, text.strip())
-            for hunk in hunks
-            for index, text in enumerate(hunk.added)
-            if text.strip() and hunk.line + index >= place[1]
-        ]
-        removed = (hunks[0].path, hunks[0].line, "a line was removed")
-        return tuple(lines[:LINES_SHOWN]) or (removed,)
-    code = [
-        (file.path, number, text.strip())
-        for file in changes.files
-        if not file.path.endswith(PROSE)
-        for number, text in file.lines
-        if text.strip() and not text.lstrip().startswith("#")
-    ]
-    return tuple(code) if len(code) <= LINES_SHOWN else ()
-
-
-def _holds(hunk: Hunk, path: str, line: int) -> bool:
-    """Whether the hunk is of the file, and at the line or after it."""
-    same = hunk.path == path or hunk.path.endswith(f"/{path}") or path.endswith(f"/{hunk.path}")
-    return same and hunk.line + max(len(hunk.added), 1) > line
-
-
-def recipe_of(request: BisectRequest, history: History, here: Path) -> Recipe:
-    """Return how commits run; the config may be in the commits or outside of them.
+def _everywhere(repository: Path, ends: tuple[str, str], config: Path) -> bool:
+    """Return whether every commit runs the user's file: an end has none of its own.
 
     Raises:
-        UsageError: there is no such config, or only one end has it.
+        UsageError: there is no such config.
     """
-    repository = history.repository
-    given = (here / request.config).resolve()
-    folder = _folder(request, history, given, here)
-    recipe = Recipe(here, given, False, request.setup, request.settings, folder)
-    inside = given.is_relative_to(repository)
-    ends = {"good": history.good, "bad": history.bad}
-    lacking = [end for end, sha in ends.items() if not inside or not _has(repository, sha, given)]
-    if len(lacking) == 1:
-        raise UsageError(
-            f"{given.relative_to(repository)} is not in the {lacking[0]} commit "
-            f"{ends[lacking[0]][:SHORT]}",
-            "copy it to a place outside the repository and name that: every commit runs it then",
-        )
-    if lacking and not given.is_file():
-        raise UsageError(f"no config at {request.config}", "write one with: canary init-config")
-    return replace(recipe, everywhere=bool(lacking))
-
-
-def _has(repository: Path, sha: str, file: Path) -> bool:
-    name = file.relative_to(repository).as_posix()
-    return run_git(repository, "cat-file", "-e", f"{sha}:{name}", environ=os.environ).code == 0
-
-
-def _folder(request: BisectRequest, history: History, config: Path, here: Path) -> Path:
-    """Return the named output folder, or the one that the same arguments had before."""
-    if request.output_dir is not None:
-        return (here / request.output_dir).absolute()
-    same = digest([*_arguments(request, history).values(), str(config)])[:DIGITS]
-    root = (here / OUTPUT_DIR).absolute()
-    earlier = sorted(root.glob(f"bisect-*-{same}"))
-    return earlier[-1] if earlier else root / f"bisect-{datetime.now(UTC):%Y%m%d-%H%M%S}-{same}"
-
-
-def _arguments(request: BisectRequest, history: History) -> dict[str, str]:
-    return {
-        "--good": history.good,
-        "--bad": history.bad,
-        "--check": request.check or "",
-        "--setup": request.setup or "",
-        "--set": jsonio.dumps(request.settings),
-    }
-
-
-def _asked(request: BisectRequest, recipe: Recipe, history: History) -> Mapping[str, str]:
-    """Return what has to be equal to continue."""
-    repository = history.repository
-    inside = recipe.config.is_relative_to(repository)
-    name = recipe.config.relative_to(repository) if inside else recipe.config
-    content = recipe.config.read_text("utf-8", "replace") if recipe.everywhere else ""
-    return {
-        **_arguments(request, history),
-        "config": str(name),
-        "content of the config": digest(content),
-        "set of packages": digest(package_versions()),
-        "version of rlhf-canary": __version__,
-    }
-
-
-def _say_start(
-    history: History, recipe: Recipe, journal: Journal, say: Callable[[str], None]
-) -> None:
-    count = len(history.commits)
-    commits = f"{count} commit{'' if count == 1 else 's'}"
-    most = max(1, count - 1).bit_length()
-    say(
-        f"{commits} between good {history.good[:SHORT]} and bad {history.bad[:SHORT]}: "
-        f"about {most} look{'' if most == 1 else 's'} for a signal without noise, "
-        "more launches for a noisy one"
-    )
-    if journal.to_replay:
-        say(f"continuing with {len(journal.to_replay)} runs that {recipe.folder / LOG} holds")
-    say(f"records: {recipe.folder}; if interrupted, the same command continues")
+    if config.is_relative_to(repository):
+        name = config.relative_to(repository).as_posix()
+        looks = (("cat-file", "-e", f"{sha}:{name}") for sha in ends)
+        if not any(run_git(repository, *look, environ=os.environ).code for look in looks):
+            return False
+    if not config.is_file():
+        raise UsageError(f"no config at {config}", NO_CONFIG)
+    return True

@@ -1,93 +1,215 @@
-"""The loop of a bisect: compare the ends, search, compare the culprit with the state before it.
-
-It knows nothing of commits or packages: a `Ground` says what is searched and how a state runs.
-"""
+"""One bisect: compare the ends, search, compare the culprit with the state before it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
-from canary.bisect.ends import Comparer, Ends, compare_ends, last_pairs
-from canary.bisect.launches import Launches
-from canary.bisect.model import Answer, CannotRun, Search, Seen, Space, State, Workbench
-from canary.bisect.question import NoisyQuestion, Question, Reading
-from canary.campaign.pairs import duration
-from canary.compare.report import Comparison
-from canary.errors import MachineError
+from canary.baseline.comparability import ending
+from canary.bisect.candidates import Step
+from canary.bisect.journal import Runs, Stage
+from canary.bisect.noisy import Noisy
+from canary.bisect.question import (
+    CRASH,
+    Judge,
+    Kind,
+    Question,
+    Reading,
+    check_in,
+    choose,
+    ends_words,
+    error_words,
+    is_exact,
+    only,
+    question_of,
+    require_known,
+)
+from canary.bisect.search import Answer, CannotRun, Halving, Make, Search, Seen, SetSearch, State
+from canary.campaign.pairs import PairProgress, Plan, Role, duration, run_pairs
+from canary.compare.report import Check, Comparison
+from canary.errors import MachineError, UsageError
 from canary.record.types import RunRecord
 
-
-@dataclass(frozen=True)
-class Described:
-    """What people and programs read about a suspect."""
-
-    title: str
-    """One line: `1a2b3c4d5 Pad to the longest row (2026-03-04)`, `trl 1.15.0`."""
-    lines: tuple[str, ...] = ()
-    """More, one sentence each."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """For `bisect.json`: strict JSON."""
+NAMES: Mapping[Stage, Mapping[Role, str]] = {
+    "ends": {"base": "good end", "head": "bad end"},
+    "last": {"base": "without it", "head": "with it"},
+}
 
 
-@dataclass(frozen=True)
-class Step:
-    """The two states whose pairs decide in the end: without the culprit and with it."""
+@dataclass
+class Sides:
+    """Two states that run by turns, and their records in that order."""
 
-    without: State
-    with_it: State
-    note: str = ""
-    """A sentence for the answer: that the culprit is a merge, for example."""
+    runs: Runs
+    judge: Judge
+    say: Callable[[str], None]
+    stage: Stage
+    states: Mapping[Role, State]
+    records: list[tuple[Role, RunRecord]] = field(default_factory=list)
 
+    def run(self, role: Role, kind: Kind, name: str = "") -> RunRecord:
+        """Run one side."""
+        name = name or f"{kind}, {NAMES[self.stage][role]}"
+        record = self.runs.run(self.stage, self.states[role], kind, name)
+        self.records.append((role, record))
+        return record
 
-@dataclass(frozen=True)
-class Ground:
-    """What is searched: commits, packages, or both."""
+    def looks(self, kind: Kind = "look") -> Comparison:
+        """Compare one run of each side, and a second one of the base: it shows what differs between
+        equal runs."""
+        base, head, again = (self.run(role, kind) for role in ("base", "head", "base"))
+        return self.judge([head], [base, again])
 
-    bench: Workbench
-    bad: State
-    """All suspects; the good end holds none of them and is state 0."""
-    space: Callable[[Comparison], Space]
-    """Makes the space from the comparison of the ends, whose diagnosis gives the prior."""
-    step: Callable[[int, Sequence[Seen]], Step]
-    """Returns the last step of a suspect, from what the states showed."""
-    describe: Callable[[int, Found | None], Described]
-    """Describes a suspect; the result is given if the suspect is its culprit."""
-    base_of: Callable[[State], State | None] = lambda state: None
-    """Returns a state that has to be good before this one can be judged, if there is one: a branch
-    that began before the good end lacks some of its commits. Such a state has bits above those of
-    the suspects, which no search sees."""
-    noun: str = "commit"
-    """What a suspect is called."""
+    def pairs(self, wanted: str | None, budget_s: float | None) -> Comparison:
+        """Run pairs until the wanted check, or the whole comparison, is decided."""
+        last: list[Comparison] = []
+        plan = Plan(None, budget_s)
+        progress = PairProgress(self.say, plan, names=NAMES[self.stage])
 
+        def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+            found = self.judge(head, base, paired=len(head) == len(base), budget=budget)
+            last.append(found)
+            return only(found, wanted) if wanted else found
 
-@dataclass(frozen=True)
-class Engines:
-    """Makes the search for each kind of signal."""
+        def launch(role: Role) -> RunRecord:
+            return self.run(role, "whole", progress.next_run(role))
 
-    exact: Callable[[Space], Search]
-    noisy: Callable[[Space, str, float], Search]
-    """Takes also the check's name, and the least change of interest in the unit of its values."""
+        self.records.clear()
+        found, _ = run_pairs(plan, launch, judge, progress, lambda: self.runs.journal.spent_s)
+        return last[-1] if last else found
 
-
-@dataclass(frozen=True)
-class Wish:
-    """What the user asked for."""
-
-    check: str | None = None
-    """Name of a check; None: the first red one."""
-    budget_s: float | None = None
-    """Seconds for all runs, those before an interruption included."""
+    def of(self, role: Role) -> list[RunRecord]:
+        """Return the completed records of a side, or its failed ones if none completed."""
+        mine = [record for one, record in self.records if one == role]
+        return [record for record in mine if record.status == "completed"] or mine
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What one run of the search showed."""
+class Ends:
+    """Both ends, and what to follow between them."""
 
-    seen: Seen
-    label: str
+    found: Comparison
+    records: list[tuple[Role, RunRecord]]
+    question: Question | None = None
+    """None if it is not decided whether something is worse."""
+    words: str = ""
+    """The check's values at both ends, or why there is no question."""
+
+
+def compare_ends(
+    runs: Runs, judge: Judge, wanted: str | None, budget_s: float | None, say: Callable[[str], None]
+) -> Ends:
+    """Run both ends and choose what to follow. Only looks run if they show it.
+
+    Raises:
+        UsageError: nothing is worse, or the wanted check is unknown or not worse.
+        MachineError: an end cannot run, or the ends cannot be compared.
+    """
+    if wanted is not None:
+        require_known(wanted)
+    sides = Sides(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
+    try:
+        found = _by_looks(sides, wanted) or sides.pairs(wanted, budget_s)
+    except CannotRun as why:
+        role: Role = "head" if sides.records else "base"
+        label = runs.candidates.label(sides.states[role])
+        raise MachineError(f"the {NAMES['ends'][role]} ({label}) does not run: {why}") from why
+    return _with_question(found, sides, wanted)
+
+
+def _by_looks(sides: Sides, wanted: str | None) -> Comparison | None:
+    """Compare the ends' looks; None if they do not answer."""
+    if wanted is not None and not is_exact(wanted):
+        return None
+    found = sides.looks()
+    check = check_in(found, wanted) if wanted else _leading(found)
+    return None if check is None or check.status in ("skip", "inconclusive") else found
+
+
+def _leading(found: Comparison) -> Check | None:
+    """Return the first red check if a look alone shows it."""
+    try:
+        name = choose(found, None)
+    except UsageError:
+        return None
+    return found.check(name) if is_exact(name) else None
+
+
+def _with_question(found: Comparison, sides: Sides, wanted: str | None) -> Ends:
+    """Choose what to follow."""
+    head, base = sides.of("head"), sides.of("base")
+    if found.verdict == "regression" and not found.checks:
+        if wanted not in (None, CRASH):
+            raise UsageError(
+                f"--check {wanted} is not judged: the bad end does not complete",
+                "follow that with --check crash",
+            )
+        question = question_of(CRASH, found, head, base, sides.judge)
+        return Ends(found, sides.records, question, f"good completes; bad {ending(head[-1])}")
+    if found.verdict == "error":
+        raise MachineError(f"the ends cannot be compared: {error_words(found)}")
+    undecided = [check for check in found.checks if check.status == "inconclusive"]
+    if wanted is not None:
+        undecided = [check for check in undecided if check.name == wanted]
+    elif found.verdict != "inconclusive":
+        undecided = []
+    if undecided:
+        why = f"{undecided[0].name} between the ends is not decided: {ends_words(undecided[0])}"
+        return Ends(found, sides.records, words=why)
+    name = choose(found, wanted)
+    question = question_of(name, found, head, base, sides.judge)
+    return Ends(found, sides.records, question, ends_words(found.check(name)))
+
+
+@dataclass(frozen=True)
+class Last:
+    """What the last step showed."""
+
+    found: Comparison | None
+    check: Check | None
     words: str
+    confirmed: bool
+
+
+def last_step(
+    runs: Runs, step: Step, question: Question, budget_s: float | None, say: Callable[[str], None]
+) -> Last:
+    """Run a suspect and the state before it by turns, until the check is decided.
+
+    Raises:
+        CannotRun: one of them does not build.
+    """
+    states: Mapping[Role, State] = {"base": step.without, "head": step.with_it}
+    sides = Sides(runs, question.judge, say, "last", states)
+    if question.check == CRASH:
+        base, head = (question.read(sides.run(role, "whole")) for role in ("base", "head"))
+        assert base is not None
+        assert head is not None
+        words = f"without it: {base.words}; with it: {head.words}"
+        return Last(None, None, words, (base.outcome, head.outcome) == ("good", "bad"))
+    if question.noisy:
+        found = sides.pairs(question.check, budget_s)
+    else:
+        for kind in question.kinds:
+            found = sides.looks(kind)
+            check = check_in(found, question.check)
+            if check is not None and check.status not in ("skip", "inconclusive"):
+                break
+    check = check_in(found, question.check)
+    if check is None:
+        return Last(found, None, error_words(found), False)
+    worse = check.failed or check.status == "warn"
+    return Last(found, check, check.message.rstrip("."), worse)
+
+
+TIME_IS_UP = "the time budget is used up"
+GO_ON = "the same command continues"
+PART_OF_CHANGE = 0.5
+"""A suspect of a noisy change explains at least this part of it."""
+LIKELY = 0.95
+"""Suspects that are the culprit in so many cases are counted as left."""
 
 
 @dataclass(frozen=True)
@@ -97,243 +219,154 @@ class Found:
     answer: Answer
     ends: Comparison
     """The bad end, judged against the good one."""
-    check: str = ""
-    """The check that was followed, or `crash`; empty if nothing could be followed."""
-    signal: str = ""
+    question: Question | None = None
     ends_words: str = ""
     """The check's values at both ends."""
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[Seen, ...] = ()
+    """What the runs of the search showed."""
     posterior: tuple[float, ...] = ()
     step: Step | None = None
-    last: Comparison | None = None
-    """The culprit, judged against the state before it; None if that did not run or crashed."""
-    last_words: str = ""
-    confirmed: bool = False
-    """Whether the last step shows the same as the ends."""
-    launches: int = 0
-    seconds: float = 0.0
+    last: Last | None = None
 
     @property
     def decided(self) -> bool:
         """Whether one suspect is the culprit."""
-        return self.confirmed and len(self.answer.suspects) == 1
+        return self.last is not None and self.last.confirmed
 
-
-def find(
-    ground: Ground,
-    wish: Wish,
-    engines: Engines,
-    launches: Launches,
-    compare: Comparer,
-    say: Callable[[str], None],
-) -> Found:
-    """Compare the ends, search, and compare the culprit with the state before it.
-
-    Raises:
-        UsageError: nothing is worse between the ends, or the check is unknown or not worse.
-        MachineError: an end cannot run, or cannot be judged.
-    """
-    try:
-        ends = compare_ends(launches, ground.bad, wish.check, wish.budget_s, compare, say)
-    except MachineError:
-        # The user may repair what is missing on this machine and try again.
-        launches.journal.forget()
-        raise
-    if ends.question is None:
-        answer = Answer((), 0.0, False, ends.why)
-        return _counted(Found(answer, ends.found, check=wish.check or ""), launches)
-    space = ground.space(ends.found)
-    search = _search_for(ends, ends.question, space, engines)
-    looking = _Looking(ground, ends, ends.question, search, launches, say)
-    looking.tell_ends()
-    in_time = looking.search(wish.budget_s)
-    answer = search.answer()
-    if not in_time:
-        answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}; {GO_ON}")
-    found = Found(
-        answer,
-        ends.found,
-        ends.question.check,
-        ends.question.signal,
-        ends.words,
-        tuple(looking.shown),
-        tuple(search.posterior()),
-    )
-    return _counted(_with_last_step(found, ground, ends, launches, compare, wish, say), launches)
-
-
-TIME_IS_UP = "the time budget is used up"
-GO_ON = "the same command with a larger --budget continues"
-PART_OF_CHANGE = 0.5
-"""A suspect of a noisy change explains at least this part of it."""
-
-
-def _search_for(ends: Ends, question: Question, space: Space, engines: Engines) -> Search:
-    if not isinstance(question, NoisyQuestion):
-        return engines.exact(space)
-    check = ends.found.check(question.check)
-    was, now = question.value(check.baseline), question.value(check.current)
-    assert was is not None
-    assert now is not None
-    return engines.noisy(space, question.check, PART_OF_CHANGE * abs(now - was))
+    @property
+    def shows(self) -> Comparison:
+        """The comparison of the last step; without one, that of the ends."""
+        return self.last.found if self.last and self.last.found else self.ends
 
 
 @dataclass
-class _Looking:
-    """The search of one bisect."""
+class Finder:
+    """Finds the culprit among candidates."""
 
-    ground: Ground
-    ends: Ends
-    question: Question
-    engine: Search
-    launches: Launches
+    runs: Runs
+    judge: Judge
+    check: str | None
+    """None: the first red one."""
+    budget_s: float | None
+    """For the runs of this process."""
     say: Callable[[str], None]
-    shown: list[Shown] = field(default_factory=list)
-    _bases: dict[State, Reading] = field(default_factory=dict)
+    sets: bool = False
+    """It may take several suspects together, or another one may show it too."""
+    shown: list[Seen] = field(default_factory=list)
     _cheapest: int = 0
-    """Place of the run among `kinds` that answers."""
+    """The first of the question's kinds of runs that answers."""
 
-    def tell_ends(self) -> None:
-        """Tell the search what the runs of both ends showed, in their order."""
-        if self.question.signal == "exact":
-            self.engine.tell(Seen(0, "good"))
-            self.engine.tell(Seen(self.ground.bad, "bad"))
-            return
-        for role, record in self.ends.runs:
-            state = 0 if role == "base" else self.ground.bad
-            reading = self._read(state, record)
+    def find(self) -> Found:
+        """Run the whole bisect.
+
+        Raises:
+            UsageError: nothing is worse between the ends, or the check is unknown or not worse.
+            MachineError: an end cannot run, or cannot be judged.
+        """
+        try:
+            ends = compare_ends(self.runs, self.judge, self.check, self.budget_s, self.say)
+        except MachineError:
+            self.runs.journal.forget()
+            raise
+        question = ends.question
+        if question is None:
+            return Found(Answer(reason=ends.words), ends.found)
+        self.say(f"{question.check} is worse: {ends.words}")
+        search = self._search(ends, question)
+        in_time = self._ask(search, question)
+        answer = search.answer()
+        if not in_time:
+            answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}; {GO_ON}")
+        shares = tuple(search.posterior())
+        found = Found(answer, ends.found, question, ends.words, tuple(self.shown), shares)
+        return self._with_last_step(found, question)
+
+    def _search(self, ends: Ends, question: Question) -> Search:
+        """Return the search, which knows what the ends showed."""
+        candidates = self.runs.candidates
+        make: Make = Halving
+        if question.noisy:
+            check = ends.found.check(question.check)
+            was, now = question.value(check.baseline), question.value(check.current)
+            assert was is not None
+            assert now is not None
+            make = partial(Noisy, least=PART_OF_CHANGE * abs(now - was))
+        count, states = candidates.count, candidates.states
+        search = SetSearch(make, count) if self.sets else make(count, states)
+        for role, record in ends.records if question.noisy else ():
+            reading = question.read(record)
             if reading is not None and reading.value is not None:
-                self.engine.tell(Seen(state, None, reading.value))
+                state = 0 if role == "base" else candidates.bad
+                search.tell(Seen(state, value=reading.value))
+        return search
 
-    def search(self, budget_s: float | None) -> bool:
+    def _ask(self, search: Search, question: Question) -> bool:
         """Run what the search asks for, until it knows; return False if the time was up before."""
-        self.say(f"{self.question.check} is worse: {self.ends.words}")
-        self.say(f"{self._left()} left{self._to_come()}")
-        while (state := self.engine.ask()) is not None:
-            paid = bool(self.launches.journal.to_replay)
-            over = budget_s is not None and self._spent() + self._each() > budget_s
-            if over and not paid:
+        journal = self.runs.journal
+        self.say(self._left(search, question))
+        while (state := search.ask()) is not None:
+            late = self.budget_s is not None and journal.spent_s + self._each() > self.budget_s
+            if late and not journal.waiting:
                 self.say(f"stopped: {TIME_IS_UP}")
                 return False
-            reading = self._look(state)
-            seen = Seen(state, reading.outcome, reading.value)
-            self.engine.tell(seen)
-            label = self.launches.bench.label(state)
-            self.shown.append(Shown(seen, label, reading.words))
+            number, label = len(self.shown) + 1, self.runs.candidates.label(state)
+            reading = self._run(question, state, f"run {number}, {label}")
+            seen = Seen(state, reading.outcome, reading.value, label, reading.words)
+            search.tell(seen)
+            self.shown.append(seen)
             outcome = f"{reading.outcome}: " if reading.outcome else ""
-            self.say(
-                f"run {len(self.shown)}  {label}  {outcome}{reading.words}\n"
-                f"        {self._left()} left{self._to_come()}"
-            )
+            self.say(f"run {number}  {label}  {outcome}{reading.words}")
+            self.say(f"        {self._left(search, question)}")
         return True
 
-    def _look(self, state: State) -> Reading:
-        """Run one state, and before it the state that has to be good."""
-        base = self.ground.base_of(state)
-        if base is None:
-            return self._run(state)
-        name = self.launches.bench.label(base)
-        if self.question.signal == "noisy":
-            return Reading(f"it branches off at {name}, before the good end", "skip")
-        if base not in self._bases:
-            self._bases[base] = self._run(base)
-        found = self._bases[base]
-        if found.outcome == "good":
-            return self._run(state)
-        why = f"it branches off at {name}, before the good end, and {name} is not good"
-        return Reading(f"{why} ({found.words})", "skip")
+    def _run(self, question: Question, state: State, name: str) -> Reading:
+        for place, kind in enumerate(question.kinds):
+            if place >= self._cheapest:
+                try:
+                    reading = question.read(self.runs.run("search", state, kind, name))
+                except CannotRun as why:
+                    return Reading(str(why), "skip")
+                if reading is not None:
+                    self._cheapest = place
+                    return reading
+        return Reading(f"{question.check} was not judged in it", "skip")
 
-    def _run(self, state: State) -> Reading:
-        kinds = self.question.kinds()
-        for place in range(self._cheapest, len(kinds)):
-            try:
-                record = self.launches.run("search", state, kinds[place], self._name(state))
-            except CannotRun as why:
-                return Reading(str(why), "skip")
-            reading = self._read(state, record)
-            if reading is not None:
-                self._cheapest = place
-                return reading
-        return Reading(f"{self.question.check} was not judged in it", "skip")
-
-    def _read(self, state: State, record: RunRecord) -> Reading | None:
-        if state == 0 and isinstance(self.question, NoisyQuestion):
-            return self.question.read_good(record, self.ends.head[-1])
-        return self.question.read(record)
-
-    def _name(self, state: State) -> str:
-        return f"run {len(self.shown) + 1}, {self.launches.bench.label(state)}{self._to_come()}"
-
-    def _left(self) -> str:
-        posterior = sorted(self.engine.posterior(), reverse=True)
-        # Of noisy outcomes, those that are the culprit in 19 of 20 cases.
-        whole = 1.0 if self.question.signal == "exact" else 0.95
-        count, covered = 0, 0.0
-        while count < len(posterior) and posterior[count] > 0.0 and covered < whole - 1e-9:
-            covered += posterior[count]
-            count += 1
-        return f"{count} {self.ground.noun}{'' if count == 1 else 's'}"
-
-    def _to_come(self) -> str:
-        runs = self.engine.runs_left()
-        if runs <= 0:
-            return ""
-        many = max(1, round(runs))
-        return (
-            f", about {many} more run{'' if many == 1 else 's'} ({duration(many * self._each())})"
-        )
+    def _left(self, search: Search, question: Question) -> str:
+        covered, count = 0.0, 0
+        for share in sorted(search.posterior(), reverse=True):
+            if covered < (LIKELY if question.noisy else 1.0) - 1e-9:
+                covered, count = covered + share, count + 1
+        left = f"{count} {self.runs.candidates.noun}{'' if count == 1 else 's'} left"
+        if count < 2 or question.noisy:
+            return left
+        many = math.ceil(math.log2(count))
+        return f"{left}, about {many} more runs ({duration(many * self._each())})"
 
     def _each(self) -> float:
-        """Mean seconds of a run of the search; of the ends before it."""
-        rows = self.launches.journal.rows
+        """Return the mean seconds of a run of the search; of the ends before it."""
+        rows = [row for row in self.runs.journal.rows if row.run is not None]
         rows = [row for row in rows if row.stage == "search"] or rows
         return sum(row.seconds for row in rows) / max(1, len(rows))
 
-    def _spent(self) -> float:
-        return self.launches.journal.seconds
-
-
-def _with_last_step(
-    found: Found,
-    ground: Ground,
-    ends: Ends,
-    launches: Launches,
-    compare: Comparer,
-    wish: Wish,
-    say: Callable[[str], None],
-) -> Found:
-    """Run the culprit and the state before it, unless the search found no single culprit."""
-    answer = found.answer
-    if not answer.decided or len(answer.suspects) != 1 or ends.question is None:
-        return found
-    spent = launches.journal.seconds
-    left = None if wish.budget_s is None else wish.budget_s - spent
-    left = launches.allowed("last", left)
-    if left is not None and left <= 0:
-        reason = f"{TIME_IS_UP} before the culprit ran against the state before it"
-        return replace(found, answer=replace(answer, decided=False, reason=reason))
-    suspect = answer.suspects[0]
-    step = ground.step(suspect, [one.seen for one in found.shown])
-    say(f"last step: {launches.bench.name(suspect)} against the state before it")
-    try:
-        last = last_pairs(launches, step.without, step.with_it, ends.question, left, compare, say)
-    except CannotRun as why:
-        reason = f"the last step cannot run: {why}"
-        return replace(found, step=step, answer=replace(answer, decided=False, reason=reason))
-    if not last.confirmed:
-        reason = f"the last step does not show it again: {last.words}"
-        answer = replace(answer, decided=False, reason=reason)
-    return replace(
-        found,
-        answer=answer,
-        step=step,
-        last=last.found,
-        last_words=last.words,
-        confirmed=last.confirmed,
-    )
-
-
-def _counted(found: Found, launches: Launches) -> Found:
-    rows = launches.journal.rows
-    ran = sum(row.run is not None for row in rows)
-    return replace(found, launches=ran, seconds=launches.journal.seconds)
+    def _with_last_step(self, found: Found, question: Question) -> Found:
+        """Run the culprit and the state before it, unless the search found no single culprit."""
+        answer, journal = found.answer, self.runs.journal
+        if not answer.decided or len(answer.suspects) != 1:
+            return found
+        suspect = answer.suspects[0]
+        good = {0} | {one.state for one in self.shown if one.outcome == "good"}
+        step, last = self.runs.candidates.step(suspect, good), None
+        left = None if self.budget_s is None else self.budget_s - journal.spent_s
+        if left is not None and left <= 0 and not journal.waiting:
+            why = f"{TIME_IS_UP} before the last step; {GO_ON}"
+        else:
+            title = self.runs.candidates.describe(suspect).title
+            self.say(f"last step: {title} against the state before it")
+            try:
+                last = last_step(self.runs, step, question, left, self.say)
+                why = f"the last step does not show it again: {last.words}"
+            except CannotRun as error:
+                why = f"the last step cannot run: {error}"
+        if last is None or not last.confirmed:
+            answer = replace(answer, decided=False, reason=why)
+        return replace(found, answer=answer, step=step, last=last)

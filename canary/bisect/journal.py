@@ -1,36 +1,44 @@
-"""The log of a bisect: what was asked for, and one line for each run, synced to disk.
+"""The runs of a bisect and their log: one line for each run, synced to disk before the next one.
 
-A bisect that starts again in the same folder replays these runs and goes on. All that it decides
-follows from its arguments and the records, so the log holds no decisions.
+A bisect that starts again in the same folder takes these runs from the log and goes on. All that it
+decides follows from its arguments and the records, so the log holds no decisions.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import hashlib
 import os
-from collections import deque
-from collections.abc import Mapping
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from canary.bisect.candidates import Candidates
+from canary.bisect.question import Kind
+from canary.bisect.search import CannotRun, State
 from canary.errors import MachineError, RecordError, UsageError
 from canary.record import jsonio
+from canary.record.folder import load_record
 from canary.record.runs import claim
+from canary.record.types import RunRecord
+from canary.runner.display.progress import CampaignPanel
 
 LOG = "runs.jsonl"
-VERSION: Literal[1] = 1
-START_ANEW = "choose another folder with -o, or remove this one"
-MOST_RUNS = 100_000
+ANEW = "choose another folder with -o, or remove this one"
+SETTINGS: Mapping[Kind, tuple[str, ...]] = {
+    "look": ("repeats=1", "exact=true"),
+    "whole": ("repeats=1", "exact=false"),
+}
+LEAST_FREE = 64 << 20
+"""Bytes; with fewer on the disk of the records, a failed run tells nothing."""
 
 Stage = Literal["ends", "search", "last"]
 """Both ends, the search, the last step."""
-Kind = Literal["look", "whole"]
-"""The launches of a run."""
 
 
 class Row(BaseModel):
@@ -40,9 +48,8 @@ class Row(BaseModel):
 
     stage: Stage
     label: str
-    """Name of the state: a commit, a set of packages."""
     state: str
-    """The state in hexadecimal."""
+    """In hexadecimal."""
     kind: Kind
     run: str | None = None
     """Folder of the record, relative to that of the bisect."""
@@ -56,11 +63,13 @@ class Journal:
     """The log in a folder, open for one process."""
 
     folder: Path
-    to_replay: deque[Row]
-    """Runs of earlier processes that were not asked for again yet."""
+    file: int
     rows: list[Row] = field(default_factory=list)
-    """All runs, replayed ones included."""
-    _file: int = -1
+    """The runs that were asked for, those of earlier processes included."""
+    waiting: list[Row] = field(default_factory=list)
+    """Logged runs that were not asked for again yet."""
+    spent_s: float = 0.0
+    """Time of the runs of this process."""
 
     @classmethod
     def open(cls, folder: Path, asked: Mapping[str, str]) -> Journal:
@@ -75,107 +84,120 @@ class Journal:
         try:
             claim(folder)
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another process is bisecting in {folder}", "wait for it") from error
         except OSError as error:
-            raise MachineError(
-                f"cannot write {path}: {error.strerror or error}", "choose another folder with -o"
-            ) from error
-        try:
-            _lock(number, folder)
-            rows = _read(path, asked, number)
-        except BaseException:
-            os.close(number)
-            raise
-        return cls(folder, deque(rows), _file=number)
+            raise MachineError(f"cannot write {path}: {error.strerror or error}", ANEW) from error
+        journal = cls(folder, number)
+        journal._read(path, asked)
+        return journal
 
-    def close(self) -> None:
-        """Close the file, which another process may use then."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def replayed(self, stage: Stage, state: int, kind: Kind) -> Row | None:
-        """Return the logged run that is asked for now; None if all logged ones were.
-
-        Raises:
-            RecordError: the log goes on with another run.
-        """
-        if not self.to_replay:
-            return None
-        row = self.to_replay.popleft()
-        if (row.stage, row.state, row.kind) != (stage, hex(state), kind):
-            raise RecordError(
-                f"the log {self.folder / LOG} does not fit: it has a {row.kind} run of "
-                f"{row.label} where this version needs another run",
-                START_ANEW,
-            )
-        self.rows.append(row)
-        return row
+    def logged(self, stage: Stage, state: State, kind: Kind) -> Row | None:
+        """Take the next logged run of this kind; None if there is none."""
+        wanted = stage, hex(state), kind
+        for row in self.waiting:
+            if (row.stage, row.state, row.kind) == wanted:
+                self.waiting.remove(row)
+                self.rows.append(row)
+                return row
+        return None
 
     def add(self, row: Row) -> None:
         """Append a run and wait until the disk has it."""
-        _append(self._file, row.model_dump(exclude_none=True), self.folder / LOG)
+        self._append(row.model_dump(exclude_none=True))
         self.rows.append(row)
+        self.spent_s += row.seconds
 
     def forget(self) -> None:
-        """Drop all runs, so that the next process begins anew with the same arguments."""
-        with contextlib.suppress(OSError):
-            head = jsonio.content_of(self.folder / LOG).index(b"\n") + 1
-            os.ftruncate(self._file, head)
-        self.rows.clear()
-        self.to_replay.clear()
+        """Drop all runs: the user may repair this machine and try again."""
+        os.ftruncate(self.file, 0)
 
-    @property
-    def seconds(self) -> float:
-        """Time of all runs so far."""
-        return sum(row.seconds for row in self.rows)
+    def close(self) -> None:
+        """Close the file, which another process may use then."""
+        os.close(self.file)
 
+    def _read(self, path: Path, asked: Mapping[str, str]) -> None:
+        text = jsonio.content_of(path)
+        # A line that was cut off by a crash has no line break; the run behind it is repeated.
+        whole = text[: text.rfind(b"\n") + 1]
+        os.ftruncate(self.file, len(whole))
+        if not whole:
+            self._append(dict(asked))
+            return
+        try:
+            before, *lines = [jsonio.loads(line) for line in whole.splitlines()]
+            self.waiting = [Row.model_validate(line) for line in lines]
+            other = [name for name in {**before, **asked} if before.get(name) != asked.get(name)]
+        except (AttributeError, TypeError, ValueError, ValidationError) as error:
+            raise RecordError(f"{path} is not the log of a bisect", ANEW) from error
+        if other:
+            raise UsageError(f"{self.folder} holds a bisect with another {min(other)}", ANEW)
 
-def digest(value: Any) -> str:
-    """Return a short hash of plain data."""
-    return hashlib.sha256(jsonio.dumps(value).encode()).hexdigest()[:16]
-
-
-def _lock(number: int, folder: Path) -> None:
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UsageError(
-            f"another process is bisecting in {folder}", "wait for it, or choose another -o"
-        ) from error
-
-
-def _read(path: Path, asked: Mapping[str, str], number: int) -> list[Row]:
-    """Read the log of the same bisect, or write the first line of a new one."""
-    text = jsonio.content_of(path)
-    # A line that was cut off by a crash has no line break; the run behind it is repeated.
-    whole = text[: text.rfind(b"\n") + 1]
-    if len(whole) < len(text):
-        os.ftruncate(number, len(whole))
-    if not whole:
-        _append(number, {"version": VERSION, "asked": dict(asked)}, path)
-        return []
-    try:
-        first, *lines = [jsonio.loads(line) for line in whole.splitlines()[:MOST_RUNS]]
-        head = _Head.model_validate(first)
-        rows = [Row.model_validate(line) for line in lines]
-    except (TypeError, ValueError, ValidationError) as error:
-        raise RecordError(f"{path} is not the log of a bisect", START_ANEW) from error
-    for name in sorted({*head.asked, *asked}):
-        if head.asked.get(name) != asked.get(name):
-            raise UsageError(f"{path.parent} holds a bisect with another {name}", START_ANEW)
-    return rows
+    def _append(self, document: Mapping[str, Any]) -> None:
+        try:
+            os.write(self.file, jsonio.dumps(document).encode() + b"\n")
+            os.fsync(self.file)
+        except OSError as error:
+            path = self.folder / LOG
+            raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-class _Head(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+@dataclass
+class Runs:
+    """Runs states, or takes their logged runs."""
 
-    version: Literal[1]
-    asked: dict[str, str]
+    candidates: Candidates
+    journal: Journal
+    panel: CampaignPanel | None = None
+    clock: Callable[[], float] = time.monotonic
 
+    def run(self, stage: Stage, state: State, kind: Kind, name: str = "") -> RunRecord:
+        """Run a state once and return its record, even if the run failed. `name`: for the panel.
 
-def _append(number: int, document: Mapping[str, Any], path: Path) -> None:
-    try:
-        os.write(number, jsonio.dumps(document).encode() + b"\n")
-        os.fsync(number)
-    except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
+        Raises:
+            CannotRun: the state does not build, or its run leaves no record.
+            RecordError: the record cannot be read.
+        """
+        row = self.journal.logged(stage, state, kind)
+        if row is None:
+            began, label = self.clock(), self.candidates.label(state)
+            run, why = self._launch(state, kind, name, label)
+            seconds = max(0.0, self.clock() - began)
+            row = Row(
+                stage=stage,
+                label=label,
+                state=hex(state),
+                kind=kind,
+                run=run,
+                why_not=why,
+                seconds=seconds,
+            )
+            self.journal.add(row)
+        if row.run is None:
+            raise CannotRun(row.why_not or "it cannot run")
+        return load_record(self.journal.folder / row.run)
+
+    def _launch(
+        self, state: State, kind: Kind, name: str, label: str
+    ) -> tuple[str | None, str | None]:
+        """Return the folder of a run, or why there is none."""
+        failed, run, why = False, None, None
+        try:
+            side = self.candidates.side(state)
+            if self.panel is not None:
+                self.panel.name = name
+            on_event = None if self.panel is None else self.panel.replay
+            record = side.run_with(SETTINGS[kind], on_event=on_event)
+            failed = record.status != "completed"
+            run = str((side.output_dir / record.run_id).relative_to(self.journal.folder))
+        except CannotRun as error:
+            why = str(error)
+        except (UsageError, MachineError) as error:
+            failed, why = True, re.sub(rf"^\w+ \({re.escape(label)}\): ", "", str(error))
+        finally:
+            if self.panel is not None:
+                self.panel.erase()
+        if failed and shutil.disk_usage(self.journal.folder).free < LEAST_FREE:
+            raise MachineError("the disk is full", "free some space, and run the same command")
+        return run, why

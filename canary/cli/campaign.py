@@ -124,24 +124,14 @@ def ab(
 Good = Annotated[
     str | None, typer.Option("--good", metavar="REF", help="Commit where it was good.")
 ]
-Bad = Annotated[
-    str | None, typer.Option("--bad", metavar="REF", help="Commit where it is bad [HEAD].")
-]
+Bad = Annotated[str, typer.Option("--bad", metavar="REF", help="Commit where it is bad.")]
 TwoLists = Annotated[
     tuple[Path, Path] | None,
     typer.Option(
         "--packages",
         metavar="GOOD BAD",
-        help="Search packages: two records, lock files or outputs of pip freeze.",
+        help="Search packages: two records, or lists with ==, as pip freeze prints them.",
     ),
-]
-BothAxes = Annotated[
-    bool,
-    typer.Option("--commits", help="With --packages: search the commits of both records too."),
-]
-FindLinks = Annotated[
-    Path | None,
-    typer.Option("--find-links", metavar="FOLDER", help="Folder with more packages."),
 ]
 FollowedCheck = Annotated[
     str | None,
@@ -149,7 +139,9 @@ FollowedCheck = Annotated[
 ]
 TimeBudget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="MINUTES", help="Time for all runs; then say what is known."),
+    typer.Option(
+        "--budget", metavar="MINUTES", help="Time for this command; then say what is known."
+    ),
 ]
 BisectDir = Annotated[
     Path | None,
@@ -160,10 +152,8 @@ BisectDir = Annotated[
 def bisect(
     config: SidesConfig = None,
     good: Good = None,
-    bad: Bad = None,
+    bad: Bad = "HEAD",
     packages: TwoLists = None,
-    commits: BothAxes = False,
-    find_links: FindLinks = None,
     check: FollowedCheck = None,
     budget: TimeBudget = None,
     setup: Setup = None,
@@ -177,10 +167,7 @@ def bisect(
     import shlex
 
     from canary.bisect.answer import answer_text
-    from canary.bisect.bisect import BisectRequest, run_bisect
-    from canary.bisect.packages.answer import exit_code_of, packages_text
-    from canary.bisect.packages.request import PackagesRequest
-    from canary.bisect.packages.run import run_packages
+    from canary.bisect.bisect import Request, run_bisect
     from canary.campaign.demo import typed_as
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
@@ -189,10 +176,13 @@ def bisect(
 
     check_format(form)
     stoppable()
-    commits_asked = BisectRequest(
-        config=config or Path(),
-        good=good or "",
-        bad=bad or "HEAD",
+    if config is None:
+        raise UsageError("bisect needs a config", "canary bisect CONFIG --good REF")
+    request = Request(
+        config=config,
+        good=good,
+        bad=bad,
+        packages=packages,
         check=check,
         budget_minutes=budget,
         setup=setup,
@@ -200,23 +190,8 @@ def bisect(
         output_dir=output_dir,
         typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
     )
-    panel = campaign_panel(sys.stderr, quiet)
-    width = terminal_width(sys.stdout)
-    if packages is not None:
-        asked = PackagesRequest.of(commits_asked, config, packages, find_links, commits, good, bad)
-        found = run_packages(asked, sayer(quiet), panel)
-        typer.echo(packages_text(found, form, width), nl=False)
-        sayer(quiet)(found.page)
-        raise typer.Exit(exit_code_of(found))
-    if config is None or good is None or find_links is not None or commits:
-        raise UsageError(
-            f"{'--commits' if commits else '--find-links'} needs --packages"
-            if find_links is not None or commits
-            else f"bisect needs {'--good REF' if config else 'a config'}",
-            "canary bisect CONFIG --good REF, or canary bisect --packages GOOD BAD",
-        )
-    answered = run_bisect(commits_asked, sayer(quiet), panel)
-    typer.echo(answer_text(answered, form, width), nl=False)
+    answered = run_bisect(request, sayer(quiet), campaign_panel(sys.stderr, quiet))
+    typer.echo(answer_text(answered, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(answered.page)
     raise typer.Exit(answered.exit_code)
 

@@ -66,11 +66,9 @@ def commits_command(config: str, good: str, bad: str, check: str = "") -> str:
 
 
 def packages_command(config: str, good: str, bad: str) -> str:
-    """Return the command that finds a package between two records, given their paths. Without a
-    config, it takes that of the records."""
+    """Return the command that finds a package between two records, given their paths."""
     shown = [shell_word(path, name) for path, name in ((good, "GOOD"), (bad, "BAD"))]
-    named = shell_word(config, "")
-    return f"canary bisect {f'{named} ' if named else ''}--packages {' '.join(shown)}"
+    return f"canary bisect {shell_word(config, UNKNOWN_CONFIG)} --packages {' '.join(shown)}"
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,14 @@ class Answer:
         return sum(len(stage["runs"]) for stage in self._stages)
 
     @property
+    def last_step(self) -> dict[str, Any]:
+        """That of the last search."""
+        return self._stages[-1]["last_step"]
+
+    @property
     def _stages(self) -> list[dict[str, Any]]:
-        """A search of packages has several."""
-        return self.document.get("stages", [self.document])
+        """The searches; of packages there are several."""
+        return self.document["stages"]
 
     @property
     def text(self) -> str:
@@ -88,9 +93,10 @@ class Answer:
         return f"{self.finished.out} {self.finished.err}".lower()
 
 
-def bisect(folder: Path, *arguments: str) -> Answer:
-    """`canary bisect` in a folder."""
-    return Answer(here("bisect", *arguments, "--format", "json", cwd=folder, timeout=LONGEST_S))
+def bisect(folder: Path, *arguments: str, wheels: Path | None = None) -> Answer:
+    """`canary bisect` in a folder. `wheels`: where packages come from."""
+    words = ("bisect", *arguments, "--format", "json")
+    return Answer(here(*words, cwd=folder, timeout=LONGEST_S, wheels=wheels))
 
 
 def ends(repository: Repository) -> tuple[str, ...]:

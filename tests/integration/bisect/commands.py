@@ -18,6 +18,7 @@ ENVIRONMENT = {
 """`python` is the one with torch; nothing comes from an index."""
 
 
-def here(*arguments: str, cwd: Path, timeout: float = 240) -> Finished:
-    """`canary` in a folder."""
-    return canary(*arguments, cwd=cwd, timeout=timeout, more=ENVIRONMENT)
+def here(*arguments: str, cwd: Path, timeout: float, wheels: Path | None = None) -> Finished:
+    """`canary` in a folder. `wheels`: where packages come from."""
+    links = {"PIP_FIND_LINKS": str(wheels)} if wheels else {}
+    return canary(*arguments, cwd=cwd, timeout=timeout, more={**ENVIRONMENT, **links})

@@ -35,7 +35,6 @@ VERSIONS: dict[str, tuple[str, ...]] = {
 }
 GOOD: Versions = {name: versions[0] for name, versions in VERSIONS.items()}
 BAD: Versions = {name: versions[-1] for name, versions in VERSIONS.items()}
-NOTES = f"https://example.org/{RATES}/changes"
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Plan:
 
 
 def build_packages(folder: Path, plan: Plan) -> Path:
-    """Writes every version of every package into a folder for `--find-links`."""
+    """Writes every version of every package into a folder for `PIP_FIND_LINKS`."""
     folder.mkdir(parents=True)
     for name, versions in VERSIONS.items():
         for version in versions:
@@ -71,8 +70,6 @@ def build_packages(folder: Path, plan: Plan) -> Path:
 def _needs(name: str, version: str) -> list[str]:
     """Further lines of a wheel's metadata."""
     lines = []
-    if name == RATES:
-        lines.append(f"Project-URL: Release notes, {NOTES}")
     if name == "lab-batching":
         lines.append("Requires-Dist: lab-text>=1")
     if name == "lab-progress":

@@ -142,8 +142,8 @@ def test_a_slow_collator_is_found(tmp_path: Path) -> None:
     found = bisected(tmp_path / "theirs", {"slow": position})
     assert found.answer.code == FOUND, found.answer.finished.err
     assert found.is_at(position)
-    assert found.answer.document["probability"] >= 0.9
-    low, high = found.answer.document["last_step"]["check"]["interval"]
+    assert found.answer.document["stages"][0]["probability"] >= 0.9
+    low, high = found.answer.last_step["check"]["interval"]
     assert 0 < low < high
 
 

@@ -86,11 +86,12 @@ def test_the_commit_is_found_with_its_line_after_a_kill(
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert found["culprit"]["sha"] == git(root, "rev-parse", f"HEAD~{8 - CULPRIT}")
-    assert found["last_step"]["confirmed"]
+    (stage,) = found["stages"]
+    assert stage["last_step"]["confirmed"]
     assert "continuing with" in ended.err
-    states = [(run["stage"], run["label"]) for run in found["runs"]]
-    assert len(found["search"]) <= 5
-    assert len([stage for stage, _ in states if stage == "search"]) == len(found["search"])
+    states = [(run["stage"], run["label"]) for run in stage["runs"]]
+    assert len(stage["search"]) <= 5
+    assert len([kind for kind, _ in states if kind == "search"]) == len(stage["search"])
 
 
 def test_git_replays_the_log(finished: tuple[Finished, Path], tmp_path: Path) -> None:

@@ -1,28 +1,31 @@
-"""The answer as people and programs read it."""
+"""The answer as people, programs and git read it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
-from canary.bisect.answer import Answered, answer_text
-from canary.bisect.journal import Journal
-from tests.unit.bisect.test_finding import bench_of, worse_since
-from tests.unit.bisect.workshop import MadeBench, bisected, ground_of
+import pytest
+
+from canary.bisect.answer import Answered, Stage, answer_text, document_of, git_log
+from canary.bisect.finding import Found
+from tests.unit.bisect.test_finding import bench_of, worse_since, worse_with
+from tests.unit.bisect.workshop import MadeCommits, bisected, diamond, made_of
 
 
-def answered(bench: MadeBench, check: str | None) -> Answered:
-    found = bisected(bench, check)
-    journal = Journal.open(bench.folder, {"made": "up"})
-    journal.rows.extend(journal.to_replay)
-    journal.close()
-    return Answered(found, ground_of(bench), journal, {"good": "v1", "bad": "HEAD"}, "canary.yaml")
+def answered(bench: MadeCommits, check: str | None) -> Answered:
+    stage = Stage("commit", bench.folder, bench, bisected(bench, check), ())
+    return Answered(bench.folder, document_of([stage], [stage], {"good": "v1", "notes": []}), "")
 
 
 def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
     made = answered(bench_of(tmp_path, worse_since("c7")), "first_loss")
-    text = answer_text(made, "text")
-    assert text.splitlines()[0] == "Found: c7 changed first_loss (the loss of step 1)."
+    text = answer_text(made, "text", 200)
+    first = text.splitlines()[0]
+    assert first.startswith("Found: ")
+    assert first.endswith(" c7 (2026-01-01) changed first_loss (the loss of step 1).")
     assert "ends         first_loss: 2 at good, 3 at bad" in text
     assert "last step    2 -> 3 (+50.0%)" in text
     assert "Still possible" not in text
@@ -31,34 +34,69 @@ def test_a_culprit_is_named_first_with_its_evidence(tmp_path: Path) -> None:
 
 def test_a_range_lists_its_commits_in_order_and_why(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, worse_since("c8"))
-    bench.broken = dict.fromkeys(("c7", "c8"), "setup | failed")
+    bench.broken = dict.fromkeys(("c7", "c8"), "setup | failed\nat once")
     made = answered(bench, "first_loss")
-    text = answer_text(made, "text")
-    assert text.startswith("Not decided: it is one of 3 commits.")
-    places = [text.index(f"  {name}\n") for name in ("c7", "c8", "c9")]
+    text = answer_text(made, "text", 200)
+    assert text.startswith("Not decided: it is one of 3 commits, 2 between them did not run.")
+    places = [text.index(f" {name} (") for name in ("c7", "c8", "c9")]
     assert places == sorted(places)
-    assert "setup | failed" in text
+    assert "setup | failed at once" in text, "a reason never adds a line"
     assert made.exit_code == 3
-    assert made.status == "range"
-    markdown = answer_text(made, "markdown")
-    assert "setup \\| failed" in markdown
+    assert "setup \\| failed" in answer_text(made, "markdown")
 
 
 def test_json_holds_all_of_it(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, worse_since("c7"))
     bench.broken = {"c8": "does not build"}
     document = json.loads(answer_text(answered(bench, "first_loss"), "json"))
-    assert document["schema_version"] == 1
     assert document["status"] == "found"
-    assert document["culprit"]["name"] == "c7"
+    assert document["culprit"]["subject"] == "c7"
     assert document["check"] == "first_loss"
-    assert document["signal"] == "exact"
-    assert document["good"]["name"] == "v1"
-    assert document["last_step"]["confirmed"] is True
-    assert document["last_step"]["check"]["current"] == 3.0
+    assert document["good"] == "v1"
+    (stage,) = document["stages"]
+    assert stage["last_step"]["confirmed"] is True
+    assert stage["last_step"]["check"]["current"] == 3.0
     assert document["skipped"] == [
-        {"label": document["search"][0]["label"], "reason": "does not build"}
+        {"label": stage["search"][0]["label"], "reason": "does not build"}
     ]
-    assert document["launches"] == sum(row["run"] is not None for row in document["runs"])
-    assert {row["stage"] for row in document["runs"]} == {"ends", "search", "last"}
-    assert document["comparison"]["verdict"] == "changed"
+
+
+def replayed(bench: MadeCommits, found: Found, folder: Path) -> str:
+    """What git says after it replayed the log, in a clone."""
+    clone, log = folder / "clone", folder / "bisect.log"
+    subprocess.run(["git", "clone", "-q", str(bench.repository), str(clone)], check=True)
+    log.write_text(git_log(bench, found, bench.commits[-1].sha))
+    replay = ["git", "bisect", "replay", str(log)]
+    ended = subprocess.run(replay, cwd=clone, check=False, capture_output=True)
+    assert ended.returncode in (0, 2), ended.stderr  # 2: only skipped commits are left
+    words: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
+    return subprocess.run(["git", "bisect", "log"], cwd=clone, **words).stdout
+
+
+def test_git_names_the_same_first_bad_commit(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c7"))
+    bench.broken = {"c8": "does not build"}
+    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
+    assert f"# first bad commit: [{sha(bench, 'c7')}] c7" in told
+    assert "git bisect skip" in told
+
+
+@pytest.mark.parametrize("culprit", ["s1", "merge side"])
+def test_git_agrees_in_a_history_with_merges(tmp_path: Path, culprit: str) -> None:
+    theirs = diamond(tmp_path / "theirs").between("good", "main")
+    bench = made_of(theirs, tmp_path / "out", worse_with(theirs, culprit))
+    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
+    assert f"# first bad commit: [{sha(bench, culprit)}] {culprit}" in told
+
+
+def test_a_range_is_what_git_has_left(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, worse_since("c8"))
+    bench.broken = dict.fromkeys(("c7", "c8"), "does not build")
+    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
+    assert "# only skipped commits left to test" in told
+    for name in ("c7", "c8", "c9"):
+        assert f"# possible first bad commit: [{sha(bench, name)}]" in told
+
+
+def sha(bench: MadeCommits, subject: str) -> str:
+    return next(commit.sha for commit in bench.commits if commit.subject == subject)

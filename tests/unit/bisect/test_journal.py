@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from canary.bisect.journal import LOG, Journal, Row
-from canary.errors import CanaryError, MachineError, RecordError, UsageError
+from canary.errors import RecordError, UsageError
 
 ASKED = {"--good": "a" * 40, "--check": "data"}
 
@@ -23,16 +22,19 @@ def opened(folder: Path, asked: dict[str, str] | None = None) -> Journal:
     return Journal.open(folder, asked or ASKED)
 
 
-def test_rows_come_back_in_their_order(tmp_path: Path) -> None:
+def test_rows_come_back_one_by_one(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    first.add(row("one", 1))
-    first.add(row("two", 2))
+    for one in (row("one", 1), row("two", 2), row("again", 1)):
+        first.add(one)
     first.close()
     again = opened(tmp_path)
-    assert again.replayed("search", 1, "look") == row("one", 1)
-    assert again.seconds == 2.5
-    assert again.replayed("search", 2, "look") == row("two", 2)
-    assert again.replayed("search", 3, "look") is None
+    assert again.logged("search", 2, "look") == row("two", 2)
+    assert len(again.waiting) == 2
+    assert again.spent_s == 0.0
+    assert again.logged("search", 1, "look") == row("one", 1)
+    assert again.logged("search", 1, "look") == row("again", 1)
+    assert again.logged("search", 1, "look") is None
+    assert again.logged("last", 2, "look") is None
     again.close()
 
 
@@ -43,21 +45,26 @@ def test_half_a_line_is_dropped_and_its_run_is_repeated(tmp_path: Path) -> None:
     with (tmp_path / LOG).open("ab") as file:
         file.write(b'{"stage": "search", "label": "ab')
     again = opened(tmp_path)
-    assert len(again.to_replay) == 1
-    again.replayed("search", 5, "look")
+    assert again.waiting == [row()]
     again.add(row("next", 6))
     again.close()
     last = opened(tmp_path)
-    assert [one.label for one in last.to_replay] == ["abc", "next"]
+    assert [one.label for one in last.waiting] == ["abc", "next"]
     last.close()
 
 
+def test_what_failed_for_this_machine_is_forgotten(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.add(row())
+    first.forget()
+    first.close()
+    again = opened(tmp_path)
+    assert again.waiting == []
+    again.close()
+
+
 @pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        (ASKED | {"--good": "b" * 40}, "--good"),
-        ({"--good": "a" * 40}, "--check"),
-    ],
+    ("asked", "name"), [(ASKED | {"--good": "b" * 40}, "--good"), ({"--good": "a" * 40}, "--check")]
 )
 def test_other_arguments_are_refused_in_one_line(
     tmp_path: Path, asked: dict[str, str], name: str
@@ -80,11 +87,10 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     "text",
     [
         "not json\n",
-        '{"version": 1, "asked": {"--good": 5}}\n',
-        '{"version": 1, "asked": {}}\n{"stage": "search"}\n',
-        '{"version": 1, "asked": {}}\n7\n',
-        '{"version": 1, "asked": {}}\n{"stage":"last","label":"a","state":"0x1","kind":"look",'
-        '"seconds":1e999}\n',
+        "7\n",
+        '{"--good": "a"}\n{"stage": "search"}\n',
+        '{"--good": "a"}\n7\n',
+        '{}\n{"stage":"last","label":"a","state":"0x1","kind":"look","seconds":1e999}\n',
         "\x00\xff\n",
     ],
 )
@@ -92,18 +98,3 @@ def test_a_log_of_a_stranger_is_refused_in_one_line(tmp_path: Path, text: str) -
     (tmp_path / LOG).write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordError, match="is not the log of a bisect"):
         opened(tmp_path, {})
-
-
-def test_no_link_and_no_pipe_is_taken_for_a_log(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.write_text("kept")
-    folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / LOG).symlink_to(other)
-    with pytest.raises(MachineError, match="cannot write"):
-        opened(folder)
-    assert other.read_text() == "kept"
-    (folder / LOG).unlink()
-    os.mkfifo(folder / LOG)
-    with pytest.raises((CanaryError, OSError)):
-        opened(folder)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.bisect.commits import History, history_between
-from canary.bisect.finding import Described, Engines, Found, Ground, Step, Wish, find
-from canary.bisect.journal import Journal
-from canary.bisect.judging import Judge
-from canary.bisect.launches import SETTINGS, Launches
-from canary.bisect.model import CannotRun, Seen, State
-from canary.bisect.searching import exact_search, noisy_search
+from canary.bisect.candidates import Commits, commits_between
+from canary.bisect.finding import Finder, Found
+from canary.bisect.journal import SETTINGS, Journal, Runs
+from canary.bisect.question import Judge
+from canary.bisect.search import CannotRun, State
+from canary.bisect.states import Recipe
 from canary.campaign.noise_model import Measured
 from canary.campaign.side import Side
 from canary.record.types import RunRecord
@@ -67,9 +66,10 @@ class Repository:
         self.git("merge", "-q", "--no-ff", "-m", subject or f"merge {branch}", branch)
         return self.git("rev-parse", "HEAD")
 
-    def between(self, good: str, bad: str) -> History:
+    def between(self, good: str, bad: str) -> Commits:
         """Return the suspects between two commits."""
-        return history_between(self.root, good, bad)
+        first, _, found = commits_between(self.root, good, bad)
+        return Commits(self.root, first, found, Recipe(self.root, self.root, self.root))
 
 
 def diamond(root: Path) -> Repository:
@@ -129,26 +129,23 @@ class MadeSide(Side):
 
 
 @dataclass
-class MadeBench:
-    """A workbench of commits whose runs are made up."""
+class MadeCommits(Commits):
+    """Commits whose runs are made up."""
 
-    history: History
     folder: Path
-    run: Run
+    made: Run
     asked: list[tuple[str, str]] = field(default_factory=list)
     """(subject, kind) of each run."""
     broken: Mapping[str, str] = field(default_factory=dict)
     """Commits that do not build, and why."""
     stop_after: int | None = None
     """Raise KeyboardInterrupt instead of the run after so many."""
-    subjects: Mapping[str, str] = field(default_factory=dict)
 
     def subject(self, state: State) -> str:
-        sha = self.history.sha(state)
-        known = {commit.sha: commit.subject for commit in self.history.commits}
-        return known.get(sha, "good" if state == 0 else "base")
+        known = {commit.sha: commit.subject for commit in self.commits}
+        return known.get(self.runnable[state], "good")
 
-    def side(self, state: State) -> Side:
+    def build(self, state: State, place: Path) -> Side:
         subject = self.subject(state)
         if subject in self.broken:
             raise CannotRun(self.broken[subject])
@@ -157,73 +154,38 @@ class MadeBench:
             if self.stop_after is not None and len(self.asked) >= self.stop_after:
                 raise KeyboardInterrupt
             self.asked.append((subject, kind))
-            return self.run(subject, sum(1 for _ in self.folder.glob("*/*")), kind)
+            return self.made(subject, sum(1 for _ in self.folder.glob("*/*")), kind)
 
         label = self.label(state)
         return MadeSide("commit", label, Path(), Path(), Path(), {}, self.folder / label, runs=run)
 
-    def label(self, state: State) -> str:
-        return self.history.sha(state)[:9]
 
-    def name(self, suspect: int) -> str:
-        return self.history.commits[suspect].subject
-
-    def close(self) -> None:
-        pass
-
-
-def ground_of(bench: MadeBench) -> Ground:
-    """The suspects of a bench, equally probable."""
-    history = bench.history
-    count = len(history.commits)
-
-    @dataclass(frozen=True)
-    class Even:
-        prior: Sequence[float]
-
-        def states(self, posterior: Sequence[float]) -> Sequence[State]:
-            return [mask for mask in history.masks if mask != history.bad_state]
-
-    def step(suspect: int, seen: Sequence[Seen]) -> Step:
-        return history.step(suspect, seen)
-
-    return Ground(
-        bench,
-        history.bad_state,
-        lambda ends: Even([1 / count] * count),
-        step,
-        lambda suspect, last: Described(bench.name(suspect)),
-        history.base_of,
-    )
-
-
-def engines() -> Engines:
-    """The real searches."""
-    return Engines(
-        exact_search, lambda space, _, effect: noisy_search(space, spread=None, effect=effect)
-    )
+def made_of(theirs: Commits, folder: Path, run: Run) -> MadeCommits:
+    """The suspects of a repository with made-up runs."""
+    return MadeCommits(theirs.repository, theirs.good, theirs.commits, theirs.recipe, folder, run)
 
 
 def bisected(
-    bench: MadeBench,
+    commits: MadeCommits,
     check: str | None = None,
     budget_s: float | None = None,
     seconds: float = 10.0,
     said: list[str] | None = None,
 ) -> Found:
-    """Bisect with a log in the bench's folder; each run takes `seconds`."""
+    """Bisect with a log in the folder of the runs; each run takes `seconds`."""
     ticks = iter(range(10**9))
-    journal = Journal.open(bench.folder, {"made": "up"})
+    journal = Journal.open(commits.folder, {"made": "up"})
     say = (said if said is not None else []).append
     try:
         # The clock is read before and after each run.
-        launches = Launches(bench, journal, clock=lambda: seconds * next(ticks))
-        judge = Judge(bench.folder, Measured(say))
-        return find(ground_of(bench), Wish(check, budget_s), engines(), launches, judge, say)
+        runs = Runs(commits, journal, clock=lambda: seconds * next(ticks))
+        judge = Judge(commits.folder, Measured(say))
+        return Finder(runs, judge, check, budget_s, say).find()
     finally:
         journal.close()
+        commits.close()
 
 
-def names(found: Found, bench: MadeBench) -> list[str]:
+def names(found: Found, commits: Commits) -> list[str]:
     """Subjects of the suspects that the answer names."""
-    return sorted(bench.name(place) for place in found.answer.suspects)
+    return sorted(commits.commits[place].subject for place in found.answer.suspects)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import Context, save
-from canary.bisect.packages.pins import read_pins
+from canary.bisect.packages import read_pins
 from canary.cli import main
 from canary.compare.stats import compare_to_baseline
 from canary.record import jsonio
@@ -173,7 +173,7 @@ def test_explain_names_the_records_between_which_packages_differ(
     (line,) = [line for line in lines if line.startswith("  canary bisect")]
     assert lines[lines.index(line) - 1].startswith("Find the package")
     words = shlex.split(line)
-    assert words[2] == "--packages"
-    assert Path(words[4]) == folder
-    for path in words[3:]:
+    assert words[3] == "--packages"
+    assert Path(words[5]) == folder
+    for path in words[4:]:
         assert read_pins(Path(path)).versions["torch"]

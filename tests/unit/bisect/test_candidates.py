@@ -1,18 +1,70 @@
-"""Worktrees, environments and caches of commits: separate, few, and gone at the end."""
+"""Which commits are suspects, what a checkout holds, and how one runs alone: separate, few, and
+gone at the end."""
 
 from __future__ import annotations
 
 import functools
 import stat
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from canary.bisect.bench import MOST_KEPT, CommitBench, Recipe
-from canary.bisect.caches import own_caches
-from canary.bisect.model import CannotRun
+from canary.bisect.candidates import MOST_KEPT, Commits
+from canary.bisect.search import CannotRun, bits
+from canary.bisect.states import Recipe, own_caches
 from canary.campaign import environments
-from tests.unit.bisect.workshop import Repository
+from canary.errors import UsageError
+from tests.unit.bisect.workshop import Repository, diamond
+
+
+def subjects(commits: Commits, state: int) -> set[str]:
+    return {commits.commits[place].subject for place in bits(state)}
+
+
+def state(commits: Commits, subject: str) -> int:
+    sha = next(commit.sha for commit in commits.commits if commit.subject == subject)
+    return next(state for state, known in commits.runnable.items() if known == sha)
+
+
+def test_a_checkout_holds_the_suspects_among_its_ancestors(tmp_path: Path) -> None:
+    commits = diamond(tmp_path).between("good", "main")
+    assert subjects(commits, commits.bad) == {
+        *("a", "b", "s1", "s2", "e1", "merge side", "merge early", "d")
+    }
+    assert subjects(commits, state(commits, "b")) == {"a", "b"}
+    assert subjects(commits, state(commits, "s2")) == {"s1", "s2"}
+    assert subjects(commits, state(commits, "merge side")) == {"a", "b", "s1", "s2", "merge side"}
+    assert state(commits, "d") == commits.bad
+    early = next(commit.sha for commit in commits.commits if commit.subject == "e1")
+    assert early not in commits.runnable.values(), "it began before the good commit"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        ("c2", "c1", "--good c2 is newer than --bad c1"),
+        ("side", "c2", r"no ancestor of --bad c2 \(try their merge base: --good [0-9a-f]{9}\)"),
+        ("orphan", "c2", "they share nothing"),
+        ("c1", "--output=x", "no commit '--output=x'"),
+    ],
+)
+def test_ends_that_are_no_good_and_bad_are_refused_in_one_line(
+    tmp_path: Path, good: str, bad: str, message: str
+) -> None:
+    made = Repository(tmp_path)
+    for name in ("c0", "c1", "c2"):
+        made.commit(name)
+        made.git("tag", name)
+    made.git("checkout", "-q", "-b", "side", "c1")
+    made.commit("s")
+    made.git("checkout", "-q", "--orphan", "orphan")
+    made.commit("o")
+    with pytest.raises(UsageError, match=message) as refused:
+        made.between(good, bad)
+    assert "\n" not in str(refused.value)
+
 
 CONFIG = "name: theirs\ncommand: [python, train.py]\n"
 
@@ -37,31 +89,23 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "new_environment", bare)
 
 
-def bench_of(made: Repository, folder: Path, setup: str | None = None) -> CommitBench:
-    history = made.between("HEAD~9", "HEAD")
+def bench_of(made: Repository, folder: Path, setup: str | None = None) -> Commits:
     config = made.root / "canary.yaml"
-    return CommitBench(history, Recipe(made.root, config, False, setup, (), folder))
-
-
-def state(bench: CommitBench, subject: str) -> int:
-    places = [place for place, c in enumerate(bench.history.commits) if c.subject == subject]
-    return bench.history.masks[places[0]]
+    recipe = Recipe(made.root, config, folder, setup=setup, everywhere=False)
+    return replace(made.between("HEAD~9", "HEAD"), recipe=recipe)
 
 
 def test_a_commit_runs_its_own_files_beside_the_users_checkout(
     made: Repository, tmp_path: Path
 ) -> None:
     (made.root / "number.txt").write_text("changed")
-    bench = bench_of(made, tmp_path / "out")
-    try:
+    with closing(bench_of(made, tmp_path / "out")) as bench:
         side = bench.side(state(bench, "c2"))
         assert (side.folder / "number.txt").read_text() == "2"
         assert side.config == side.folder / "canary.yaml"
         assert not side.folder.is_relative_to(made.root)
         assert side.output_dir == tmp_path / "out" / bench.label(state(bench, "c2"))
         assert bench.side(state(bench, "c2")) is side
-    finally:
-        bench.close()
     assert not side.folder.exists()
     assert (made.root / "number.txt").read_text() == "changed"
     assert len(made.git("worktree", "list").splitlines()) == 1
@@ -74,25 +118,21 @@ def test_a_commit_runs_its_own_files_beside_the_users_checkout(
 def test_a_commit_without_a_valid_config_cannot_run(
     made: Repository, tmp_path: Path, subject: str, why: str
 ) -> None:
-    bench = bench_of(made, tmp_path / "out")
-    try:
+    with closing(bench_of(made, tmp_path / "out")) as bench:
         with pytest.raises(CannotRun, match=why):
             bench.side(state(bench, subject))
         assert len(made.git("worktree", "list").splitlines()) == 1
-    finally:
-        bench.close()
 
 
 @pytest.mark.usefixtures("without_pip")
 def test_a_commit_whose_setup_fails_cannot_run_and_its_output_is_kept(
     made: Repository, tmp_path: Path
 ) -> None:
-    bench = bench_of(made, tmp_path / "out", "echo no compiler >&2; exit 3")
-    try:
-        with pytest.raises(CannotRun, match="setup ended with exit code 3: no compiler"):
-            bench.side(state(bench, "c2"))
-    finally:
-        bench.close()
+    with (
+        closing(bench_of(made, tmp_path / "out", "echo no compiler >&2; exit 3")) as bench,
+        pytest.raises(CannotRun, match="setup ended with exit code 3: no compiler"),
+    ):
+        bench.side(state(bench, "c2"))
     (log,) = (tmp_path / "out").glob("setup-*.log")
     assert log.read_text() == "no compiler\n"
 
@@ -100,35 +140,27 @@ def test_a_commit_whose_setup_fails_cannot_run_and_its_output_is_kept(
 @pytest.mark.usefixtures("without_pip")
 def test_setup_sees_only_the_commits_own_caches(made: Repository, tmp_path: Path) -> None:
     setup = 'touch "$XDG_CACHE_HOME/built"; env > environment.txt'
-    bench = bench_of(made, tmp_path / "out", setup)
-    try:
+    with closing(bench_of(made, tmp_path / "out", setup)) as bench:
         first, second = (bench.side(state(bench, name)) for name in ("c1", "c2"))
         for side in (first, second):
             cache = Path(side.environment["XDG_CACHE_HOME"])
             assert (cache / "built").exists()
             assert (
-                f"TRITON_CACHE_DIR={cache.parent / 'triton'}"
+                f"TRITON_CACHE_DIR={cache.parent / 'triton_cache_dir'}"
                 in (side.folder / "environment.txt").read_text()
             )
         assert first.environment["XDG_CACHE_HOME"] != second.environment["XDG_CACHE_HOME"]
         assert first.python != second.python
-    finally:
-        bench.close()
 
 
 def test_only_a_few_commits_are_kept_and_the_ends_always(made: Repository, tmp_path: Path) -> None:
-    bench = bench_of(made, tmp_path / "out")
-    good, bad = 0, bench.history.bad_state
-    try:
-        sides = [bench.side(end) for end in (good, bad)]
+    with closing(bench_of(made, tmp_path / "out")) as bench:
+        sides = [bench.side(end) for end in (0, bench.bad)]
         built = [bench.side(state(bench, f"c{n}")) for n in (1, 2, 5, 6, 7)]
         assert all(side.folder.exists() for side in sides)
         assert [side.folder.exists() for side in built] == [False] + [True] * MOST_KEPT
         assert len(made.git("worktree", "list").splitlines()) == 1 + 2 + MOST_KEPT
-        again = bench.side(state(bench, "c1"))
-        assert (again.folder / "number.txt").read_text() == "1"
-    finally:
-        bench.close()
+        assert (bench.side(state(bench, "c1")).folder / "number.txt").read_text() == "1"
     assert len(made.git("worktree", "list").splitlines()) == 1
 
 
@@ -156,13 +188,10 @@ def test_a_command_with_the_python_of_one_place_is_refused_beside_setup(
 ) -> None:
     config = "name: theirs\ncommand: [/opt/venv/bin/python3.11, train.py]\n"
     made.commit("c10", {"canary.yaml": config})
-    for setup in (None, "true"):
-        bench = bench_of(made, tmp_path / f"out-{setup}", setup)
-        try:
-            if setup is None:
-                bench.side(bench.history.bad_state)
-                continue
-            with pytest.raises(CannotRun, match=r"/opt/venv/bin/python3\.11.*write `python` there"):
-                bench.side(bench.history.bad_state)
-        finally:
-            bench.close()
+    with closing(bench_of(made, tmp_path / "out")) as bench:
+        assert bench.side(bench.bad)
+    with (
+        closing(bench_of(made, tmp_path / "out", "true")) as bench,
+        pytest.raises(CannotRun, match=r"/opt/venv/bin/python3\.11.*write `python` there"),
+    ):
+        bench.side(bench.bad)

@@ -1,4 +1,4 @@
-"""Small packages built into a folder, as `--find-links` takes them."""
+"""Small packages built into a folder, as `PIP_FIND_LINKS` takes them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,331 @@
+"""The search by values that vary from launch to launch, such as step time.
+
+The value of launch t is `level(t) + effect * bad(t) + noise(t)`. The level moves between launches:
+a little each time, and seldom far. The noise is normal, and seldom a launch is slow. So each launch
+is plain, slow, or the first after a jump. What is known of (level, effect) is a normal distribution
+with the moments of these three: GPB1 (Bar-Shalom, Li and Kirubarajan, Estimation with Applications
+to Tracking and Navigation, 2001, 11.6). Launches of both ends come between those of candidates:
+they show a machine that drifts.
+
+What explains the launches is a suspect or no change, with each belief of the noise. Suspects that
+the same runs held are one *cause* until a run divides them, so a thousand cost as little as ten.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from canary.bisect.search import (
+    Answer,
+    Seen,
+    State,
+    States,
+    bits,
+    chance_to_run,
+    halving,
+    hidden_by,
+)
+
+SURE = 0.99
+"""Probability at which a suspect is the answer."""
+NOTHING = 0.97
+"""Probability at which the ends do not differ, after `ENOUGH` launches of each."""
+ENOUGH = 4
+NO_CHANGE = 0.1
+"""Probability that the ends do not differ, before anything ran."""
+END_EVERY = 4
+"""One of so many launches is an end, at least."""
+SDS = tuple(0.003 * 1.45**power for power in range(18))
+"""Beliefs of the standard deviation of a launch, equally probable at first."""
+WALKS = {0.02: 0.45, 0.2: 0.35, 0.6: 0.2}
+"""The level's move between two launches as a share of the noise, and how probable it is."""
+OWN_SHARE = 0.25
+"""A state differs by itself, by about this share of the least change of interest."""
+KINDS = (
+    (math.log(0.93), 0.0, 0.0, 0.0),
+    (math.log(0.05), 0.25, 0.2**2, 0.0),
+    (math.log(0.02), 0.0, 0.0, 0.2**2),
+)
+"""Plain, slow, first after a jump: log of the share, shift, more variance, move of the level."""
+LEVEL_SD, EFFECT_MEAN, EFFECT_SD = 1.0, 0.2, 0.3
+"""Before anything ran: a change by a factor of 2 is likely, one by 3 is not."""
+FORGET, LEAST_PART, RARE = 3e-4, 1e-4, 1e-6
+"""Not followed any more: a belief. Not counted: what a launch may tell, a suspect."""
+LOOKED_AT = 8
+"""States that divide the suspects best, of which it is computed what a launch tells."""
+
+
+class Noise(NamedTuple):
+    """A belief of the machine, in logarithms."""
+
+    log_chance: float
+    sd: float
+    walk: float
+
+
+class Known(NamedTuple):
+    """A normal distribution of (level, effect)."""
+
+    level: float
+    effect: float
+    level_var: float
+    shared_var: float
+    effect_var: float
+
+
+Moments = tuple[float, float, float]
+"""Weight, mean and variance."""
+
+
+@dataclass
+class Cause:
+    """Suspects that no run divided; none: nothing changed. What each belief knows if it is so."""
+
+    members: State
+    known: list[Known]
+    fit: list[float]
+    """How well the launches fit: logarithms of their density."""
+
+    def share_in(self, state: State) -> float:
+        """Return the share of the suspects that a state holds."""
+        return (self.members & state).bit_count() / max(1, self.members.bit_count())
+
+
+class Noisy:
+    """Asks for the launch that should tell the most, until one suspect is sure; see `Search`."""
+
+    def __init__(self, count: int, states: States, least: float) -> None:
+        """`least`: the smallest change of interest."""
+        self._count, self._states, self._least = count, states, least
+        self._full: State = (1 << count) - 1
+        self._order: list[State] = []
+        self._skipped: list[State] = []
+        self._beliefs = [
+            Noise(math.log(chance / len(SDS)), sd, walk * sd)
+            for sd in SDS
+            for walk, chance in WALKS.items()
+        ]
+        self._causes: list[Cause] = []
+        self._chances: list[list[float]] = []
+        """Of each cause with each belief."""
+        self._shares: list[float] = []
+        """Of each cause; the first is that nothing changed."""
+        self._worse = 1.0
+        """That something changed."""
+
+    def tell(self, seen: Seen) -> None:
+        if seen.value is None:
+            self._skipped.append(seen.state)
+            return
+        if not self._order:
+            start = Known(seen.value, EFFECT_MEAN, LEVEL_SD**2, 0.0, EFFECT_SD**2)
+            many = len(self._beliefs)
+            self._causes = [Cause(one, [start] * many, [0.0] * many) for one in (0, self._full)]
+        self._order.append(seen.state)
+        for cause in [*self._causes]:
+            inside, outside = cause.members & seen.state, cause.members & ~seen.state
+            if inside and outside:
+                self._causes.append(Cause(outside, [*cause.known], [*cause.fit]))
+                cause.members = inside
+        for place, noise in enumerate(self._beliefs):
+            trust = self._trust(noise, self._order.count(seen.state))
+            for cause in self._causes:
+                bad = bool(cause.members & seen.state)
+                cause.known[place], fit = after(cause.known[place], noise, bad, seen.value, trust)
+                cause.fit[place] += fit
+        self._weigh()
+        kept = [place for place, each in enumerate(self._chances) if sum(each) > FORGET]
+        self._beliefs = [self._beliefs[place] for place in kept]
+        for cause in self._causes:
+            cause.known = [cause.known[place] for place in kept]
+            cause.fit = [cause.fit[place] for place in kept]
+        self._weigh()
+
+    def _trust(self, noise: Noise, times: int) -> float:
+        """Return how much the n-th launch of a state tells, as a share of a fresh one.
+
+        The mean of n launches varies by own^2 + sd^2 / n: repeats cannot distinguish the state's
+        own difference from the culprit's.
+        """
+        own, one = (OWN_SHARE * self._least) ** 2, noise.sd**2
+        return one * one / ((times * own + one) * ((times - 1) * own + one))
+
+    def _weigh(self) -> None:
+        """Compute the probability of each cause with each belief, and of each cause."""
+        prior = [
+            (1.0 - NO_CHANGE) * cause.members.bit_count() / self._count or NO_CHANGE
+            for cause in self._causes
+        ]
+        logs = [
+            [
+                noise.log_chance + math.log(before) + cause.fit[place]
+                for before, cause in zip(prior, self._causes, strict=True)
+            ]
+            for place, noise in enumerate(self._beliefs)
+        ]
+        total = log_sum([one for each in logs for one in each])
+        self._chances = [[math.exp(one - total) for one in each] for each in logs]
+        self._shares = [math.fsum(column) for column in zip(*self._chances, strict=True)]
+        self._worse = max(1e-12, 1.0 - self._shares[0])
+
+    def ask(self) -> State | None:
+        for end, times in ((0, 1), (self._full, 2), (0, 2)):
+            if self._order.count(end) < times:
+                return end
+        if self.answer().decided or self._alike():
+            return None
+        least_recent = max((0, self._full), key=lambda end: self._order[::-1].index(end))
+        if {0, self._full}.isdisjoint(self._order[1 - END_EVERY :]):
+            return least_recent
+        rated = [(1.0, least_recent)]
+        able = [(chance_to_run(state, self._skipped), state) for state in self._runnable()]
+        best = heapq.nlargest(LOOKED_AT, able, key=lambda one: one[0] * halving(self._held(one[1])))
+        expected = [*self._expected()]
+        return max([*rated, *best], key=lambda one: one[0] * self._told(one[1], expected))[1]
+
+    def _expected(self) -> Iterator[tuple[Cause, float, Moments, Moments]]:
+        """Yield each cause, its probability, and its next value in a good and in a bad state."""
+        for place, (cause, share) in enumerate(zip(self._causes, self._shares, strict=True)):
+            if share > LEAST_PART:
+                parts: list[list[Moments]] = [[], []]
+                beliefs = zip(self._chances, self._beliefs, cause.known, strict=True)
+                for chances, noise, (level, effect, level_var, shared_var, effect_var) in beliefs:
+                    own = level_var + noise.sd**2 + noise.walk**2
+                    more = 2.0 * shared_var + effect_var
+                    parts[0].append((chances[place], level, own))
+                    parts[1].append((chances[place], level + effect, own + more))
+                yield cause, share, moments(parts[0]), moments(parts[1])
+
+    def _told(
+        self, state: State, expected: Sequence[tuple[Cause, float, Moments, Moments]]
+    ) -> float:
+        """Return how many nats a launch is expected to tell about the suspects: a lower bound.
+
+        It is that of Kolchinsky and Tracey, Entropy 19(7):361, 2017, with Bhattacharyya distances.
+        """
+        parts = []
+        for cause, share, good, bad in expected:
+            held = share * cause.share_in(state)
+            parts += [(held, *bad[1:]), (share - held, *good[1:])]
+        parts = [part for part in parts if part[0] > LEAST_PART]
+        told = 0.0
+        for weight, mean, variance in parts:
+            like = 0.0
+            for other, center, spread in parts:
+                both = variance + spread
+                near = math.exp(-0.25 * (center - mean) ** 2 / both)
+                like += other * near * math.sqrt(2.0 * math.sqrt(variance * spread) / both)
+            told -= weight * math.log(like)
+        return told
+
+    def posterior(self) -> Sequence[float]:
+        found = [1.0 / self._count] * self._count
+        for cause, share in zip(self._causes, self._shares, strict=True):
+            for one in bits(cause.members):
+                found[one] = share / cause.members.bit_count() / self._worse
+        return found
+
+    def answer(self) -> Answer:
+        if not self._order or self._alike():
+            mean, sd = self._effect()
+            change, most = (math.expm1(one) for one in (mean, mean + 2.0 * sd))
+            return Answer(reason=f"the ends do not differ: {change:+.1%}, at most {most:+.1%}")
+        posterior, states = self.posterior(), self._runnable()
+        best = 0
+        for first in heapq.nlargest(LOOKED_AT, range(self._count), key=posterior.__getitem__):
+            group = self._full
+            for state in states:
+                group &= state if state >> first & 1 else ~state
+            best = max(best, group, key=self._held)
+        sure = self._held(best) * self._worse * self._chance_above(0.0)
+        suspects = tuple(sorted(bits(best), key=lambda one: -posterior[one]))
+        if sure < SURE:
+            return Answer(suspects, sure, reason="more launches are needed")
+        return Answer(suspects, sure, True, hidden_by(best, self._skipped))
+
+    def _runnable(self) -> list[State]:
+        """Return the candidates: those that are offered, and those that ran already."""
+        likely = sum(1 << one for one, share in enumerate(self.posterior()) if share > RARE)
+        never = {0, self._full, *self._skipped}
+        offered = dict.fromkeys([*self._states(likely), *self._order])
+        return [state for state in offered if state not in never]
+
+    def _held(self, state: State) -> float:
+        """Return the probability that a state holds the culprit, if something changed."""
+        pairs = zip(self._causes, self._shares, strict=True)
+        held = math.fsum(share * cause.share_in(state) for cause, share in pairs)
+        return held / self._worse
+
+    def _effect(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the change between the ends."""
+        parts = [
+            (chances[place], known.effect, known.effect_var)
+            for place, cause in enumerate(self._causes)
+            if cause.members
+            for chances, known in zip(self._chances, cause.known, strict=True)
+        ]
+        _, mean, variance = moments(parts)
+        return mean, math.sqrt(variance)
+
+    def _chance_above(self, change: float) -> float:
+        """Return the probability that the effect exceeds a change."""
+        mean, sd = self._effect()
+        return 0.5 * math.erfc((change - mean) / max(sd, 1e-6) / math.sqrt(2.0))
+
+    def _alike(self) -> bool:
+        if min(map(self._order.count, (0, self._full))) < ENOUGH:
+            return False
+        return self._worse * self._chance_above(self._least) <= 1.0 - NOTHING
+
+
+def after(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> tuple[Known, float]:
+    """Return what is known after a launch, and the logarithm of its density.
+
+    `trust` is the share of a fresh launch's information that this one has.
+    """
+    logs, parts = [], []
+    for share, shift, more, move in KINDS:
+        level_var = known.level_var + noise.walk**2 + move
+        level_gain = level_var + bad * known.shared_var
+        effect_gain = known.shared_var + bad * known.effect_var
+        total = level_gain + bad * effect_gain + (noise.sd**2 + more) / trust
+        off = (value - shift - known.level - bad * known.effect) / total
+        logs.append(share - 0.5 * (math.log(math.tau * total) + off * off * total))
+        parts.append(
+            Known(
+                known.level + level_gain * off,
+                known.effect + effect_gain * off,
+                level_var - level_gain**2 / total,
+                known.shared_var - level_gain * effect_gain / total,
+                known.effect_var - effect_gain**2 / total,
+            )
+        )
+    fit = log_sum(logs)
+    weights = [math.exp(log - fit) for log in logs]
+    level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
+    effect = sum(w * part.effect for w, part in zip(weights, parts, strict=True))
+    level_var = shared_var = effect_var = 0.0
+    for weight, part in zip(weights, parts, strict=True):
+        by_level, by_effect = part.level - level, part.effect - effect
+        level_var += weight * (part.level_var + by_level**2)
+        shared_var += weight * (part.shared_var + by_level * by_effect)
+        effect_var += weight * (part.effect_var + by_effect**2)
+    return Known(level, effect, level_var, shared_var, effect_var), fit
+
+
+def moments(parts: Sequence[Moments]) -> Moments:
+    """Return weight, mean and variance of a mixture."""
+    total = math.fsum(weight for weight, _, _ in parts) or 1.0
+    mean = math.fsum(weight * each for weight, each, _ in parts) / total
+    variance = math.fsum(w * (own + (each - mean) ** 2) for w, each, own in parts) / total
+    return total, mean, variance
+
+
+def log_sum(logs: Sequence[float]) -> float:
+    """Return the logarithm of the sum of exponentials."""
+    most = max(logs)
+    return most + math.log(sum(math.exp(value - most) for value in logs))

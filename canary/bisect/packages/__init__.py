@@ -1,1 +1,0 @@
-"""Which package, and which version of it, made a run worse."""
