@@ -11,7 +11,7 @@ from canary.compare.diagnosis.changed_settings import category_of
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.lane import ExactResult, most_different, newest_looked
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.places import changed_places
 from canary.compare.report import Check, KeyChange, Places
 from canary.record.types import RunRecord

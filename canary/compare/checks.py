@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, Unpack
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
-from canary.compare.report import Check, CheckStatus, Group, Lane
+from canary.compare.exact.stages import LEARNED_STAGES
+from canary.compare.report import Check, CheckStatus, Group, Lane, Numbers
 from canary.compare.rules import RULES
 from canary.record.metric_names import QUANTITIES
 
@@ -162,10 +162,16 @@ def sides_with(baseline: object, current: object) -> str:
     return f"only on the {'baseline' if baseline else 'current side'}"
 
 
-def check_of(name: str, status: CheckStatus, message: str) -> Check:
-    """Make a check of the table; add its numbers with `dataclasses.replace`."""
+def check_of(name: str, status: CheckStatus, message: str, **numbers: Unpack[Numbers]) -> Check:
+    """Make a check of the table."""
     row = CHECKS[name]
-    return Check(name, row.group, row.lane, status, message)
+    return Check(name, row.group, row.lane, status, message, **numbers)
+
+
+def change(before: float, after: float) -> Numbers:
+    """Return two numbers and their difference, as a check has them."""
+    pct = 100 * (after - before) / abs(before) if before else None
+    return Numbers(baseline=before, current=after, delta=after - before, delta_pct=pct)
 
 
 TIME_WORDS = frozenset(

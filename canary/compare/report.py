@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.stages import ORDER, STAGE_OF
@@ -21,6 +21,22 @@ step alone makes it too slow. `inapplicable`: the check is for other trainings. 
 side recorded the stage."""
 
 Shown = float | int | str | None
+
+
+class Numbers(TypedDict, total=False):
+    """The fields of a check that are not in every check."""
+
+    baseline: Shown
+    current: Shown
+    unit: str
+    delta: float | None
+    delta_pct: float | None
+    interval: tuple[float, float] | None
+    threshold: float | None
+    detectable: float | None
+    scale: str
+    noise: str | None
+    unjudged: Unjudged | None
 
 
 @dataclass(frozen=True)

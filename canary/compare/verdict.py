@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.exact.signal_kinds import show
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.metrics.judging import EQUIVALENT
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 

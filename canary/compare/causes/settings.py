@@ -1,4 +1,4 @@
-"""Settings, packages and the machine, and signals whose row in their table names a cause."""
+"""Settings, packages and the machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.signals import SIGNALS
-from canary.compare.report import Difference, KeyChange
+from canary.compare.report import KeyChange
 
 SHOWN = 3
 """Settings of one kind that are evidence."""
@@ -123,21 +122,6 @@ def _environment_words(facts: Facts) -> str:
 RERUN = ("run the baseline in the new environment: a remaining difference comes from the code",)
 
 
-def _pointed(category: C) -> Row:
-    """Return the row of the signals that point to a category in the table of signals."""
-
-    def found(facts: Facts) -> list[Difference]:
-        rows = [s for s in SIGNALS if s.points_to is category and s.stage == facts.entry]
-        differences = (facts.difference(row.stage, row.name) for row in rows)
-        return [difference for difference in differences if difference is not None]
-
-    def words(facts: Facts) -> str:
-        means = {(row.stage, row.name): row.means for row in SIGNALS}
-        return f"{means[found(facts)[0].stage, found(facts)[0].signal]} differs"
-
-    return Row(category, found, words, ("print this signal on both sides",), 0.6)
-
-
 ROWS = (
     Row(C.ENVIRONMENT, _slower_elsewhere, _environment_words, RERUN, 0.7, group="environment"),
     Row(C.ENVIRONMENT, _environment, _environment_words, RERUN, 0.45, group="environment"),
@@ -145,5 +129,4 @@ ROWS = (
     *(_row(category, 0.6, _explains) for category in FIRST_EFFECT),
     *(_row(category, 0.15) for category in FIRST_EFFECT),
     _row(C.CONFIG, 0.5),
-    *map(_pointed, FIRST_EFFECT),
 )

@@ -17,16 +17,16 @@ from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.exact.inputs_stages import is_rollout, not_seen
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
+    APPLIED_GRADIENT,
     GRADIENT_NORM_FACTOR,
-    SIGNAL,
     loss_floor,
     norm_floor,
-    told_losses,
-    told_norms,
+    of_losses,
+    of_norms,
 )
-from canary.compare.exact.recorded_stages import LEARNED_STAGES, losses_recorded, recorded_on_both
 from canary.compare.exact.rollout_stage import SIGNALS
 from canary.compare.exact.signal_kinds import Sides, is_finite
+from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
@@ -77,8 +77,7 @@ class Facts:
         return [
             LEARNED_STAGES[stage]
             for stage in stages
-            if not recorded_on_both(stage, self.before, self.now)
-            or (stage == "trajectory" and not losses_recorded(self.before, self.now))
+            if not all(STAGE_OF[stage].named_in(side.exact) for side in (self.before, self.now))
         ]
 
     def check(self, name: str) -> Check | None:
@@ -179,10 +178,10 @@ class Facts:
     def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
         """Return the first step, from 1, at which the series differs; None if none does."""
         sides = Sides(self.before, self.now)
-        before, after = told_losses(sides)
+        before, after = sides.read(of_losses)
         floor, factor = loss_floor(self.now), 1.0
         if series == "grad_norms":
-            before, after = told_norms(sides)
+            before, after = sides.read(of_norms)
             floor, factor = (norm_floor(before) if self.rollout else 0.0), GRADIENT_NORM_FACTOR
         for place, (was, now) in enumerate(zip(before, after, strict=False)):
             size = relative_difference(was, now, floor)
@@ -281,7 +280,7 @@ class Facts:
         """Return the difference in clipping after an equal backward, if it is the first."""
         if self.entry not in ("first_update", "trajectory"):
             return None
-        found = self.difference(self.entry, SIGNAL)
+        found = self.difference(self.entry, APPLIED_GRADIENT)
         losses = self.first_step("losses")
         return found if found is None or losses is None or losses > (found.step or 1) else None
 

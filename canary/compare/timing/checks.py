@@ -58,7 +58,7 @@ def timing_checks(
 ) -> list[Check]:
     """Return the checks of the gates and those derived from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
-    samples, refused = timing_samples(current, baseline, anchor, paired, gates)
+    samples, refused = timing_samples(current, baseline, anchor, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
     share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
 
@@ -335,7 +335,6 @@ def timing_samples(
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     anchor: Sequence[RunRecord],
-    paired: bool,
     gates: Sequence[Metric],
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
@@ -348,7 +347,7 @@ def timing_samples(
         elif metric in gates:
             refused.append(_untimed(metric, current, baseline))
     if on_cpu((*current, *baseline)):
-        found = cpu_samples("cpu_time", current, baseline, paired)
+        found = cpu_samples("cpu_time", current, baseline)
         if isinstance(found, Samples):
             samples["cpu_time"] = found
         elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
@@ -373,7 +372,7 @@ def _since(
     if metric != "cpu_time":
         times = time_samples(metric, current, anchor)
         return times if times.current and times.baseline else None
-    found = cpu_samples(metric, current, anchor, paired=False)
+    found = cpu_samples(metric, current, anchor)
     return found if isinstance(found, Samples) else None
 
 

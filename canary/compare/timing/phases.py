@@ -128,12 +128,10 @@ def phase_growth(
     """Return how the phases of a step grew; None if a side recorded no phases."""
     now, before = (_records(side) for side in (current, baseline))
     longer = _generated(now, before)
-    wall = _compare(
-        *_same_phases(phases_of_launches(now), phases_of_launches(before)), WALL, longer
-    )
+    wall = _compare(phases_of_launches(now), phases_of_launches(before), WALL, longer)
     if wall is None:
         return None
-    cpu = _compare(*_same_phases(_cpu(now), _cpu(before)), CPU, longer)
+    cpu = _compare(_cpu(now), _cpu(before), CPU, longer)
     # With a GPU, the host's CPU seconds are mostly spent waiting for it.
     judged = cpu if not any(_on_gpu(record) for record in (*now, *before)) else None
     found = [
@@ -167,6 +165,10 @@ def _compare(
 ) -> _ComparedPhases | None:
     if not here or not there:
         return None
+    here, there = (
+        [{name: launch.get(name, 0.0) for name in PHASES} for launch in side]
+        for side in (here, there)
+    )
     now, before = typical_phases(here), typical_phases(there)
     machine = _common_factor(now, before)
     expected = {name: machine * seconds for name, seconds in before.items()}
@@ -198,24 +200,6 @@ def _measured(records: Iterable[RunRecord]) -> list[Launch]:
 def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
     """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
     return all_or_none(launch.phases_cpu for launch in _measured(records))
-
-
-def _same_phases(
-    here: Sequence[Seconds], there: Sequence[Seconds]
-) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return both sides with all phases.
-
-    Older versions counted most of evaluation as `forward`; with one of them, both sides do.
-    """
-    untimed = any("evaluation" not in launch for launch in (*here, *there))
-    sides = []
-    for side in (here, there):
-        launches = [{name: launch.get(name, 0.0) for name in PHASES} for launch in side]
-        for launch in launches if untimed else ():
-            launch["forward"] += launch["evaluation"]
-            launch["evaluation"] = 0.0
-        sides.append(launches)
-    return sides[0], sides[1]
 
 
 def _common_factor(now: Seconds, before: Seconds) -> float:

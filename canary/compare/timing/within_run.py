@@ -34,7 +34,7 @@ SURE = 3.5
 def within_run_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """Return the check; an empty list if neither side recorded the trend (older versions)."""
+    """Return the check; an empty list if neither side recorded the trend."""
     now, before = _logs(current), _logs(baseline)
     if now and before:
         return [_judged(now, before, thresholds.max_step_time_increase_pct)]
@@ -43,7 +43,7 @@ def within_run_checks(
     side, records = ("baseline", baseline) if now else ("current side", current)
     if max(map(_timed, records)) < TIMED_STEPS:
         return [check_of(NAME, "skip", f"the {side} {_too_few(records)}")]
-    words = f"the {side} has no step-time trend, as in records of older versions"
+    words = f"the {side} has no step-time trend"
     # A signal that only the baseline has is undecided, not skipped: the run must not hide it.
     status: CheckStatus = "skip" if now else "inconclusive"
     return [check_of(NAME, status, words)]
