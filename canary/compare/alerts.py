@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
-from canary.compare.report import Check, RaisedAlert
+from canary.compare.report import Check, Numbers, RaisedAlert
 from canary.record.alerts import WORST_FIRST
 from canary.record.bottlenecks import one_line
 from canary.record.jsonio import number
@@ -55,17 +55,9 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
     known = {alert["type"] for record in baseline for alert in record.alerts}
     new = [alert for alert in after if alert.type not in known]
     words = _message(new, len(after), any(watched[len(current) :]))
-    return [
-        replace(
-            check_of("alerts", "warn" if new else "pass", words),
-            baseline=len(known),
-            current=len(after),
-            unit="types",
-            delta=float(len(new)),
-            threshold=0.0,
-            scale="types",
-        )
-    ]
+    numbers = Numbers(baseline=len(known), current=len(after), delta=float(len(new)))
+    numbers |= {"unit": "types", "threshold": 0.0, "scale": "types"}
+    return [check_of("alerts", "warn" if new else "pass", words, **numbers)]
 
 
 def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:

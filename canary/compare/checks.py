@@ -193,9 +193,11 @@ def group_of_metric(metric: str) -> Group:
     return "performance" if words & TIME_WORDS else "stability"
 
 
-def metric_check(name: str, metric: str, status: CheckStatus, message: str) -> Check:
+def metric_check(
+    name: str, metric: str, status: CheckStatus, message: str, **numbers: Unpack[Numbers]
+) -> Check:
     """Make a check of `metrics:`; `metric` is the canary's name for it, if it has one."""
-    return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message)
+    return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message, **numbers)
 
 
 def is_metric_gate(name: str) -> bool:

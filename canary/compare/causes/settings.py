@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from canary.compare.diagnosis.changed_settings import SettingChange
+from canary.compare.commands import setting_name
+from canary.compare.diagnosis.changed_settings import SettingChange, category_of
 from canary.compare.diagnosis.engine import can_slow
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.report import KeyChange
+from canary.compare.exact.stages import LEARNED_STAGES
+from canary.compare.report import Check, KeyChange
 
 SHOWN = 3
 """Settings of one kind that are evidence."""
@@ -30,6 +33,29 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     **dict.fromkeys((C.KERNEL, C.ENVIRONMENT, C.HOST, C.MEMORY, C.IO, C.COMMUNICATION), (None,)),
 }
 """Stages that a setting of this kind can change first; None: it may leave learning unchanged."""
+
+
+COSTLY = re.compile(
+    r"(max|min)_.*(length|tokens)|.*batch_size|gradient_accumulation.*|num_generations|packing.*"
+    r"|padding.*|pad_to_multiple_of|optim|use_peft|lora_r|r|target_modules|model_name.*"
+)
+"""Names of settings that learn otherwise and also change the time and memory of a step."""
+
+
+def likeliest_first(changes: Sequence[KeyChange], checks: Sequence[Check]) -> tuple[KeyChange, ...]:
+    """Return changed keys, those first that can cause what the checks found: a step that costs
+    more, else the first stage of learning that differs."""
+    loud = [check for check in checks if check.status == "fail"]
+    loud = loud or [check for check in checks if check.failed]
+    costs = any(check.group in ("memory", "performance") for check in loud)
+    stage = None if costs else next((c.name for c in loud if c.name in LEARNED_STAGES), None)
+
+    def acts(change: KeyChange) -> bool:
+        name = setting_name(change.key)
+        stages = FIRST_EFFECT.get(category_of(name) or C.CONFIG, ())
+        return stage in stages or (costs and COSTLY.fullmatch(name) is not None)
+
+    return tuple(sorted(changes, key=lambda change: not acts(change)))
 
 
 def _changed(category: C, facts: Facts) -> list[SettingChange]:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from canary.compare.checks import CHECKS, check_of, sides_with
+from canary.compare.checks import CHECKS, change, check_of, sides_with
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
@@ -23,7 +23,6 @@ from canary.compare.timing.lane import (
     Metric,
     Samples,
     estimate,
-    estimate_drift,
     holm,
     memory_samples,
     runner_unhealthy,
@@ -63,14 +62,11 @@ def timing_checks(
     share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
 
     def judged(samples: Mapping[Metric, Samples]) -> _Judged:
+        histories = {drift: samples[DRIFTS[drift]].baseline for drift in DRIFTS if drift in wanted}
         estimates = {
-            metric: (
-                samples[metric],
-                estimate_drift(samples[metric], samples[DRIFTS[metric]].baseline, noise, has_gpu)
-                if metric in DRIFTS
-                else estimate(samples[metric], paired, noise, has_gpu),
-            )
-            for metric in wanted
+            metric: (one, estimate(one, paired, noise, has_gpu, histories.get(metric)))
+            for metric, one in samples.items()
+            if metric in wanted
         }
         gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
@@ -130,8 +126,10 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
         status = "pass" if found.upper() < d else "inconclusive"
     before = samples.scale(samples.baseline)
     after = before * math.exp(min(found.change, LARGEST))
-    return replace(
-        check_of(samples.metric, status, _sentence(gate, status, d)),
+    return check_of(
+        samples.metric,
+        status,
+        _sentence(gate, status, d),
         baseline=before,
         current=after,
         unit=samples.unit,
@@ -155,18 +153,16 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
 
 def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
     word, found = CHECKS[gate.samples.metric].title, gate.estimate
-    change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
+    word += f" {signed_percent(percent(found.change))}"
+    at_most, limit = signed_percent(percent(found.upper())), f"{percent(d):.3g}%"
     if status == "fail":
-        return f"{word} {change} (limit {percent(d):.3g}%), more than noise explains"
+        return f"{word} (limit {limit}), more than noise explains"
     if status == "warn":
-        return f"{word} {change}, more than noise explains, within the limit of {percent(d):.3g}%"
+        return f"{word}, more than noise explains, within the limit of {limit}"
     if status == "pass":
-        return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
+        return f"{word}, at most {at_most}, limit {limit}"
     possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
-    return (
-        f"{word} {change}, but too noisy to rule out +{percent(d):.3g}%{possible}. "
-        f"{_what_it_takes(gate, d)}"
-    )
+    return f"{word}, but too noisy to rule out +{limit}{possible}. {_what_it_takes(gate, d)}"
 
 
 def _what_it_takes(gate: Gate, d: float) -> str:
@@ -213,14 +209,7 @@ def _derived_checks(
         before, after = (100 * sd for sd in grown)
         words = f"step time varies by {after:.1f}% between launches, in the baseline {before:.1f}%"
         listed.append(
-            replace(
-                check_of("step_time_spread", "warn", words),
-                baseline=before,
-                current=after,
-                unit="%",
-                delta=after - before,
-                delta_pct=100 * (after / before - 1) if before else None,
-            )
+            check_of("step_time_spread", "warn", words, **change(before, after), unit="%")
         )
     utilization = _gpu_utilization(current, baseline, thresholds)
     if utilization is not None:
@@ -279,21 +268,19 @@ def _tokens_per_sec(
             status = "warn" if stalled > 0 else "pass"
         else:
             status = "inconclusive"
-    change = percent(-drop)
     why = f"derived from {CHECKS[name].title} and token counts"
     excused = stalled > 0 and status != "fail"
     if excused:
         why += ", with the one stalled step"
     if status == source.status == "inconclusive":
         why = f"undecided, because {CHECKS[name].title} is undecided"
-    return replace(
-        check_of("tokens_per_sec", status, f"tokens per second {signed_percent(change)}, {why}"),
+    return check_of(
+        "tokens_per_sec",
+        status,
+        f"tokens per second {signed_percent(percent(-drop))}, {why}",
+        **change(before, after),
         unjudged="stalled" if excused else None,
-        baseline=before,
-        current=after,
         unit="tokens/s",
-        delta=after - before,
-        delta_pct=change,
         interval=(percent(-hi - stalled), percent(-lo - stalled)),
         threshold=-100 * -math.expm1(-limit),
         detectable=percent(-gate.estimate.detectable(gate.alpha)),
@@ -319,16 +306,9 @@ def _gpu_utilization(
     dropped = before - after > limit
     words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
     words += f", a drop of more than {limit:g} points" if dropped else ""
-    return replace(
-        check_of("gpu_utilization", "warn" if dropped else "pass", words),
-        baseline=before,
-        current=after,
-        unit="%",
-        delta=after - before,
-        delta_pct=100 * (after / before - 1) if before else None,
-        threshold=-limit,
-        scale="points",
-    )
+    status: CheckStatus = "warn" if dropped else "pass"
+    numbers = change(before, after) | {"unit": "%", "threshold": -limit, "scale": "points"}
+    return check_of("gpu_utilization", status, words, **numbers)
 
 
 def timing_samples(

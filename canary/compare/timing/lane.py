@@ -196,45 +196,36 @@ def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) 
     return Samples("max_memory", logs[0], logs[1], f"{kinds.pop()}_memory", "MB")
 
 
-def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
-    """Return the assumed spread of one launch, used if nothing was measured."""
-    key = samples.kind
-    if key == "step_time":
-        key += "_gpu" if has_gpu else "_cpu"
-    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE, prior=True)
+def estimate(
+    samples: Samples,
+    paired: bool,
+    noise: NoiseModel | None,
+    has_gpu: bool,
+    history: Sequence[float] | None = None,
+) -> Estimate:
+    """Estimate the change of one metric, by pairs if `paired`.
 
-
-def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
-    """Estimate the change of one metric, by pairs if `paired`."""
+    `history`: of a drift, whose baseline is the anchors; its spread is the whole history's."""
     floor = FLOORS[samples.kind]
-    measured = pooled(samples.current, samples.baseline)
-    is_paired = paired and len(samples.current) == len(samples.baseline)
-    if is_paired:
+    metric = DRIFTS.get(samples.metric, samples.metric)
+    if paired and history is None and len(samples.current) == len(samples.baseline):
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
-        model = noise.pair_spread(samples.metric) if noise else None
+        model = noise.pair_spread(metric) if noise else None
         of_pairs = spread_of(differences, "measured in these pairs")
         if model is not None or len(differences) >= PAIRS_ALONE:
             spread = larger(of_pairs, model, math.sqrt(2) * floor)
             assert spread is not None
             return paired_estimate(differences, spread)
-    model = noise.run_spread(samples.metric) if noise else None
+    model = noise.run_spread(metric) if noise else None
+    measured = pooled(samples.current, samples.baseline if history is None else history)
     if model is None and (measured is None or measured.df < MIN_DF):
-        prior = prior_spread(samples, has_gpu)
-        measured = prior if measured is None or measured.sd < prior.sd else measured
+        measured = pooled(samples.current, samples.baseline)
+        kind = f"step_time_{'gpu' if has_gpu else 'cpu'}"
+        sd = PRIORS[kind if samples.kind == "step_time" else samples.kind]
+        prior = Spread(sd, math.inf, PRIOR_SOURCE, prior=True)
+        if measured is None or (measured.df < MIN_DF and measured.sd < sd):
+            measured = prior
     spread = larger(measured, model, floor)
-    assert spread is not None
-    return unpaired_estimate(samples.current, samples.baseline, spread)
-
-
-def estimate_drift(
-    samples: Samples, history: Sequence[float], noise: NoiseModel | None, has_gpu: bool
-) -> Estimate:
-    """Estimate the change since the anchors; the spread is that of the whole history."""
-    measured = pooled(samples.current, history)
-    model = noise.run_spread(DRIFTS[samples.metric]) if noise else None
-    if model is None and (measured is None or measured.df < MIN_DF):
-        return estimate(samples, False, noise, has_gpu)
-    spread = larger(measured, model, FLOORS[samples.kind])
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 from canary.compare.checks import check_of
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Numbers
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.record.slowing import LEAST_STEPS
@@ -63,15 +62,8 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
         words += ": the run slows down"
     elif change >= limit:
         words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
-    return replace(
-        check_of(NAME, status, words),
-        baseline=was,
-        current=is_now,
-        unit="%",
-        delta=is_now - was,
-        delta_pct=change,
-        threshold=limit,
-    )
+    numbers = Numbers(baseline=was, current=is_now, delta=is_now - was, delta_pct=change)
+    return check_of(NAME, status, words, **numbers, unit="%", threshold=limit)
 
 
 def _logs(records: Sequence[RunRecord]) -> list[float]:

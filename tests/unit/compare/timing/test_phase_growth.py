@@ -52,7 +52,8 @@ def grown(current: Any, baseline: Any) -> list[str]:
 
 
 def held(current: Any, baseline: Any) -> StepGrowth:
-    found = phase_growth(current, baseline)
+    here, there = ([side] if isinstance(side, RunRecord) else side for side in (current, baseline))
+    found = phase_growth(here, there)
     assert found is not None
     return found
 
