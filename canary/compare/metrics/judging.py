@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from canary.compare.checks import change
 from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
@@ -18,6 +17,7 @@ from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
 from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.timing import estimate
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
 from canary.compare.timing.student import t_quantile
 
@@ -156,33 +156,24 @@ def _signed(samples: Samples, value: float) -> float:
 def _by_interval(
     samples: Samples, found: Estimate, before: float, room: float, alpha: float
 ) -> Check:
-    """Fail if the change is real and beyond the limit; pass if the interval stays below it."""
-    limit = 100 * room / abs(before)
-    status: CheckStatus
-    if found.lower(alpha) > 0:
-        status = "fail" if found.change >= room else "warn"
+    """Judge a change by its interval. A change in the bad direction is positive."""
+    limit, sign = samples.gate.percent or 0.0, _sign(samples, before)
+    status, words = estimate.judged(found, alpha, room), _change(samples, before)
+    status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
+    unit = 100 / abs(before)
+    if aside:
+        words += f", limit {limit:g}%{aside}"
     else:
-        status = "pass" if found.upper() < room else "inconclusive"
-    visible = 100 * found.detectable(alpha) / abs(before)
-    words = f"{_change(samples, before)}, limit {limit:g}%"
-    if status == "fail":
-        status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
-        words += aside or ", more than noise explains"
-    elif status == "warn":
-        words += ": more than noise explains, within the limit"
-    elif status == "inconclusive":
-        words = (
-            f"{_change(samples, before)}, but too noisy to rule out a change of {limit:g}%. These "
-            f"runs would show one of {visible:.3g}%. {_what_decides(found, room, alpha)}"
+        words = estimate.sentence(
+            words, status, found, alpha, room, lambda change: sign * unit * change
         )
-    written = limit if samples.gate.percent is None else samples.gate.percent
     numbers = change(before, statistics.fmean(samples.current))
     return samples.check(
         status,
         words,
         **(numbers | _interval(samples, found, before, alpha)),
-        threshold=_signed(samples, written),
-        detectable=_signed(samples, visible),
+        threshold=_signed(samples, limit),
+        detectable=_signed(samples, unit * found.detectable(alpha)),
         noise=found.spread.source,
     )
 
@@ -193,39 +184,6 @@ def _interval(samples: Samples, found: Estimate, base: float, alpha: float) -> N
     unit = 100 / abs(base) if base else 1.0
     ends = sorted(sign * unit * end for end in (found.lower(alpha), found.upper(HI_LEVEL)))
     return Numbers(interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
-
-
-def _what_decides(found: Estimate, room: float, alpha: float) -> str:
-    """Say how many more runs would decide if the estimate is right."""
-    current, baseline = found.launches
-
-    def decides(more: int, both: int) -> bool:
-        error = found.spread.sd * math.sqrt(1 / (current + more) + 1 / (baseline + both * more))
-        df = found.df + more + both * more
-        passes = found.change + t_quantile(HI_LEVEL, df) * error < room
-        real = found.change - t_quantile(1 - alpha, df) * error > 0
-        return passes or (real and found.change >= room)
-
-    for words, both in (("of the current side", 0), ("per side", 1)):
-        count = _smallest(partial(decides, both=both))
-        if count is not None:
-            return f"About {_runs(count)} {words} would decide"
-    return f"{MOST_RUNS:,} more runs per side would not decide"
-
-
-def _smallest(decides: Callable[[int], bool]) -> int | None:
-    """Return the smallest count that decides, if all larger ones do too; None above MOST_RUNS."""
-    if not decides(MOST_RUNS):
-        return None
-    low, high = 0, MOST_RUNS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle, high)
-    return high
-
-
-def _runs(count: int) -> str:
-    return "1 more run" if count == 1 else f"{count} more runs"
 
 
 def against_history(samples: Samples) -> Check | Pending:
@@ -350,5 +308,5 @@ def _more_runs(sides: Sides, margin: float, own: float, alpha: float, sign: floa
         more = sides.with_runs(count)
         if more.p_equivalent(margin) < own or (beyond and more.p_different(sign) < alpha):
             added = max(count - have for have in sides.runs)
-            return f"{_runs(added)} per side would decide"
+            return f"{added} more run{'' if added == 1 else 's'} per side would decide"
     return f"{MOST_RUNS:,} runs per side would not decide"

@@ -12,7 +12,7 @@ from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.timing.crowding import crowding
-from canary.compare.timing.estimate import signed_percent
+from canary.compare.timing.estimate import judged, sentence, signed_percent
 from canary.compare.timing.lane import (
     DRIFTS,
     FAMILY_BUDGET,
@@ -26,7 +26,6 @@ from canary.compare.timing.lane import (
     holm,
     memory_samples,
     runner_unhealthy,
-    runs_needed,
     spread_grew,
     time_samples,
     tokens_per_step,
@@ -61,7 +60,7 @@ def timing_checks(
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
     share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
 
-    def judged(samples: Mapping[Metric, Samples]) -> _Judged:
+    def decided(samples: Mapping[Metric, Samples]) -> _Judged:
         histories = {drift: samples[DRIFTS[drift]].baseline for drift in DRIFTS if drift in wanted}
         estimates = {
             metric: (one, estimate(one, paired, noise, has_gpu, histories.get(metric)))
@@ -71,11 +70,11 @@ def timing_checks(
         gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
 
-    found_gates, checks = judged(samples)
+    found_gates, checks = decided(samples)
     if "step_time_mean" in checks and checks["step_time_mean"].status == "fail":
         stall = lone_stall(current, baseline)
         if stall is not None:
-            rest = judged(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
+            rest = decided(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
             found_gates, checks = _excused((found_gates, checks), rest, stall, len(current) > 1)
     for metric in DRIFTS:
         if metric in checks and checks[metric].status == "inconclusive":
@@ -119,17 +118,14 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
         d = d_fail = math.log1p(limit / 100)
     else:
         d, d_fail = tolerance(gate, thresholds, limit)
-    status: CheckStatus
-    if gate.real:
-        status = "fail" if found.change >= d_fail else "warn"
-    else:
-        status = "pass" if found.upper() < d else "inconclusive"
+    status = judged(found, gate.alpha, d, d_fail)
+    words = f"{CHECKS[samples.metric].title} {signed_percent(percent(found.change))}"
     before = samples.scale(samples.baseline)
     after = before * math.exp(min(found.change, LARGEST))
     return check_of(
         samples.metric,
         status,
-        _sentence(gate, status, d),
+        sentence(words, status, found, gate.alpha, d, percent),
         baseline=before,
         current=after,
         unit=samples.unit,
@@ -149,37 +145,6 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
         return thresholds.max_step_time_increase_pct
     before = math.exp(min(statistics.fmean(samples.baseline), LARGEST))
     return min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / before)
-
-
-def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
-    word, found = CHECKS[gate.samples.metric].title, gate.estimate
-    word += f" {signed_percent(percent(found.change))}"
-    at_most, limit = signed_percent(percent(found.upper())), f"{percent(d):.3g}%"
-    if status == "fail":
-        return f"{word} (limit {limit}), more than noise explains"
-    if status == "warn":
-        return f"{word}, more than noise explains, within the limit of {limit}"
-    if status == "pass":
-        return f"{word}, at most {at_most}, limit {limit}"
-    possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
-    return f"{word}, but too noisy to rule out +{limit}{possible}. {_what_it_takes(gate, d)}"
-
-
-def _what_it_takes(gate: Gate, d: float) -> str:
-    """Say how many runs would decide, or how to measure the noise if it is only assumed."""
-    if gate.estimate.spread.prior:
-        return "Run each side three times, or measure the noise with canary calibrate"
-    needed = runs_needed(gate, d)  # in launches: a run has at least one, so as many runs are enough
-    what = "pairs" if gate.estimate.paired else f"runs {_of_which_side(gate, needed)}"
-    return f"About {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
-
-
-def _of_which_side(gate: Gate, needed: int | None) -> str:
-    """Name the sides that have fewer launches than needed."""
-    current, baseline = (needed is None or count < needed for count in gate.estimate.launches)
-    if current and baseline:
-        return "per side"
-    return "of the current side" if current else "of the baseline"
 
 
 def _unhealthy(check: Check, ratio: float) -> Check:

@@ -283,17 +283,3 @@ def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float
     least = math.log1p(ADAPTIVE_LEAST)
     d = min(max(least, gate.estimate.detectable(gate.alpha)), max(least, fixed))
     return d, max(math.log1p(0.01), d / 2)
-
-
-def runs_needed(gate: Gate, d: float) -> int | None:
-    """Return the launches per side that would decide if the estimate is right; None above 1,000."""
-    found = gate.estimate
-    each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
-    for count in range(min(found.launches) + 1, 1001):
-        se = each / math.sqrt(count)
-        scale = se / found.se
-        passes = found.change + (found.upper() - found.change) * scale < d
-        fails = found.change - (found.change - found.lower(gate.alpha)) * scale > 0
-        if passes or (fails and found.change >= d):
-            return count
-    return None
