@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from canary.compare.report import Check, Comparison
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import (
     Estimate,
@@ -30,7 +31,9 @@ from canary.record.types import RunRecord
 FAMILY_BUDGET = 0.005
 """Probability that any gate raises a false alarm if nothing changed."""
 DECISION_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
-"""Part of the budget spent at each decision of a sequential comparison, by number of pairs."""
+"""Part of the budget spent at each decision of a sequential comparison, by number of pairs. By
+Bonferroni's bound, they add up to that of the family."""
+DECISIONS = tuple(DECISION_BUDGETS)
 NO_MODEL_SHARE = 0.8
 """Share of the budget used if the spread comes only from the runs compared. Student's t assumes
 that they are normal; the rest of the budget covers the error of that assumption."""
@@ -283,3 +286,25 @@ def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float
     least = math.log1p(ADAPTIVE_LEAST)
     d = min(max(least, gate.estimate.detectable(gate.alpha)), max(least, fixed))
     return d, max(math.log1p(0.01), d / 2)
+
+
+def decision_budget(pairs: int) -> float:
+    """Return the error budget of the decision after so many pairs; all of it for a fixed number."""
+    return DECISION_BUDGETS.get(pairs, FAMILY_BUDGET)
+
+
+def is_settled(found: Comparison) -> bool:
+    """Return whether more pairs would change nothing."""
+    return found.verdict != "inconclusive"
+
+
+def exact_failures(found: Comparison) -> list[Check]:
+    """Return the failed checks without noise, which more runs would not change."""
+    return [c for c in found.checks if c.failed and c.lane in ("exact", "rule")]
+
+
+def decided_by_exact(found: Comparison, base: Sequence[RunRecord]) -> bool:
+    """Return whether an exact failure comes from the code, not from runs that do not repeat: two
+    looks at the base show that."""
+    looks = sum(bool(record.exact) + len(record.further_looks) for record in base)
+    return bool(exact_failures(found)) and looks > 1

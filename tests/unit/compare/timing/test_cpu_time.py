@@ -134,14 +134,12 @@ def test_threads_that_spin_for_each_other_have_no_gate_on_cpu_time(
     assert found.verdict == "pass", "a second thread takes nothing from the clock's answer"
 
 
-def test_the_first_runs_after_an_upgrade_are_no_false_alarm() -> None:
+def test_runs_without_cpu_time_leave_it_unjudged() -> None:
     quiet = records([0.05 * factor for factor in scatter(20, 0.005)])
-    two = [*quiet[:18], *(told(run, 0.02) for run in quiet[18:])]
-    found = compared(told(record(100, 0.05), 0.04), two, history=True)
+    some = [*quiet[:17], *(told(run, 0.02) for run in quiet[17:])]
+    found = compared(told(record(100, 0.05), 0.04), some, history=True)
     assert cpu_check(found).status == "skip"
-    assert "in 18 of 20 baseline runs" in cpu_check(found).message
-    three = [*quiet[:17], *(told(run, 0.02) for run in quiet[17:])]
-    assert cpu_check(compared(told(record(100, 0.05), 0.04), three)).status == "fail"
+    assert "not measured in 17 of 21 runs" in cpu_check(found).message
 
 
 def model(cpu_sd: float) -> NoiseModel:
