@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
-from canary.compare.report import Check, Numbers, RaisedAlert
+from canary.compare.report import Check, RaisedAlert
 from canary.record.alerts import WORST_FIRST
 from canary.record.bottlenecks import one_line
 from canary.record.jsonio import number
@@ -60,9 +60,18 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
     after, new = alerts_of(current), new_alerts(current, baseline)
     known = {alert["type"] for record in baseline for alert in record.alerts}
     words = _message(new, len(after), any(watched[len(current) :]))
-    numbers = Numbers(baseline=len(known), current=len(after), delta=float(len(new)))
-    numbers |= {"unit": "types", "threshold": 0.0, "scale": "types"}
-    return [check_of("alerts", "warn" if new else "pass", words, **numbers)]
+    found = check_of(
+        "alerts",
+        "warn" if new else "pass",
+        words,
+        baseline=len(known),
+        current=len(after),
+        unit="types",
+        delta=float(len(new)),
+        threshold=0.0,
+        scale="types",
+    )
+    return [found]
 
 
 def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:

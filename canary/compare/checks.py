@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal, Unpack
 
 from canary.compare.exact.stages import LEARNED_STAGES
-from canary.compare.report import Check, CheckStatus, Group, Lane, Numbers
+from canary.compare.report import Check, CheckStatus, Group, Lane, Moved, Numbers
 from canary.compare.rules import RULES
 from canary.record.metric_names import QUANTITIES
 
@@ -137,10 +137,10 @@ def check_of(name: str, status: CheckStatus, message: str, **numbers: Unpack[Num
     return Check(name, row.group, row.lane, status, message, **numbers)
 
 
-def change(before: float, after: float) -> Numbers:
+def change(before: float, after: float) -> Moved:
     """Return two numbers and their difference, as a check has them."""
     pct = 100 * (after - before) / abs(before) if before else None
-    return Numbers(baseline=before, current=after, delta=after - before, delta_pct=pct)
+    return Moved(baseline=before, current=after, delta=after - before, delta_pct=pct)
 
 
 TIME_WORDS = frozenset(

@@ -44,14 +44,23 @@ side recorded the stage."""
 Shown = float | int | str | None
 
 
+class Moved(TypedDict):
+    """Two numbers of a check and their difference."""
+
+    baseline: Shown
+    current: Shown
+    delta: float | None
+    delta_pct: float | None
+
+
 class Numbers(TypedDict, total=False):
     """The fields of a check that are not in every check."""
 
     baseline: Shown
     current: Shown
-    unit: str
     delta: float | None
     delta_pct: float | None
+    unit: str
     interval: tuple[float, float] | None
     threshold: float | None
     detectable: float | None

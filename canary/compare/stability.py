@@ -9,7 +9,7 @@ from typing import Literal
 
 from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
@@ -160,7 +160,7 @@ def _final_loss(current: Records, baseline: Records, thresholds: Thresholds) -> 
     words = f"{CHECKS[name].title} {before:.4g} -> "
     if broken is not None or after is None:
         words += f"{shown(broken or '')}: not finite at the end"
-        numbers = Numbers(baseline=before, current=broken, delta=math.inf)
+        numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
         return check_of(name, "fail", words, **numbers, threshold=limit)
     rise = 100 * (after / before - 1)
     status: CheckStatus = "pass"
@@ -197,7 +197,7 @@ def _gradient_explosion(current: Records, baseline: Records, limit: float) -> Ch
     if not math.isfinite(after):
         broken = next(str(norm) for norm in norms[1] if not math.isfinite(norm))
         found = shown(broken)
-        numbers = Numbers(baseline=before, current=broken, delta=math.inf)
+        numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
     words = f"{CHECKS[name].title} {before:.4g} -> {found}"
     words += f", limit {limit:g} times the baseline" if failed else ""
     status: CheckStatus = "fail" if failed else "pass"

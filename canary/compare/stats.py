@@ -155,12 +155,12 @@ class _Asked:
             return replace(found, first_line=first_line(found, history=0))
         exact = exact_lane(now, good, self.thresholds, self.noise, paired=self.paired)
         mixed = len({is_imported(record) for record in (*now, *good)}) > 1
-        checks = self._checks(exact, mixed)
-        config = likeliest_first(exact.config_changes, checks)
+        judged = self._checks(exact, mixed)
+        config = likeliest_first(exact.config_changes, judged)
         link = {one.stage: one for one in change_difference("config", config)}
         ordered = tuple(link.get(one.stage, one) for one in exact.differences)
         exact = replace(exact, config_changes=config, differences=ordered)
-        found = self.with_differences(Comparison("error", ""), exact, good, checks)
+        found = self.with_differences(Comparison("error", ""), exact, good, judged)
         same_program = (
             found.places.known
             and not found.places.ran
@@ -170,7 +170,7 @@ class _Asked:
         # imported.
         imported = all(map(is_imported, good))
         verdict = decide(
-            checks,
+            judged,
             enough_history=not self.history or len(good) >= MIN_HISTORY,
             imported=imported,
             exact_only=all(map(look_alone, (*now, *good))),

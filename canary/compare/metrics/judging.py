@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from canary.compare.checks import change
 from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
@@ -16,7 +17,7 @@ from canary.compare.metrics.equivalence import Sides
 from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
 from canary.compare.metrics.statistic import Bounds, bounds_of
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.timing import estimate
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
 from canary.compare.timing.student import t_quantile
@@ -28,6 +29,11 @@ SMALLEST = 1e-300
 """Smallest spread, so that one can divide by it."""
 NEAR_ZERO = 1e-12
 """A baseline below this share of its largest value is zero: percentages of it mean nothing."""
+
+
+class _Interval(TypedDict):
+    interval: tuple[float, float]
+    scale: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ def against_number(samples: Samples, limit: float) -> Check:
     worst = next(filter(bounds.breaks, samples.current), worst)
     status, aside = _with_spikes(samples, bounds, "fail" if bounds.breaks(worst) else "pass")
     words = f"{samples.title} is {worst:.4g}, limit {limit:.6g}"
-    numbers = Numbers(current=worst)
+    numbers = Moved(baseline=None, current=worst, delta=None, delta_pct=None)
     if samples.baseline:
         numbers = change(statistics.fmean(samples.baseline), worst)
     scale = "x" if samples.gate.of_step is not None else samples.unit
@@ -171,19 +177,20 @@ def _by_interval(
     return samples.check(
         status,
         words,
-        **(numbers | _interval(samples, found, before, alpha)),
+        **numbers,
+        **_interval(samples, found, before, alpha),
         threshold=_signed(samples, limit),
         detectable=_signed(samples, unit * found.detectable(alpha)),
         noise=found.spread.source,
     )
 
 
-def _interval(samples: Samples, found: Estimate, base: float, alpha: float) -> Numbers:
+def _interval(samples: Samples, found: Estimate, base: float, alpha: float) -> _Interval:
     """Return the interval of the change, in percent of `base`; in the metric's unit if it is 0."""
     sign = _sign(samples, base)
     unit = 100 / abs(base) if base else 1.0
     ends = sorted(sign * unit * end for end in (found.lower(alpha), found.upper(HI_LEVEL)))
-    return Numbers(interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
+    return _Interval(interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
 
 
 def against_history(samples: Samples) -> Check | Pending:
@@ -223,11 +230,11 @@ def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: fl
         "both": f"{low:.4g} to {high:.4g}",
     }[str(samples.gate.worse)]
     visible = found.detectable(alpha) * (percent or 1.0)
-    numbers = change(known.centre, after) | _interval(samples, found, known.centre, alpha)
     return samples.check(
         status,
         words + aside + _remarks(known, percent),
-        **numbers,
+        **change(known.centre, after),
+        **_interval(samples, found, known.centre, alpha),
         threshold=_signed(samples, room * (percent or 1.0)),
         detectable=_signed(samples, visible),
         noise=found.spread.source,

@@ -16,7 +16,7 @@ from canary.compare.metrics.history import FLOOR, MIN_RUNS
 from canary.compare.metrics.judging import OF_RUNS, Pending
 from canary.compare.metrics.samples import Samples
 from canary.compare.metrics.statistic import usable, window
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus
 from canary.compare.timing.estimate import DETECTION_POWER
 from canary.compare.timing.student import t_quantile, t_upper_tail
 
@@ -145,6 +145,13 @@ def _check(
         words += f", the first is step {beyond[0].number}"
     if status == "warn":
         words += ", and one spike alone does not decide"
-    numbers = Numbers(baseline=0, current=len(beyond), delta=float(len(beyond)))
-    numbers |= {"threshold": float(samples.gate.spikes), "unit": "steps", "scale": "steps"}
-    return samples.check(status, words + remark, **numbers)
+    return samples.check(
+        status,
+        words + remark,
+        baseline=0,
+        current=len(beyond),
+        unit="steps",
+        delta=float(len(beyond)),
+        threshold=float(samples.gate.spikes),
+        scale="steps",
+    )

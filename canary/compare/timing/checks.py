@@ -272,8 +272,15 @@ def _gpu_utilization(
     words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
     words += f", a drop of more than {limit:g} points" if dropped else ""
     status: CheckStatus = "warn" if dropped else "pass"
-    numbers = change(before, after) | {"unit": "%", "threshold": -limit, "scale": "points"}
-    return check_of("gpu_utilization", status, words, **numbers)
+    return check_of(
+        "gpu_utilization",
+        status,
+        words,
+        **change(before, after),
+        unit="%",
+        threshold=-limit,
+        scale="points",
+    )
 
 
 def timing_samples(

@@ -108,10 +108,11 @@ class _ComparedPhases:
 def phase_growth(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> StepGrowth | None:
     """Return how the phases of a step grew; None if a side recorded no phases."""
     longer = _generated(current, baseline)
-    wall = _compare(*map(phases_of_launches, (current, baseline)), WALL_NOISE, longer)
+    here, there = phases_of_launches(current), phases_of_launches(baseline)
+    wall = _compare(here, there, WALL_NOISE, longer)
     if wall is None:
         return None
-    cpu = _compare(*map(_cpu, (current, baseline)), CPU_NOISE, longer)
+    cpu = _compare(_cpu(current), _cpu(baseline), CPU_NOISE, longer)
     # With a GPU, the host's CPU seconds are mostly spent waiting for it.
     devices = [record.env.get("device") or {} for record in (*current, *baseline)]
     judged = None if any(device.get("type") == "cuda" for device in devices) else cpu

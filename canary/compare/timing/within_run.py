@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from canary.compare.checks import check_of
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.record.slowing import LEAST_STEPS
@@ -62,7 +62,7 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
         words += ": the run slows down"
     elif change >= limit:
         words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
-    numbers = Numbers(baseline=was, current=is_now, delta=is_now - was, delta_pct=change)
+    numbers = Moved(baseline=was, current=is_now, delta=is_now - was, delta_pct=change)
     return check_of(NAME, status, words, **numbers, unit="%", threshold=limit)
 
 

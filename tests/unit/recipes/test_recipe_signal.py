@@ -70,8 +70,9 @@ def test_a_made_up_count_is_judged_by_the_limit_of_its_row(monkeypatch: pytest.M
         return plain(of).get("work", {}).get("cache_misses")  # type: ignore[no-any-return]
 
     monkeypatch.setattr(counts, "COUNTS", (*COUNTS, Count("work", "cache_misses", misses)))
-    made = {"title": "cache misses per step", "limits": ("max_collectives_increase",)}
-    check = replace(CHECKS["operators"], name="cache_misses", **made)
+    limits = ("max_collectives_increase",)
+    words = "cache misses per step"
+    check = replace(CHECKS["operators"], name="cache_misses", title=words, limits=limits)
     monkeypatch.setitem(CHECKS, check.name, check)
     for more, status in ((0, "pass"), (1, "fail")):
         current, baseline = record(2), record(1)
