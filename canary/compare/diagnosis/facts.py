@@ -14,18 +14,16 @@ from canary.compare.diagnosis.changed_settings import SettingChange, setting_cha
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
-from canary.compare.exact.inputs_stages import is_rollout, not_seen
+from canary.compare.exact.inputs_stages import is_rollout, not_seen, total
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
     APPLIED_GRADIENT,
-    GRADIENT_NORM_FACTOR,
+    gradient_norms,
     loss_floor,
-    norm_floor,
-    of_losses,
-    of_norms,
+    losses,
 )
 from canary.compare.exact.rollout_stage import SIGNALS
-from canary.compare.exact.signal_kinds import Sides, is_finite
+from canary.compare.exact.signal_kinds import Sides, Signal, is_finite
 from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
@@ -153,12 +151,8 @@ class Facts:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
         before, after = self.looked_batches()
         common = min(len(before), len(after))
-        sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
-        found = []
-        for name in names:
-            was, now = ([m[name] for m in side if m.get(name) is not None] for side in sides)
-            found.append((sum(map(int, was)), sum(map(int, now))) if was and now else (0, 0))
-        return found
+        pairs = ((total(before[:common], name), total(after[:common], name)) for name in names)
+        return [(0, 0) if was is None or now is None else (was, now) for was, now in pairs]
 
     @cached_property
     def batches(self) -> BatchChange:
@@ -177,17 +171,10 @@ class Facts:
 
     def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
         """Return the first step, from 1, at which the series differs; None if none does."""
-        sides = Sides(self.before, self.now)
-        before, after = sides.read(of_losses)
-        floor, factor = loss_floor(self.now), 1.0
-        if series == "grad_norms":
-            before, after = sides.read(of_norms)
-            floor, factor = (norm_floor(before) if self.rollout else 0.0), GRADIENT_NORM_FACTOR
-        for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            size = relative_difference(was, now, floor)
-            if size > factor * sides.tolerance.at_step(place + 1):
-                return place + 1
-        return None
+        compare = losses if series == "losses" else gradient_norms
+        signal = Signal("trajectory", series, compare)
+        found = compare(signal, Sides(self.before, self.now))
+        return next((one.step for one in found if one.signal == series), None)
 
     @cached_property
     def same_parameters_after_first_update(self) -> bool | None:

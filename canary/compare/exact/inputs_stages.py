@@ -156,7 +156,7 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
     words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
     if was == now:
         words = f"the same rows in different micro-batches, from step {first + 1} on"
-    pads = [_total(side, "pad_tokens") for side in (before, after)]
+    pads = [total(side, "pad_tokens") for side in (before, after)]
     if pads[0] != pads[1]:
         words += f" (pad tokens {_count(pads[0])} -> {_count(pads[1])} over {len(before)} steps)"
     return Difference(
@@ -172,7 +172,7 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
     """Return (signal, baseline, current, sentence): token totals if they differ, else the hash."""
     totals = []
     for key in TOKEN_COUNTS:
-        was, now = _total(before, key), _total(after, key)
+        was, now = total(before, key), total(after, key)
         if was != now and None not in (was, now):
             totals.append((key, was, now))
     place = f"from step {first + 1} on"
@@ -191,7 +191,7 @@ def _without_counts(before: Steps, after: Steps) -> str:
         return "different values, same shape"
     if sides[0] == sides[1]:
         return "same sequences, different masks or labels"
-    counted = all(_total(side, "input_tokens") is not None for side in (before, after))
+    counted = all(total(side, "input_tokens") is not None for side in (before, after))
     return "different tokens, equal counts" if counted else "different sequences or order"
 
 
@@ -199,7 +199,7 @@ def _count(total: int | None) -> str:
     return "not counted" if total is None else f"{total:,}"
 
 
-def _total(steps: Steps, key: TokenCount) -> int | None:
+def total(steps: Steps, key: TokenCount) -> int | None:
     """Sum a count over all micro-batches; None if one did not record it."""
     micro = [micro for step in steps for micro in step]
     return sum(one[key] for one in micro) if micro and all(key in one for one in micro) else None

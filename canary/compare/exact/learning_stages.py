@@ -133,12 +133,12 @@ def tensors_changed(signal: Signal, sides: Sides) -> list[Difference]:
     return [signal.differs(was, now, words, count=len(names[0] ^ names[1]) or 1)]
 
 
-def of_losses(exact: Exact) -> Series:
+def _of_losses(exact: Exact) -> Series:
     """Return the losses of the look."""
     return exact.get("trajectory", {}).get("losses", [])
 
 
-def of_norms(exact: Exact) -> Series:
+def _of_norms(exact: Exact) -> Series:
     """Return the gradient norms of the look before clipping."""
     return exact.get("trajectory", {}).get("grad_norms", [])
 
@@ -147,7 +147,7 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the look's losses; on a CPU also those of all steps, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
-    found = _sequence(signal, sides, *sides.read(of_losses), floor)
+    found = _sequence(signal, sides, *sides.read(_of_losses), floor)
     if not found and repeats_bitwise(baseline) and repeats_bitwise(current):
         before, after = baseline.stability.loss_values, current.stability.loss_values
         return _sequence(replace(signal, name="loss after the look"), sides, before, after, floor)
@@ -156,12 +156,12 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
 
 def gradient_norms(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the gradient norms of the look's steps."""
-    before, after = sides.read(of_norms)
-    floor = norm_floor(before) if is_rollout(sides.current) else 0.0
+    before, after = sides.read(_of_norms)
+    floor = _norm_floor(before) if is_rollout(sides.current) else 0.0
     return _sequence(signal, sides, before, after, floor, GRADIENT_NORM_FACTOR)
 
 
-def norm_floor(norms: Series) -> float:
+def _norm_floor(norms: Series) -> float:
     """Return the smallest scale for a rollout trainer's gradient norms; see `VANISHING`."""
     return VANISHING * max((abs(norm) for norm in norms if is_finite(norm)), default=0.0)
 
@@ -169,7 +169,7 @@ def norm_floor(norms: Series) -> float:
 def metrics(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the trainer's metrics; not if micro-batches are cut differently, for metrics are
     unweighted means over micro-batches."""
-    if _cut_in(sides, len(of_norms(sides.baseline.exact))):
+    if _cut_in(sides, len(_of_norms(sides.baseline.exact))):
         return []
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("rl", {}))
     found = []

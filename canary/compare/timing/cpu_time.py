@@ -49,10 +49,12 @@ def cpu_samples(
             f"a process has {words} compute threads, which spin while they wait for each other. "
             "CPU time is judged only with threads: 1"
         )
-    absent = sum(not launch_seconds(record, metric) for record in (*current, *baseline))
-    if absent:
-        return f"not measured in {absent} of {len(current) + len(baseline)} runs"
-    return time_samples(metric, current, baseline)
+    was = [record for record in baseline if launch_seconds(record, metric)]
+    absent = sum(not launch_seconds(record, metric) for record in current)
+    if absent or not was:
+        where = f"{absent} of {len(current)} current runs" if absent else "any baseline run"
+        return f"not measured in {where}"
+    return time_samples(metric, current, was)
 
 
 def settled(
