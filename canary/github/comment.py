@@ -206,13 +206,13 @@ def _headline(sections: Sequence[Section]) -> str:
     groups: dict[str, list[str]] = {}
     for one in sections:
         groups.setdefault(one.word, []).append(one.name)
-    known = [verdict for verdict in ORDER if verdict in groups]
     words = " · ".join(
         f"{markdown_cell(verdict)}: {', '.join(map(markdown_code, groups[verdict]))}"
-        for verdict in known
+        for verdict in ORDER
+        if verdict in groups
     )
-    mark = VERDICTS.get(known[0], VERDICTS["changed"]).mark if known else ""
-    return f"**{mark} {words}**"
+    worst = min(sections, key=lambda one: ORDER.index(one.word))
+    return f"**{VERDICTS[worst.verdict].mark} {words}**"
 
 
 def _overview(sections: Sequence[Section]) -> str:
