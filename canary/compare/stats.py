@@ -160,6 +160,7 @@ class _Asked:
         link = {one.stage: one for one in change_difference("config", config)}
         ordered = tuple(link.get(one.stage, one) for one in exact.differences)
         exact = replace(exact, config_changes=config, differences=ordered)
+        # The verdict needs the places, so it comes after them.
         found = self.with_differences(Comparison("error", ""), exact, good, judged)
         same_program = (
             found.places.known
