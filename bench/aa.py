@@ -29,7 +29,7 @@ from pathlib import Path
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
-from canary.compare.timing.sequential import DECISIONS
+from canary.compare.timing.lane import DECISIONS
 from canary.config.load import load_config
 from canary.record.folder import load_record
 from canary.record.types import RunRecord

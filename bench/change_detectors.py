@@ -14,7 +14,7 @@ from bench.histories import RUNS, Array, Facts
 from canary.baseline.comparability import machine_key
 from canary.record.types import Distribution, Launch, Perf, RunRecord
 from canary.trends.history import trends_of_stored
-from canary.trends.runs import StoredRun
+from canary.trends.runs import run_of
 
 
 class Found(NamedTuple):
@@ -61,7 +61,7 @@ def otava(values: Array, facts: Sequence[Facts]) -> list[Found]:
 def ours(values: Array, facts: Sequence[Facts]) -> list[Found]:
     """Ask `canary.trends`. It has only the step time to judge, with the whole error budget."""
     records = [record(place, float(value), facts[place]) for place, value in enumerate(values)]
-    stored = [StoredRun(one, "", "", 1, False) for one in reversed(records)]
+    stored = [run_of(one) for one in reversed(records)]
     trends = trends_of_stored(stored, None, records[-1].name, machine_key(records[-1]), [])
     series = next(it for it in trends.series if it.metric == "step_time_median")
     at = [int(point.run_id.removeprefix("run-")) for point in series.points]

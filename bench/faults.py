@@ -43,8 +43,7 @@ from bench.corpus.store import Missing, Store, decisions_of
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.checks import TIMING_GATES
-from canary.compare.timing.lane import FAMILY_BUDGET
-from canary.compare.timing.sequential import decision_budget, is_settled
+from canary.compare.timing.lane import FAMILY_BUDGET, decision_budget, is_settled
 from canary.errors import CanaryError
 
 CORPORA: dict[str, tuple[Row, ...]] = {

@@ -28,9 +28,8 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES
-from canary.compare.timing.lane import FAMILY_BUDGET
+from canary.compare.timing.lane import DECISIONS, FAMILY_BUDGET, decision_budget, is_settled
 from canary.compare.timing.noise import MetricNoise, NoiseModel
-from canary.compare.timing.sequential import DECISIONS, decision_budget, is_settled
 from canary.record.folder import load_record
 from canary.record.summary import distribution
 from canary.record.types import Launch, RunRecord

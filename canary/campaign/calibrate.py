@@ -144,7 +144,7 @@ def _value(record: RunRecord, name: str) -> float | None:
 
 def _milliseconds(record: RunRecord, metric: Metric) -> float | None:
     """Mean of the launches; None if threads spin, because then CPU time is not a gate."""
-    found = cpu_samples(metric, [record], [record], paired=False)
+    found = cpu_samples(metric, [record], [record])
     return found.scale(found.current) if isinstance(found, Samples) else None
 
 

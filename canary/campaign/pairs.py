@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from canary.baseline.comparability import how_it_ended
 from canary.compare.report import Check, Comparison
 from canary.compare.timing.estimate import signed_percent
-from canary.compare.timing.sequential import (
+from canary.compare.timing.lane import (
     DECISIONS,
     decided_by_exact,
     decision_budget,

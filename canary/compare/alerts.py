@@ -35,6 +35,12 @@ def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
     return tuple(sorted(found.values(), key=lambda one: _order(one.severity, one.step)))
 
 
+def new_alerts(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[RaisedAlert]:
+    """Return the current alerts of types that the baseline did not raise, one per type."""
+    known = {alert["type"] for record in baseline for alert in record.alerts}
+    return [alert for alert in alerts_of(current) if alert.type not in known]
+
+
 def _order(severity: str, step: int) -> tuple[int, int]:
     return WORST_FIRST.index(severity), step
 
@@ -51,21 +57,21 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
         return []
     if not any(watched[: len(current)]):
         return [check_of("alerts", "skip", "no alert detectors ran on the current side")]
-    after = alerts_of(current)
+    after, new = alerts_of(current), new_alerts(current, baseline)
     known = {alert["type"] for record in baseline for alert in record.alerts}
-    new = [alert for alert in after if alert.type not in known]
     words = _message(new, len(after), any(watched[len(current) :]))
-    return [
-        replace(
-            check_of("alerts", "warn" if new else "pass", words),
-            baseline=len(known),
-            current=len(after),
-            unit="types",
-            delta=float(len(new)),
-            threshold=0.0,
-            scale="types",
-        )
-    ]
+    found = check_of(
+        "alerts",
+        "warn" if new else "pass",
+        words,
+        baseline=len(known),
+        current=len(after),
+        unit="types",
+        delta=float(len(new)),
+        threshold=0.0,
+        scale="types",
+    )
+    return [found]
 
 
 def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:

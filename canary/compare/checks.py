@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, Unpack
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
-from canary.compare.report import Check, CheckStatus, Group, Lane
+from canary.compare.exact.stages import LEARNED_STAGES
+from canary.compare.report import Check, CheckStatus, Group, Lane, Moved, Numbers
 from canary.compare.rules import RULES
 from canary.record.metric_names import QUANTITIES
 
@@ -41,6 +42,7 @@ class CheckType:
 
 _stability = partial(CheckType, group="stability", lane="trend")
 _times = partial(CheckType, group="performance", lane="timing")
+_trend = partial(CheckType, group="performance", lane="trend")
 _count = partial(CheckType, group="performance", lane="exact")
 _memory = partial(CheckType, group="memory")
 _exact = partial(CheckType, group="correctness", lane="exact")
@@ -56,98 +58,65 @@ METRICS = "metrics"
 """Row of the gates in `metrics:`; each check's name adds the metric and the statistic."""
 _FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
 
+
+def _rules(fatal: bool) -> Iterator[CheckType]:
+    for one in RULES:
+        if one.fatal == fatal:
+            yield CheckType(one.id, one.holds, fatal=fatal, group="correctness", lane="rule")
+
+
+# fmt: off
 _TABLE = (
     _stability("steps_trained", "trained steps", ("max_steps_lost_pct",), _LEARNING, fatal=True),
     _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
     _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
-    *(
-        CheckType(one.id, one.holds, fatal=True, group="correctness", lane="rule")
-        for one in RULES
-        if one.fatal
-    ),
-    _stability(
-        "loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",), fatal=True
-    ),
+    *_rules(fatal=True),
+    _stability("loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",),
+        fatal=True),
     _stability("final_loss", "mean loss of the last tenth of steps", _FINAL_LOSS, _LEARNING),
     _stability("gradient_explosion", "largest gradient norm", ("max_grad_norm_ratio",), _LEARNING),
-    *(
-        _stability(one.name, f"mean {one.words or one.name}", (one.limit,), _LEARNING)
-        for one in QUANTITIES.values()
-        if one.limit
-    ),
+    *(_stability(one.name, f"mean {one.words or one.name}", (one.limit,), _LEARNING)
+        for one in QUANTITIES.values() if one.limit),
     _stability("alerts", "alert types that the baseline does not have"),
     _times("step_time_median", "median step time", (_STEP, "sensitivity"), clock="wall"),
     _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
     _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
-    _times(
-        "step_time_drift", f"step time {_LAST}", (_STEP, "sensitivity"), clock="wall", drift=True
-    ),
-    _times(
-        "cpu_time_drift",
-        f"CPU time per step {_LAST}",
-        (_CPU, "sensitivity"),
-        clock="cpu",
-        drift=True,
-    ),
-    CheckType(
-        "step_time_within_run",
-        "step time from the start to the end of the run",
-        (_STEP,),
-        clock="wall",
-        group="performance",
-        lane="trend",
-    ),
+    _times("step_time_drift", f"step time {_LAST}", (_STEP, "sensitivity"), clock="wall",
+        drift=True),
+    _times("cpu_time_drift", f"CPU time per step {_LAST}", (_CPU, "sensitivity"), clock="cpu",
+        drift=True),
+    _trend("step_time_within_run", "step time from the start to the end of the run", (_STEP,),
+        clock="wall"),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
     _times("step_time_spread", "spread of step times across launches"),
-    CheckType(
-        "gpu_utilization",
-        "GPU utilisation",
-        ("max_gpu_utilization_drop",),
-        group="performance",
-        lane="trend",
-    ),
+    _trend("gpu_utilization", "GPU utilisation", ("max_gpu_utilization_drop",)),
     _memory("max_memory", "peak memory", _PEAK, lane="timing"),
     _memory("reserved_memory", "reserved device memory", _PEAK, lane="trend"),
-    _memory(
-        "memory_growth", "growth of memory per step", ("max_mem_growth_mb_per_step",), lane="trend"
-    ),
-    _memory(
-        "live_tensors",
-        "growth of live tensors per step",
-        ("max_live_tensors_per_step",),
-        lane="exact",
-    ),
-    _memory(
-        "live_memory", "MB of live tensors between steps", ("max_mem_increase_pct",), lane="exact"
-    ),
+    _memory("memory_growth", "growth of memory per step", ("max_mem_growth_mb_per_step",),
+        lane="trend"),
+    _memory("live_tensors", "growth of live tensors per step", ("max_live_tensors_per_step",),
+        lane="exact"),
+    _memory("live_memory", "MB of live tensors between steps", ("max_mem_increase_pct",),
+        lane="exact"),
     _exact("repeatability", "repeated runs give equal results"),
     *(_exact(stage, words) for stage, words in LEARNED_STAGES.items()),
     _count("tokens_fed", "token positions fed per step", ("max_tokens_fed_increase_pct",)),
-    _count(
-        "host_reads",
-        "tensor values read by Python per step",
-        ("max_host_reads_increase",),
-        _PACKAGES,
-    ),
+    _count("host_reads", "tensor values read by Python per step", ("max_host_reads_increase",),
+        _PACKAGES),
     _count("collectives", "collective operations per step", ("max_collectives_increase",)),
     _count("recompiles", "recompilations per step", ("max_recompiles_increase",)),
     _count("operators", "operator calls per step", ("max_operators_increase_pct",), _LEARNING),
     _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
     _count("dataset_maps", "maps that no cache can hold", ("max_dataset_maps_increase",), _ROWS),
     _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
-    _count(
-        "files_written", "files opened for writing in the look", ("max_files_increase",), _PACKAGES
-    ),
-    _count(
-        "bytes_written", "MB written in the look", ("max_bytes_written_increase_mb",), _PACKAGES
-    ),
-    *(
-        CheckType(one.id, one.holds, group="correctness", lane="rule")
-        for one in RULES
-        if not one.fatal
-    ),
+    _count("files_written", "files opened for writing in the look", ("max_files_increase",),
+        _PACKAGES),
+    _count("bytes_written", "MB written in the look", ("max_bytes_written_increase_mb",),
+        _PACKAGES),
+    *_rules(fatal=False),
     _stability(METRICS, "each gate in `metrics:`", ("metric_false_alarms",), _LEARNING),
 )
+# fmt: on
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
 SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
 """Checks of step time without drift, the most reliable first."""
@@ -162,10 +131,16 @@ def sides_with(baseline: object, current: object) -> str:
     return f"only on the {'baseline' if baseline else 'current side'}"
 
 
-def check_of(name: str, status: CheckStatus, message: str) -> Check:
-    """Make a check of the table; add its numbers with `dataclasses.replace`."""
+def check_of(name: str, status: CheckStatus, message: str, **numbers: Unpack[Numbers]) -> Check:
+    """Make a check of the table."""
     row = CHECKS[name]
-    return Check(name, row.group, row.lane, status, message)
+    return Check(name, row.group, row.lane, status, message, **numbers)
+
+
+def change(before: float, after: float) -> Moved:
+    """Return two numbers and their difference, as a check has them."""
+    pct = 100 * (after - before) / abs(before) if before else None
+    return Moved(baseline=before, current=after, delta=after - before, delta_pct=pct)
 
 
 TIME_WORDS = frozenset(
@@ -187,9 +162,11 @@ def group_of_metric(metric: str) -> Group:
     return "performance" if words & TIME_WORDS else "stability"
 
 
-def metric_check(name: str, metric: str, status: CheckStatus, message: str) -> Check:
+def metric_check(
+    name: str, metric: str, status: CheckStatus, message: str, **numbers: Unpack[Numbers]
+) -> Check:
     """Make a check of `metrics:`; `metric` is the canary's name for it, if it has one."""
-    return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message)
+    return Check(name, group_of_metric(metric), CHECKS[METRICS].lane, status, message, **numbers)
 
 
 def is_metric_gate(name: str) -> bool:

@@ -17,6 +17,11 @@ from canary.record.types import RunRecord
 
 LIKELY = 0.5
 """The first line names a suspect with at least this confidence."""
+BOTH_COMMITS = "run the same config at both commits, head and baseline, and see which one completes"
+OF_AN_IMPORT = (
+    "compare the commits, packages and launcher settings of both runs by hand",
+    "canary exec -- COMMAND records the same loop with its exact signals",
+)
 
 
 def analyze_regression(
@@ -53,19 +58,16 @@ def analyze_regression(
         failed = any(check.failed for check in report.checks)
         suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
-        suspects = tuple(s if _known(s) else _of_a_crash(s, now[-1]) for s in suspects)
+        log = f"read the end of log.txt in the folder of run {now[-1].run_id}"
+        suspects = tuple(_advised(one, log, BOTH_COMMITS) for one in suspects)
     elif any(map(is_imported, (*now, *before))):
-        suspects = tuple(s if _known(s) else _of_an_import(s) for s in suspects)
+        suspects = tuple(_advised(one, *OF_AN_IMPORT) for one in suspects)
     return Diagnosis(_summary(suspects), suspects)
 
 
-def _of_an_import(unknown: Suspect) -> Suspect:
-    """Return the suspect with advice for runs whose exact signals were not recorded."""
-    actions = (
-        "compare the commits, packages and launcher settings of both runs by hand",
-        "canary exec -- COMMAND records the same loop with its exact signals",
-    )
-    return replace(unknown, suggested_actions=actions)
+def _advised(suspect: Suspect, *actions: str) -> Suspect:
+    """Return an unknown suspect with this advice: nothing better is known."""
+    return suspect if _known(suspect) else replace(suspect, suggested_actions=actions)
 
 
 def _is_worse(report: Comparison) -> bool:
@@ -86,15 +88,6 @@ def _summary(suspects: Sequence[Suspect]) -> str:
     how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Also"
     tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
-
-
-def _of_a_crash(unknown: Suspect, record: RunRecord) -> Suspect:
-    """Return the suspect with advice for a run that ended early and has no times."""
-    actions = (
-        f"read the end of log.txt in the folder of run {record.run_id}",
-        "run the same config at both commits, head and baseline, and see which one completes",
-    )
-    return replace(unknown, suggested_actions=actions)
 
 
 def _known(suspect: Suspect) -> bool:

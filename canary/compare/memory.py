@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
-from canary.compare.checks import check_of
+from canary.compare.checks import change, check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
@@ -42,20 +41,14 @@ def reserved_memory(
         return None
     was, now = statistics.median(before), statistics.median(after)
     limit = min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / was)
-    change = 100 * (now / was - 1)
+    rise = 100 * (now / was - 1)
     status: CheckStatus = "pass"
-    if change > limit:
+    if rise > limit:
         status = "fail" if min(after) > max(before) else "warn"
-    words = f"reserved device memory {signed_percent(change)}"
-    words += f", limit {limit:.3g}%" if change > limit else ""
-    return replace(
-        check_of("reserved_memory", status, words),
-        baseline=was,
-        current=now,
-        unit="MB",
-        delta=now - was,
-        delta_pct=change,
-        threshold=limit,
+    words = f"reserved device memory {signed_percent(rise)}"
+    words += f", limit {limit:.3g}%" if rise > limit else ""
+    return check_of(
+        "reserved_memory", status, words, **change(was, now), unit="MB", threshold=limit
     )
 
 
@@ -73,22 +66,24 @@ def memory_growth(
     kind = found[0].kind
     base, base_half = _slope(before)
     now, now_half = _slope(found)
-    change, half = now - base, math.hypot(now_half, base_half)
+    more, half = now - base, math.hypot(now_half, base_half)
     limit = thresholds.max_mem_growth_mb_per_step
     status: CheckStatus = "pass"
-    if change - half > limit:
+    if more - half > limit:
         status = "fail"
-    elif change > limit and change - half > 0:
+    elif more > limit and more - half > 0:
         status = "warn"
     words = f"{kind} memory grows {base:+.3g} -> {now:+.3g} MB/step"
     words += ": a leak" if status == "fail" else ""
-    return replace(
-        check_of("memory_growth", status, words),
+    return check_of(
+        "memory_growth",
+        status,
+        words,
         baseline=base,
         current=now,
         unit="MB/step",
-        delta=change,
-        interval=(change - half, change + half),
+        delta=more,
+        interval=(more - half, more + half),
         threshold=limit,
         scale="MB/step",
     )

@@ -26,7 +26,7 @@ WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
 """CPU time is left out: if it is missing, for example with a second thread, wall time decides."""
 
 
-def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
+def _of_launches(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
     """Return by name the checks that a record's launches have data for."""
     side = [record]
     bare = is_imported(record) and untimed(record)
@@ -38,7 +38,7 @@ def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]
     )
 
 
-def look_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
+def _of_look(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
     """Return by name the checks that a record's look has data for; empty without a look."""
     if not record.exact:
         return {}
@@ -62,33 +62,22 @@ def with_missing_checks(
     Covers the launches of every current record, and the compared look if there is one. A training
     that ended after its look on purpose lacks nothing."""
     before = newest_looked(baseline)
-    missing: dict[str, Check] = {}
-
-    def collect(expected: dict[str, Check], found: dict[str, Check], record: RunRecord) -> None:
-        for name, check in expected.items():
-            if name not in found:
-                missing[name] = _missing(check, record)
-
-    expected = {} if look_alone(before) else launch_checks(before, thresholds)
-    for record in current:
-        if not look_alone(record):
-            collect(expected, launch_checks(record, thresholds), record)
+    asked = [(_of_launches, one) for one in current if not look_alone(one)]
+    asked = [] if look_alone(before) else asked
     after = most_different(current, before)
-    if after.exact:
-        collect(look_checks(before, thresholds), look_checks(after, thresholds), after)
+    asked += [(_of_look, after)] * bool(after.exact)
+    expected = {having: having(before, thresholds) for having in {one for one, _ in asked}}
+    missing: dict[str, Check] = {}
+    for having, record in asked:
+        found = having(record, thresholds)
+        for name, check in expected[having].items():
+            if name not in found:
+                title = CHECKS[name].title if name in CHECKS else name
+                words = f"{title}: recorded on the baseline but not in run {record.run_id}"
+                missing[name] = without_values(check, "inconclusive", words)
     failed = {check.name for check in checks if check.failed}
     kept = [check for check in checks if check.name not in missing or check.name in failed]
     return [*kept, *(check for name, check in missing.items() if name not in failed)]
-
-
-def _title(check: Check) -> str:
-    row = CHECKS.get(check.name)
-    return row.title if row else check.name
-
-
-def _missing(check: Check, record: RunRecord) -> Check:
-    words = f"{_title(check)}: recorded on the baseline but not in run {record.run_id}"
-    return without_values(check, "inconclusive", words)
 
 
 def without_values(check: Check, status: CheckStatus, message: str) -> Check:

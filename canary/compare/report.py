@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.stages import ORDER, STAGE_OF
@@ -13,7 +13,28 @@ from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSIO
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "rule", "timing", "trend"]
-Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
+Verdict = Literal["error", "regression", "changed", "inconclusive", "no-baseline", "pass"]
+
+
+class OfVerdict(NamedTuple):
+    """What goes with a verdict."""
+
+    exit_code: int
+    """Of a change that nobody accepted, and without `strict`."""
+    mark: str
+
+
+VERDICTS: dict[Verdict, OfVerdict] = {
+    "error": OfVerdict(EXIT_ERROR, "💥"),
+    "regression": OfVerdict(EXIT_REGRESSION, "❌"),
+    "changed": OfVerdict(EXIT_REGRESSION, "🟠"),
+    "inconclusive": OfVerdict(EXIT_OK, "⚪"),
+    "no-baseline": OfVerdict(EXIT_OK, "🆕"),
+    "pass": OfVerdict(EXIT_OK, "✅"),
+}
+"""The worst first."""
+WORST_FIRST: tuple[Verdict, ...] = tuple(VERDICTS)
+"""Of several canaries, the first in this order decides for all: fail closed."""
 Unjudged = Literal["crowded", "scattered", "untimed", "stalled", "inapplicable", "unrecorded"]
 """`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
 scatter more than the noise model says. `untimed`: a side ran only its look. `stalled`: one stalled
@@ -21,6 +42,31 @@ step alone makes it too slow. `inapplicable`: the check is for other trainings. 
 side recorded the stage."""
 
 Shown = float | int | str | None
+
+
+class Moved(TypedDict):
+    """Two numbers of a check and their difference."""
+
+    baseline: Shown
+    current: Shown
+    delta: float | None
+    delta_pct: float | None
+
+
+class Numbers(TypedDict, total=False):
+    """The fields of a check that are not in every check."""
+
+    baseline: Shown
+    current: Shown
+    delta: float | None
+    delta_pct: float | None
+    unit: str
+    interval: tuple[float, float] | None
+    threshold: float | None
+    detectable: float | None
+    scale: str
+    noise: str | None
+    unjudged: Unjudged | None
 
 
 @dataclass(frozen=True)
@@ -250,9 +296,7 @@ class Comparison:
 
     def exit_code(self, strict: bool = False) -> int:
         """Return the exit code of the process; with `strict`, inconclusive is a failure."""
-        if self.verdict == "changed":
-            return EXIT_OK if self.accepted else EXIT_REGRESSION
-        if self.verdict == "inconclusive":
-            return EXIT_INCONCLUSIVE if strict else EXIT_OK
-        codes = {"pass": EXIT_OK, "no-baseline": EXIT_OK, "regression": EXIT_REGRESSION}
-        return codes.get(self.verdict, EXIT_ERROR)
+        if self.verdict == "inconclusive" and strict:
+            return EXIT_INCONCLUSIVE
+        accepted = self.verdict == "changed" and self.accepted
+        return EXIT_OK if accepted else VERDICTS[self.verdict].exit_code

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from canary.compare.checks import CHECKS, check_of
+from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
@@ -21,39 +20,45 @@ from canary.record.types import RunRecord
 MIN_LOSSES = 20
 USUAL_RISE = 1.1
 """A rise up to this many times the baseline's rise is not a new divergence."""
+KL_FLOOR = 0.01
+"""A smaller KL is never a blow-up."""
+SUSPICIOUS = 2.0
+"""A rise of reward or margin above this many times the allowed drop is a warning."""
+
+Records = Sequence[RunRecord]
+BadSteps = Literal["nan_steps", "inf_steps"]
 
 
-def stability_checks(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> list[Check]:
-    """Return all checks of stability; the worst current record decides."""
-    found = [
-        _steps_trained(current, baseline, thresholds),
+def stability_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
+    """Return all checks of stability; the worst current record decides. Of the quantities that
+    trainers log, those that both sides log, in the order of `Thresholds`."""
+    limited = {quantity.limit: quantity for quantity in QUANTITIES.values() if quantity.limit}
+    logged = (
+        _logged(limited[key], current, baseline, float(getattr(thresholds, key)))
+        for key in Thresholds.model_fields
+        if key in limited
+    )
+    return [
+        _steps_trained(current, baseline, thresholds.max_steps_lost_pct),
         _bad_steps("nan_steps", current, baseline, thresholds.max_nan_steps),
         _bad_steps("inf_steps", current, baseline, thresholds.max_inf_steps),
-        _divergence(current, baseline, thresholds),
+        _divergence(current, baseline, thresholds.max_loss_rise),
         _final_loss(current, baseline, thresholds),
-        _gradient_explosion(current, baseline, thresholds),
+        _gradient_explosion(current, baseline, thresholds.max_grad_norm_ratio),
+        *(check for check in logged if check is not None),
     ]
-    return found + metric_checks(current, baseline, thresholds)
 
 
-def _fewest_steps(records: Sequence[RunRecord]) -> int | None:
+def _fewest_steps(records: Records) -> int | None:
     """Return the steps of the shortest launch; None without one."""
-    counts = [
-        launch.steps
-        for record in records
-        for launch in record.launches
-        if launch.status == "completed"
-    ]
+    launches = (launch for record in records for launch in record.launches)
+    counts = (launch.steps for launch in launches if launch.status == "completed")
     return min(counts, default=None)
 
 
-def _steps_trained(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
+def _steps_trained(current: Records, baseline: Records, limit: float) -> Check:
     """Fail if a training that ended without an error lost many of the baseline's steps."""
-    name, limit = "steps_trained", thresholds.max_steps_lost_pct
+    name = "steps_trained"
     before, after = _fewest_steps(baseline), _fewest_steps(current)
     if not before or after is None:
         return check_of(name, "skip", "no launches to compare")
@@ -62,18 +67,8 @@ def _steps_trained(
     status: CheckStatus = "fail" if lost > limit else "warn" if lost > 0 else "pass"
     if lost > 0:
         words += ": the training ended earlier" + (f", limit {limit:g}%" if lost > limit else "")
-    return replace(
-        check_of(name, status, words),
-        baseline=before,
-        current=after,
-        unit="steps",
-        delta=float(after - before),
-        delta_pct=-lost,
-        threshold=-limit,
-    )
-
-
-BadSteps = Literal["nan_steps", "inf_steps"]
+    numbers = change(before, after)
+    return check_of(name, status, words, **numbers, unit="steps", threshold=-limit)
 
 
 def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
@@ -82,22 +77,20 @@ def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
     return count if count or record.stability.loss_values else None
 
 
-def _bad_steps(
-    name: BadSteps, current: Sequence[RunRecord], baseline: Sequence[RunRecord], limit: int
-) -> Check:
+def _bad_steps(name: BadSteps, current: Records, baseline: Records, limit: int) -> Check:
     if all(bad_steps(record, name) is None for record in current):
         return check_of(name, "skip", "no losses were recorded")
-    worst = max(current, key=lambda record: getattr(record.stability, name))
-    count = int(getattr(worst.stability, name))
-    counts = [bad_steps(record, name) for record in baseline]
-    before = max((known for known in counts if known is not None), default=None)
+    worst = max(current, key=lambda record: bad_steps(record, name) or 0)
+    count = bad_steps(worst, name) or 0
+    before = _worst(bad_steps(record, name) for record in baseline)
     kind, steps = "a NaN", worst.stability.nan_at
     if name == "inf_steps":
         kind, steps = "an infinite", worst.stability.inf_at
     first = f", first at step {steps[0]}" if steps else ""
-    words = f"{count} step{'' if count == 1 else 's'} with {kind} loss{first}"
-    return replace(
-        check_of(name, "fail" if count > limit else "pass", words),
+    return check_of(
+        name,
+        "fail" if count > limit else "pass",
+        f"{count} step{'' if count == 1 else 's'} with {kind} loss{first}",
         baseline=before,
         current=count,
         unit="steps",
@@ -107,7 +100,7 @@ def _bad_steps(
     )
 
 
-def _rises(records: Sequence[RunRecord]) -> list[float]:
+def _rises(records: Records) -> list[float]:
     """Return last tenth / first tenth of each record's losses, if they do not cancel to zero."""
     rises = []
     for record in records:
@@ -123,9 +116,7 @@ def _rises(records: Sequence[RunRecord]) -> list[float]:
     return rises
 
 
-def _divergence(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
+def _divergence(current: Records, baseline: Records, limit: float) -> Check:
     """Fail if the loss rises from the first tenth to the last, and more than on the baseline."""
     rises, usual = _rises(current), max(_rises(baseline), default=0.0)
     if not rises:
@@ -133,138 +124,84 @@ def _divergence(
         return check_of("loss_divergence", "skip", words)
     rise = max(rises)
     known = usual if 0 < usual < math.inf else None
-    over = rise > thresholds.max_loss_rise
+    over = rise > limit
     failed = over and (math.isinf(rise) or rise > USUAL_RISE * usual)
     words = f"loss of the last tenth is {rise:.3g} times the first tenth"
     if math.isinf(rise):
         words = "the loss diverged: the last loss is not finite"
     elif failed:
-        words = f"the loss diverged: {words}, limit {thresholds.max_loss_rise:g}"
+        words = f"the loss diverged: {words}, limit {limit:g}"
     elif over:
-        words += f", limit {thresholds.max_loss_rise:g}, as on the baseline"
-    return replace(
-        check_of("loss_divergence", "fail" if failed else "warn" if over else "pass", words),
+        words += f", limit {limit:g}, as on the baseline"
+    return check_of(
+        "loss_divergence",
+        "fail" if failed else "warn" if over else "pass",
+        words,
         baseline=known,
-        current=rise if math.isfinite(rise) else _first_broken(current),
+        current=rise if math.isfinite(rise) else _broken_end(current),
         unit="x",
         delta=rise - (known or 1.0),
         delta_pct=100 * (rise / known - 1) if known and math.isfinite(rise) else None,
-        threshold=thresholds.max_loss_rise,
+        threshold=limit,
         scale="x",
     )
 
 
-def _final_loss(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
-    name, words = "final_loss", CHECKS["final_loss"].title
+def _final_loss(current: Records, baseline: Records, thresholds: Thresholds) -> Check:
+    name, limit = "final_loss", thresholds.max_final_loss_increase_pct
     if any(is_rollout(record) for record in current):
         return check_of(name, "skip", "a policy loss is about zero by design")
-    after = _worst([tail_mean(r.stability.loss_values) for r in current])
-    before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
-    broken = _first_broken(current)
-    if broken is not None and before is not None:
-        message = f"{words} {before:.4g} -> {shown(broken)}: not finite at the end"
-        return replace(
-            check_of(name, "fail", message),
-            baseline=before,
-            current=broken,
-            delta=math.inf,
-            threshold=thresholds.max_final_loss_increase_pct,
-        )
-    if before is None or after is None or before <= 1e-6:
+    after = _worst(tail_mean(r.stability.loss_values) for r in current)
+    means = (tail_mean(r.stability.loss_values) for r in baseline)
+    known = [mean for mean in means if mean is not None]
+    before, broken = statistics.median(known) if known else None, _broken_end(current)
+    if before is None or (broken is None and (after is None or before <= 1e-6)):
         return check_of(name, "skip", "no finite losses above zero to compare")
-    change = 100 * (after / before - 1)
+    words = f"{CHECKS[name].title} {before:.4g} -> "
+    if broken is not None or after is None:
+        words += f"{shown(broken or '')}: not finite at the end"
+        numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
+        return check_of(name, "fail", words, **numbers, threshold=limit)
+    rise = 100 * (after / before - 1)
     status: CheckStatus = "pass"
-    message = f"{words} {before:.4g} -> {after:.4g}"
-    if change > thresholds.max_final_loss_increase_pct:
-        status, message = "fail", f"{message}: the model learns worse"
-    elif change < -thresholds.max_final_loss_drop_pct:
+    words += f"{after:.4g}"
+    if rise > limit:
+        status, words = "fail", f"{words}: the model learns worse"
+    elif rise < -thresholds.max_final_loss_drop_pct:
         status = "warn"
-        message += ": suspiciously good; check for leaked labels or packed sequences"
-    return replace(
-        check_of(name, status, message),
-        baseline=before,
-        current=after,
-        delta=after - before,
-        delta_pct=change,
-        threshold=thresholds.max_final_loss_increase_pct,
-    )
+        words += ": suspiciously good; check for leaked labels or packed sequences"
+    return check_of(name, status, words, **change(before, after), threshold=limit)
 
 
-def _ends_broken(record: RunRecord) -> str | None:
-    """Return a run's last loss as text if it is not finite."""
-    last = record.stability.loss_values[-1:]
-    return None if all(map(math.isfinite, last)) else str(last[0])
+def _broken_end(records: Records) -> str | None:
+    """Return the first last loss that is not finite, as text."""
+    ends = (loss for record in records for loss in record.stability.loss_values[-1:])
+    return next((str(loss) for loss in ends if not math.isfinite(loss)), None)
 
 
-def _first_broken(records: Sequence[RunRecord]) -> str | None:
-    return next((found for r in records if (found := _ends_broken(r)) is not None), None)
+def _worst(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
-def _worst(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return max(found) if found else None
-
-
-def _middle(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return statistics.median(found) if found else None
-
-
-def _largest_gradient(record: RunRecord) -> float | None:
-    values = [v for v in record.stability.grad_norm_values if v is not None]
-    if any(not math.isfinite(v) for v in values):
-        return math.inf
-    return max(values) if values else None
-
-
-def _gradient_explosion(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
+def _gradient_explosion(current: Records, baseline: Records, limit: float) -> Check:
     name = "gradient_explosion"
-    after = _worst([_largest_gradient(record) for record in current])
-    before = _worst([_largest_gradient(record) for record in baseline])
+    norms = [
+        [norm for record in side for norm in record.stability.grad_norm_values if norm is not None]
+        for side in (baseline, current)
+    ]
+    before, after = (_worst(n if math.isfinite(n) else math.inf for n in side) for side in norms)
     if after is None or not before or not math.isfinite(before):
         return check_of(name, "skip", "no gradient norms to compare")
-    ratio = after / before
-    failed = ratio > thresholds.max_grad_norm_ratio
-    largest: float | str = after
+    failed = after / before > limit
+    found, numbers = f"{after:.4g}", change(before, after)
     if not math.isfinite(after):
-        norms = (norm for record in current for norm in record.stability.grad_norm_values)
-        largest = next(str(norm) for norm in norms if norm is not None and not math.isfinite(norm))
-    found = shown(largest) if isinstance(largest, str) else f"{largest:.4g}"
+        broken = next(str(norm) for norm in norms[1] if not math.isfinite(norm))
+        found = shown(broken)
+        numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
     words = f"{CHECKS[name].title} {before:.4g} -> {found}"
-    words += f", limit {thresholds.max_grad_norm_ratio:g} times the baseline" if failed else ""
-    return replace(
-        check_of(name, "fail" if failed else "pass", words),
-        baseline=before,
-        current=largest,
-        delta=after - before if math.isfinite(after) else math.inf,
-        delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
-        threshold=thresholds.max_grad_norm_ratio,
-        scale="x",
-    )
-
-
-KL_FLOOR = 0.01
-"""A smaller KL is never a blow-up."""
-SUSPICIOUS = 2.0
-"""A rise of reward or margin above this many times the allowed drop is a warning."""
-
-Records = Sequence[RunRecord]
-
-
-def metric_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
-    """Return a check for each quantity that both sides log, in the order of `Thresholds`."""
-    limited = {quantity.limit: quantity for quantity in QUANTITIES.values() if quantity.limit}
-    found = []
-    for key in Thresholds.model_fields:
-        if key in limited:
-            limit = float(getattr(thresholds, key))
-            judge = _rise if limited[key].worse == "higher" else _drop
-            found.append(judge(limited[key], current, baseline, limit))
-    return [check for check in found if check is not None]
+    words += f", limit {limit:g} times the baseline" if failed else ""
+    status: CheckStatus = "fail" if failed else "pass"
+    return check_of(name, status, words, **numbers, threshold=limit, scale="x")
 
 
 def _mean(records: Records, name: str, part: str = "mean") -> float | None:
@@ -274,103 +211,79 @@ def _mean(records: Records, name: str, part: str = "mean") -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _means(
-    quantity: Quantity, current: Records, baseline: Records
-) -> tuple[str, float, float] | Check | None:
-    """Return (metric name, baseline mean, current mean); None if a side does not log it.
-
-    Instead a failed check if the current mean is not finite, or a skipped one if names differ."""
-    broken = _not_finite(quantity, current)
-    if broken is not None:
-        return broken
+def _logged(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
+    """Return the check of a quantity; None if a side does not log it. It fails if the current mean
+    is not finite, and is skipped if the sides log it under different names."""
+    for record in current:
+        for metric in quantity.names:
+            found = record.rl.get(metric)
+            if found is not None and found.count and not math.isfinite(found.mean):
+                words = f"mean {metric} is not finite"
+                return check_of(quantity.name, "fail", words, delta=1.0)
     before, after = (
         {name: mean for name in quantity.names if (mean := _mean(side, name)) is not None}
         for side in (baseline, current)
     )
-    for name in before:
-        if name in after:
-            return name, before[name], after[name]
     if not before or not after:
         return None
-    was, now = next(iter(before)), next(iter(after))
-    words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
-    return check_of(quantity.name, "skip", words)
+    metric = next((name for name in before if name in after), "")
+    if not metric:
+        was, now = next(iter(before)), next(iter(after))
+        words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
+        return check_of(quantity.name, "skip", words)
+    judge = _rise if quantity.worse == "higher" else _drop
+    return judge(quantity, metric, (before[metric], after[metric]), (current, baseline), limit)
 
 
-def _not_finite(quantity: Quantity, current: Records) -> Check | None:
-    """Return a failed check if the mean of a recorded metric is NaN or infinite."""
-    bad = [
-        metric
-        for record in current
-        for metric in quantity.names
-        if metric in record.rl
-        and record.rl[metric].count
-        and not math.isfinite(record.rl[metric].mean)
-    ]
-    if not bad:
-        return None
-    words = f"mean {bad[0]} is not finite"
-    return replace(check_of(quantity.name, "fail", words), delta=float(len(bad)))
-
-
-def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
+def _rise(
+    quantity: Quantity,
+    metric: str,
+    means: tuple[float, float],
+    sides: tuple[Records, Records],
+    limit: float,
+) -> Check:
     """Fail if the mean rises to more than `limit` times the baseline's."""
-    means = _means(quantity, current, baseline)
-    if not isinstance(means, tuple):
-        return means
-    _, before, after = means
+    before, after = means
     failed = after / max(before, KL_FLOOR) > limit
-    words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}"
-    words += _steps_left_out([*current, *baseline])
+    words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}{_steps_left_out(sides)}"
     words += ": blow-up" if failed else ""
-    return replace(
-        check_of(quantity.name, "fail" if failed else "pass", words),
-        baseline=before,
-        current=after,
-        unit=quantity.unit,
-        delta=after - before,
-        delta_pct=100 * (after / before - 1) if before else None,
-        threshold=limit,
-        scale="x",
+    status: CheckStatus = "fail" if failed else "pass"
+    numbers = change(before, after)
+    return check_of(
+        quantity.name, status, words, **numbers, unit=quantity.unit, threshold=limit, scale="x"
     )
 
 
-def _steps_left_out(records: Records) -> str:
+def _drop(
+    quantity: Quantity,
+    metric: str,
+    means: tuple[float, float],
+    sides: tuple[Records, Records],
+    limit: float,
+) -> Check:
+    """Fail if the mean drops by more than `limit`, in percent or baseline standard deviations."""
+    name, scale = quantity.name, "std" if quantity.limit.endswith("_std") else "%"
+    before, after = means
+    unit = _mean(sides[1], metric, "std") if scale == "std" else abs(before) / 100
+    if not unit or unit < 1e-9:
+        return check_of(name, "skip", f"the baseline's {name} does not vary")
+    drop = (before - after) / unit
+    status: CheckStatus = "pass"
+    words = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}{_steps_left_out(sides)}"
+    if drop > limit:
+        status, words = "fail", f"{words}, a drop of {drop:.3g} {scale}: collapse"
+    elif quantity.too_good and -drop > SUSPICIOUS * limit:
+        status = "warn"
+        words += f", a rise of {-drop:.3g} {scale}: suspiciously good; check for leaks or hacking"
+    return check_of(name, status, words, **change(before, after), threshold=limit, scale=scale)
+
+
+def _steps_left_out(sides: tuple[Records, Records]) -> str:
     """Say which steps a mean leaves out: a gate's mean may have all."""
+    records = [*sides[0], *sides[1]]
     counts = {untimed_steps(record) for record in records}
     count = counts.pop() if len(counts) == 1 else 0
     if count < 1:
         return ""
     each = " of each launch" if any(len(record.launches) > 1 for record in records) else ""
-    steps = f"{count} steps" if count > 1 else "step"
-    return f" without the first {steps}{each}"
-
-
-def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
-    """Fail if the mean drops by more than `limit`, in percent or baseline standard deviations."""
-    means = _means(quantity, current, baseline)
-    if not isinstance(means, tuple):
-        return means
-    name, scale = quantity.name, "std" if quantity.limit.endswith("_std") else "%"
-    metric, before, after = means
-    unit = _mean(baseline, metric, "std") if scale == "std" else abs(before) / 100
-    if not unit or unit < 1e-9:
-        return check_of(name, "skip", f"the baseline's {name} does not vary")
-    drop = (before - after) / unit
-    status: CheckStatus = "pass"
-    message = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}"
-    message += _steps_left_out([*current, *baseline])
-    if drop > limit:
-        status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
-    elif quantity.too_good and -drop > SUSPICIOUS * limit:
-        status = "warn"
-        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; check for leaks or hacking"
-    return replace(
-        check_of(name, status, message),
-        baseline=before,
-        current=after,
-        delta=after - before,
-        delta_pct=100 * (after - before) / abs(before) if before else None,
-        threshold=limit,
-        scale=scale,
-    )
+    return f" without the first {f'{count} steps' if count > 1 else 'step'}{each}"

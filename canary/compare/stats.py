@@ -14,15 +14,17 @@ from canary.baseline.comparability import (
     why_not_timed,
 )
 from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
-from canary.compare.changed import likeliest_first, places_of
+from canary.compare.causes.settings import likeliest_first
+from canary.compare.checks import check_of
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.changes import change_difference, config_changes
-from canary.compare.exact.lane import ExactResult, exact_lane, newest_looked
+from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
 from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.checks import metric_gate_checks
 from canary.compare.missing import with_missing_checks, without_values
+from canary.compare.places import changed_places
 from canary.compare.refusal import comparable, refusal, require_distinct
 from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.rules.comparison import rule_checks
@@ -90,249 +92,179 @@ def compare_to_baseline(
     Raises:
         InputError: there is no current record, or a run is named twice.
     """
-    now = _in_order(current)
-    before = _in_order(baseline)
+    now, before = _in_order(current), _in_order(baseline)
     require_distinct(now, before)
     good = [record for record in before if not judgeable(record)]
-    refused = refusal(now, before, good, paired)
-    if refused is None:
-        options = _Options(thresholds, paired, noise, anchor, budget, gates, metrics, source)
-        compare = _first_runs if not good else _compare
-        refused = compare(now, good, options, history, accept)
-    found = _with_sides(refused, now, good or before)
-    notes = (*found.notes, *_left_out(before, good))
-    found = replace(found, alerts=alerts_of(now), notes=notes)
-    judged = found.verdict != "error" and now[-1].status == "completed"
+    asked = _Asked(
+        now, good, thresholds, paired, noise, history, anchor, budget, gates, metrics, source
+    )
+    found = refusal(now, before, good, paired) or asked.answer(accept)
+    unused = [judgeable(record) for record in before if record not in good] if good else []
+    notes = (*found.notes, *(f"left out of the baseline: {reason}" for reason in unused))
+    seen = found = replace(found, notes=notes)
     # If both sides fail after training, their looks still show what differs.
     looked = good or [record for record in before if record.exact]
-    seen = found if judged else _with_differences(found, now, looked, thresholds, source)
+    judged = found.verdict != "error" and now[-1].status == "completed"
+    if not judged and looked and not mismatch(looked[-1], now[-1]):
+        # For the diagnosis only: these checks do not judge the run.
+        lane = exact_lane(now, looked, thresholds)
+        broken = [check for check in rule_checks(now, looked) if check.failed]
+        seen = asked.with_differences(found, lane, looked, (*lane.checks, *broken))
     diagnosis = Diagnosis()
     if found.verdict != "error" or comparable(now, looked):
         diagnosis = analyze_regression(seen, now, looked if seen is not found else good, source)
-    if seen is not found and _both_looked(now, looked):
-        found = _with_look_differences(found, seen)
-    return replace(found, diagnosis=diagnosis)
-
-
-def _with_sides(
-    found: Comparison, now: Sequence[RunRecord], before: Sequence[RunRecord]
-) -> Comparison:
-    current, baseline = side_of(now), side_of(before)
-    was, shown = figures_of_checks(found.checks, baseline.summary, current.summary)
-    return replace(
-        found, current=replace(current, summary=shown), baseline=replace(baseline, summary=was)
-    )
-
-
-def _left_out(before: Sequence[RunRecord], good: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return notes on why baseline runs were left out."""
-    unused = [judgeable(record) for record in before if record not in good] if good else []
-    return tuple(f"left out of the baseline: {reason}" for reason in unused)
-
-
-def _with_differences(
-    refused: Comparison,
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    thresholds: Thresholds,
-    source: SourceChanges | None,
-) -> Comparison:
-    """Add the differences of config and look of a failed run, for its diagnosis only: they do not
-    judge it."""
-    if not good or mismatch(good[-1], now[-1]):
-        return refused
-    lane = exact_lane(now, good, thresholds)
-    places = places_of(now, good, lane, source)
-    broken = [check for check in rule_checks(now, good) if check.failed]
-    return replace(
-        refused,
-        checks=(*lane.checks, *broken),
-        first_difference=lane.first,
-        differences=lane.differences,
-        config_changes=lane.config_changes,
-        environment_changes=lane.environment_changes,
-        places=places,
-        notes=(*refused.notes, *lane.notes),
-    )
-
-
-def _both_looked(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:
-    return bool(good and newest_looked(good).exact and newest_looked(now).exact)
-
-
-def _with_look_differences(found: Comparison, seen: Comparison) -> Comparison:
-    """Show the differences of a failed run, without their checks: it is not judged by them."""
-    silent = not seen.differences and seen.notes == found.notes
+    if seen is not found and newest_looked(looked).exact and newest_looked(now).exact:
+        silent = not seen.differences and seen.notes == found.notes
+        notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
+        found = replace(seen, checks=found.checks, notes=notes)
+    after, was = side_of(now), side_of(good or before)
+    old, new = figures_of_checks(found.checks, was.summary, after.summary)
     return replace(
         found,
-        notes=(*seen.notes, NO_DIFFERENCE) if silent else seen.notes,
-        first_difference=seen.first_difference,
-        differences=seen.differences,
-        places=seen.places,
-        config_changes=seen.config_changes,
-        environment_changes=seen.environment_changes,
+        current=replace(after, summary=new),
+        baseline=replace(was, summary=old),
+        alerts=alerts_of(now),
+        diagnosis=diagnosis,
     )
 
 
 @dataclass(frozen=True)
-class _Options:
+class _Asked:
+    """Two sides that can be compared, and how; see `compare_to_baseline`."""
+
+    now: Sequence[RunRecord]
+    good: Sequence[RunRecord]
+    """The baseline's runs that can be judged."""
     thresholds: Thresholds
     paired: bool
     noise: NoiseModel | None
+    history: bool
     anchor: Sequence[RunRecord]
     budget: float
     gates: Sequence[Metric]
     metrics: Sequence[MetricGate]
     source: SourceChanges | None
 
-    def metric_checks(self, now: Sequence[RunRecord], good: Sequence[RunRecord]) -> list[Check]:
+    def answer(self, accept: str | None) -> Comparison:
+        """Judge the sides; runs without a baseline only by rules and absolute limits."""
+        now, good = self.now, self.good
+        if not good:
+            checks = [*rule_checks(now), *stability_checks(now, good, self.thresholds)]
+            checks += [*self._metric_checks(), *alert_checks(now, good)]
+            found = Comparison(decide(checks, enough_history=False), "", tuple(checks))
+            return replace(found, first_line=first_line(found, history=0))
+        exact = exact_lane(now, good, self.thresholds, self.noise, paired=self.paired)
+        mixed = len({is_imported(record) for record in (*now, *good)}) > 1
+        judged = self._checks(exact, mixed)
+        config = likeliest_first(exact.config_changes, judged)
+        link = {one.stage: one for one in change_difference("config", config)}
+        ordered = tuple(link.get(one.stage, one) for one in exact.differences)
+        exact = replace(exact, config_changes=config, differences=ordered)
+        # The verdict needs the places, so it comes after them.
+        found = self.with_differences(Comparison("error", ""), exact, good, judged)
+        same_program = (
+            found.places.known
+            and not found.places.ran
+            and all(check.delta == 0 for check in exact.checks if check.status in ("pass", "warn"))
+        )
+        # Only the baseline decides: a run cannot leave the exact lane out by calling itself
+        # imported.
+        imported = all(map(is_imported, good))
+        verdict = decide(
+            judged,
+            enough_history=not self.history or len(good) >= MIN_HISTORY,
+            imported=imported,
+            exact_only=all(map(look_alone, (*now, *good))),
+            same_program=same_program,
+        )
+        found = replace(
+            found,
+            verdict=verdict,
+            accepted=accept if verdict == "changed" else None,
+            notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
+        )
+        line = first_line(found, history=len(good), imported=imported, same_program=same_program)
+        return replace(found, first_line=line)
+
+    def with_differences(
+        self,
+        found: Comparison,
+        exact: ExactResult,
+        looked: Sequence[RunRecord],
+        checks: Sequence[Check],
+    ) -> Comparison:
+        """Return a comparison with what the exact lane found, and these checks."""
+        before = newest_looked(looked)
+        settings = (exact.config_changes, exact.environment_changes)
+        after = most_different(self.now, before)
+        return replace(
+            found,
+            checks=tuple(checks),
+            first_difference=exact.first,
+            differences=exact.differences,
+            config_changes=exact.config_changes,
+            environment_changes=exact.environment_changes,
+            places=changed_places(before, after, self.source, exact.differences, *settings),
+            notes=(*found.notes, *exact.notes),
+        )
+
+    def _checks(self, exact: ExactResult, mixed: bool) -> tuple[Check, ...]:
+        """Return all checks of two sides. `mixed`: only one of them was imported."""
+        now, good = self.now, self.good
+        found: list[Check] = [*self._measured(), *self._metric_checks()]
+        found += [*alert_checks(now, good), *rule_checks(now, good), *exact.checks]
+        if not mixed:
+            found = with_missing_checks(found, now, good, self.thresholds)
+        if any(not change.cosmetic for change in config_changes(good[-1], now[-1])):
+            found = [
+                replace(check, status="changed")
+                if check.name == "steps_trained" and check.status == "fail"
+                else check
+                for check in found
+            ]
+        return with_acceptance(found, exact.environment_changes)
+
+    def _metric_checks(self) -> list[Check]:
         """Judge the gates of `metrics`; decisions of an A/B run share its error budget too."""
         share = min(1.0, self.budget / FAMILY_BUDGET)
         gates = [gate.model_copy(update={"alpha": share * gate.alpha}) for gate in self.metrics]
-        found = metric_gate_checks(now, good, gates, share * self.thresholds.metric_false_alarms)
-        if len({look_alone(record) for record in (*now, *good)}) > 1:
+        alarms = share * self.thresholds.metric_false_alarms
+        found = metric_gate_checks(self.now, self.good, gates, alarms)
+        if len({look_alone(record) for record in (*self.now, *self.good)}) > 1:
             # A look has other steps than a whole training.
             return [without_values(check, "skip", ONE_LOOK) for check in found]
         return found
 
-
-def _first_runs(
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    options: _Options,
-    history: bool,
-    accept: str | None,
-) -> Comparison:
-    """Judge runs without a baseline, only by invariants and absolute limits."""
-    checks = (
-        *rule_checks(now),
-        *stability_checks(now, good, options.thresholds),
-        *options.metric_checks(now, good),
-        *alert_checks(now, good),
-    )
-    verdict = decide(checks, enough_history=False)
-    return Comparison(verdict, first_line(verdict, checks, (), (), (), history=0), checks)
-
-
-def _compare(
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    options: _Options,
-    history: bool,
-    accept: str | None,
-) -> Comparison:
-    exact = exact_lane(now, good, options.thresholds, options.noise, paired=options.paired)
-    mixed = len({is_imported(record) for record in (*now, *good)}) > 1
-    checks = _checks(now, good, options, exact, mixed)
-    exact = _with_likeliest_first(exact, checks)
-    places = places_of(now, good, exact, options.source)
-    same_program = (
-        places.known
-        and not places.ran
-        and all(check.delta == 0 for check in exact.checks if check.status in ("pass", "warn"))
-    )
-    # Only the baseline decides: a run cannot leave the exact lane out by calling itself imported.
-    imported = all(map(is_imported, good))
-    verdict = decide(
-        checks,
-        enough_history=not history or len(good) >= MIN_HISTORY,
-        imported=imported,
-        exact_only=all(map(look_alone, (*now, *good))),
-        same_program=same_program,
-    )
-    accepted = accept if verdict == "changed" else None
-    return Comparison(
-        verdict=verdict,
-        first_line=first_line(
-            verdict,
-            checks,
-            exact.differences,
-            exact.config_changes,
-            exact.environment_changes,
-            history=len(good),
-            accepted=accepted,
-            imported=imported,
-            same_program=same_program,
-        ),
-        checks=checks,
-        first_difference=exact.first,
-        differences=exact.differences,
-        config_changes=exact.config_changes,
-        environment_changes=exact.environment_changes,
-        places=places,
-        accepted=accepted,
-        notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
-    )
-
-
-def _checks(
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    options: _Options,
-    exact: ExactResult,
-    mixed: bool,
-) -> tuple[Check, ...]:
-    """Return all checks of two sides. `mixed`: only one of them was imported."""
-    found: list[Check] = [
-        *_measured(now, good, options),
-        *options.metric_checks(now, good),
-        *alert_checks(now, good),
-        *rule_checks(now, good),
-        *exact.checks,
-    ]
-    if not mixed:
-        found = with_missing_checks(found, now, good, options.thresholds)
-    if any(not change.cosmetic for change in config_changes(good[-1], now[-1])):
-        found = [
-            replace(check, status="changed")
-            if check.name == "steps_trained" and check.status == "fail"
-            else check
-            for check in found
-        ]
-    return with_acceptance(found, exact.environment_changes)
-
-
-def _with_likeliest_first(exact: ExactResult, checks: Sequence[Check]) -> ExactResult:
-    """Order the changed keys, also in the sentence of their difference."""
-    config = likeliest_first(exact.config_changes, checks)
-    link = {one.stage: one for one in change_difference("config", config)}
-    differences = tuple(link.get(one.stage, one) for one in exact.differences)
-    return replace(exact, config_changes=config, differences=differences)
-
-
-def _measured(
-    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Options
-) -> Iterator[Check]:
-    """Yield the checks of timed steps, or one skipped check if a side has none."""
-    alone = [all(map(look_alone, side)) for side in (now, good)]
-    if any(map(look_alone, (*now, *good))):
-        why = "both sides ended after their looks (exact: true)" if all(alone) else ONE_LOOK
-        yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
-        return
-    why = why_not_timed((*now, *good))
-    timed = timing_checks(
-        now,
-        good,
-        options.thresholds,
-        paired=options.paired,
-        noise=options.noise,
-        anchor=() if why else options.anchor,
-        budget=options.budget,
-        gates=[gate for gate in options.gates if gate == "max_memory"] if why else options.gates,
-    )
-    if why:
-        # A run that hides its machine does not pass by that.
-        lost = all(record.env.get("device") for record in good) and not all(
-            record.env.get("device") for record in now
+    def _measured(self) -> Iterator[Check]:
+        """Yield the checks of timed steps, or one skipped check if a side has none."""
+        now, good, thresholds = self.now, self.good, self.thresholds
+        alone = [all(map(look_alone, side)) for side in (now, good)]
+        if any(map(look_alone, (*now, *good))):
+            why = "both sides ended after their looks (exact: true)" if all(alone) else ONE_LOOK
+            yield check_of("step_time_median", "skip", why, unjudged="untimed")
+            return
+        why = why_not_timed((*now, *good))
+        timed = timing_checks(
+            now,
+            good,
+            thresholds,
+            paired=self.paired,
+            noise=self.noise,
+            anchor=() if why else self.anchor,
+            budget=self.budget,
+            gates=[gate for gate in self.gates if gate == "max_memory"] if why else self.gates,
         )
-        status: CheckStatus = "inconclusive" if lost else "skip"
-        yield Check("step_time_median", "performance", "timing", status, why, unjudged="untimed")
-        yield from timed
-    else:
-        yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
-        yield from within_run_checks(now, good, options.thresholds)
-    yield from memory_checks(now, good, options.thresholds)
-    yield from stability_checks(now, good, options.thresholds)
+        if why:
+            # A run that hides its machine does not pass by that.
+            known = [all(record.env.get("device") for record in side) for side in (now, good)]
+            status: CheckStatus = "inconclusive" if known == [False, True] else "skip"
+            yield check_of("step_time_median", status, why, unjudged="untimed")
+            yield from timed
+        else:
+            yield from settled(timed, now, good, paired=self.paired, noise=self.noise)
+            yield from within_run_checks(now, good, thresholds)
+        yield from memory_checks(now, good, thresholds)
+        yield from stability_checks(now, good, thresholds)
 
 
 def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.exact.signal_kinds import show
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.metrics.judging import EQUIVALENT
-from canary.compare.report import Check, Difference, KeyChange, Verdict
+from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
 
 NAMED_STAGES = {
     "batches": "batches",
@@ -92,29 +92,21 @@ def _judged_of_imported(checks: Sequence[Check]) -> list[Check]:
 
 
 def first_line(
-    verdict: Verdict,
-    checks: Sequence[Check],
-    differences: Sequence[Difference],
-    config: Sequence[KeyChange],
-    environment: Sequence[KeyChange],
-    *,
-    history: int,
-    accepted: str | None = None,
-    imported: bool = False,
-    same_program: bool = False,
+    found: Comparison, *, history: int, imported: bool = False, same_program: bool = False
 ) -> str:
-    """Return the verdict as a sentence."""
-    if verdict == "regression":
+    """Return the verdict as a sentence. `history`: runs of the baseline; others as in `decide`."""
+    checks = found.checks
+    if found.verdict == "regression":
         return _regression_line(checks)
-    if verdict == "changed":
-        return _changed_line(checks, differences, accepted)
-    if verdict == "no-baseline":
+    if found.verdict == "changed":
+        return _changed_line(found)
+    if found.verdict == "no-baseline":
         return (
             f"No baseline yet: {history} of {MIN_HISTORY} runs are stored. Store "
             f"{MIN_HISTORY - history} more of the default branch."
         )
-    same = _learning_unchanged(checks, config, environment)
-    if verdict == "inconclusive":
+    same = _learning_unchanged(found)
+    if found.verdict == "inconclusive":
         if imported and not any(check.status == "inconclusive" for check in checks):
             return _nothing_judged(checks)
         return _inconclusive_line(checks, same)
@@ -164,12 +156,10 @@ def _regression_line(checks: Sequence[Check]) -> str:
     return f"{_cut(words, LONGEST - 1 - len(more))}{more}."
 
 
-def _changed_line(
-    checks: Sequence[Check], differences: Sequence[Difference], accepted: str | None
-) -> str:
-    start = f"Changed and accepted ({accepted})" if accepted else "Changed"
-    learned = next((one for one in differences if one.learned), None)
-    lead, moved = _leading_change(checks)
+def _changed_line(found: Comparison) -> str:
+    start = f"Changed and accepted ({found.accepted})" if found.accepted else "Changed"
+    learned = next((one for one in found.differences if one.learned), None)
+    lead, moved = _leading_change(found.checks)
     words = finding(learned) if moved and learned is not None else lead.message
     return f"{_cut(f'{start}: {words}', LONGEST - 1)}."
 
@@ -218,10 +208,11 @@ def _cut(text: str, most: int) -> str:
 MOST_PACKAGES = 3
 
 
-def _changed_keys(config: Sequence[KeyChange], environment: Sequence[KeyChange]) -> str:
+def _changed_keys(found: Comparison) -> str:
     """Return the changed keys that are not cosmetic; of one alone, its values too."""
-    causes = [change for change in (*config, *environment) if not change.cosmetic]
-    keys = sum(not change.cosmetic for change in config)
+    every = (*found.config_changes, *found.environment_changes)
+    causes = [change for change in every if not change.cosmetic]
+    keys = sum(not change.cosmetic for change in found.config_changes)
     if len(causes) == 1:
         return f"{causes[0].key} {shown(causes[0].baseline)} -> {shown(causes[0].current)}"
     return named([change.key for change in causes], max(MOST_PACKAGES, min(keys, MOST_KEYS)))
@@ -265,12 +256,11 @@ def _more(checks: Sequence[Check], what: str) -> str:
     return f" ({count} more {what}{'' if count == 1 else 's'})" if count else ""
 
 
-def _learning_unchanged(
-    checks: Sequence[Check], config: Sequence[KeyChange], environment: Sequence[KeyChange]
-) -> str:
+def _learning_unchanged(found: Comparison) -> str:
     """Return a sentence if what is learned was compared and is equal; otherwise empty.
 
     It names what is equal only within rounding, what was not recorded, and changed keys."""
+    checks = found.checks
     judged = {
         check.name: check
         for check in checks
@@ -286,7 +276,7 @@ def _learning_unchanged(
     equal = f"{', '.join(others)} and {last} are identical"
     rounded = next((check.message for check in judged.values() if check.delta), "")
     lacks = "".join(f"; {NAMED_STAGES[stage]} were not recorded" for stage in missing)
-    keys = _changed_keys(config, environment)
+    keys = _changed_keys(found)
     return f"Learns the same: {rounded or equal}{lacks}.{f' Changed: {keys}.' if keys else ''}"
 
 

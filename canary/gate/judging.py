@@ -8,7 +8,7 @@ from pathlib import Path
 
 from canary.campaign.pairs import Plan
 from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.sequential import DECISIONS
+from canary.compare.timing.lane import DECISIONS
 from canary.errors import CanaryError
 from canary.gate.enough import fewer_steps
 from canary.gate.grounds import (

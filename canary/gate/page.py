@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from canary.baseline.comparability import own_slug
+from canary.compare.report import WORST_FIRST
 from canary.errors import EXIT_OK, CanaryError, InputError, MachineError
 from canary.gate.context import World
 from canary.gate.failsafe import Target, known_repository
@@ -23,7 +24,6 @@ from canary.gate.inputs import ReportSettings
 from canary.github.client import Refused
 from canary.github.comment import Section
 from canary.github.confined import Limits, confined, one_line
-from canary.github.status import WORST_FIRST
 from canary.github.sticky import comment_author, write_comment
 from canary.github.workflow import Job
 from canary.report.pages import can_draw, comparisons_text

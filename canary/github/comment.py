@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from canary.baseline.comparability import slug
-from canary.compare.report import Verdict
+from canary.compare.report import VERDICTS, WORST_FIRST, Verdict
 from canary.github.section import section
-from canary.github.status import WORST_FIRST, Answer, Source
+from canary.github.status import Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
-from canary.report.view import VERDICT_MARKS, counted
+from canary.report.view import counted
 
 MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
@@ -206,13 +206,13 @@ def _headline(sections: Sequence[Section]) -> str:
     groups: dict[str, list[str]] = {}
     for one in sections:
         groups.setdefault(one.word, []).append(one.name)
-    known = [verdict for verdict in ORDER if verdict in groups]
     words = " · ".join(
         f"{markdown_cell(verdict)}: {', '.join(map(markdown_code, groups[verdict]))}"
-        for verdict in known
+        for verdict in ORDER
+        if verdict in groups
     )
-    mark = VERDICT_MARKS.get(known[0], VERDICT_MARKS["changed"]) if known else ""
-    return f"**{mark} {words}**"
+    worst = min(sections, key=lambda one: ORDER.index(one.word))
+    return f"**{VERDICTS[worst.verdict].mark} {words}**"
 
 
 def _overview(sections: Sequence[Section]) -> str:
@@ -249,13 +249,13 @@ def _table(sections: Sequence[Section]) -> Iterator[str]:
     yield "| canary | result | answer |"
     yield "|---|---|---|"
     for one in sections:
-        mark = VERDICT_MARKS[one.verdict]
+        mark = VERDICTS[one.verdict].mark
         yield f"| {markdown_code(one.name)} | {mark}&nbsp;{markdown_cell(one.word)} | {one.words} |"
 
 
 def _counted(sections: Sequence[Section]) -> str:
     """Return `**❌ 4 canaries: 1 regression, 3 pass**`."""
-    mark = VERDICT_MARKS[sections[0].verdict]
+    mark = VERDICTS[sections[0].verdict].mark
     return f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
 
 

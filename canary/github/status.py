@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from canary.baseline.comparability import own_slug
-from canary.compare.report import Comparison, Verdict
+from canary.compare.report import WORST_FIRST, Comparison
 from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
 from canary.report.trends import Trends
@@ -71,17 +71,6 @@ def shortened(text: str, longest: int = LONGEST_DESCRIPTION, *, with_end: bool =
     cut = flat[: longest - 1 - len(end)]
     at = cut.rfind(" ")
     return f"{cut[: at if at > len(cut) // 2 else len(cut)].rstrip(' ,;:(')}…{end}"
-
-
-WORST_FIRST: tuple[Verdict, ...] = (
-    "error",
-    "regression",
-    "changed",
-    "inconclusive",
-    "no-baseline",
-    "pass",
-)
-"""Of several canaries, the first in this order decides for all: fail closed."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
-from canary.compare.report import Check, Comparison, KeyChange, Side, Verdict
+from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
 from canary.report.numbers import amount, signed, significant
@@ -24,14 +24,6 @@ STATUS_WORDS = {
     "inconclusive": "?",
     "pass": "ok",
     "skip": "skipped",
-}
-VERDICT_MARKS = {
-    "pass": "✅",
-    "regression": "❌",
-    "changed": "🟠",
-    "inconclusive": "⚪",
-    "no-baseline": "🆕",
-    "error": "💥",
 }
 SUMMARY_ROWS = (
     ("step time, median", "step_time_median_s", "ms", 1000.0),
@@ -143,7 +135,7 @@ def view_of(found: Comparison) -> View:
         failed.sort(key=lambda check: check is not lead)
     return View(
         verdict=found.verdict,
-        mark=VERDICT_MARKS[found.verdict],
+        mark=VERDICTS[found.verdict].mark,
         first_line=found.first_line,
         places=(places := place_rows(found)),
         more_places=len(found.places.ran) - len(places) if places else 0,

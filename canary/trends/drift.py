@@ -18,9 +18,8 @@ from itertools import combinations
 import numpy as np
 
 from canary.compare.timing.estimate import Spread
-from canary.trends.candidates import LEAST_RUNS as STEP_RUNS
-from canary.trends.scatter import REACH, Values, measure, residuals
-from canary.trends.slope import Slope, slope_of
+from canary.trends.scatter import REACH, Slope, Values, measure, residuals, slope_of
+from canary.trends.steps import LEAST_RUNS as STEP_RUNS
 from canary.trends.steps import Step, Steps, find_steps
 
 LEAST_RUNS = 12

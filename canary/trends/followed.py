@@ -12,8 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from canary.compare.metrics.curves import curve_in, own_name
-from canary.compare.metrics.samples import UNITS, title
+from canary.compare.metrics.samples import UNITS, curve_in, own_name, title
 from canary.compare.metrics.statistic import reading, usable
 from canary.compare.timing.crowding import compute_threads
 from canary.compare.timing.lane import Metric, completion_tokens_per_step, launch_seconds

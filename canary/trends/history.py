@@ -15,9 +15,8 @@ from canary.config.metric_gates import MetricGate, gates_in
 from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
 from canary.trends.followed import Number
-from canary.trends.machine import changes_of
 from canary.trends.model import HistoryTrends, Series
-from canary.trends.runs import RunFacts, StoredRun, facts_of, stored_runs
+from canary.trends.runs import Run, changes_of, stored_runs
 
 FIRST = "step_time_median"
 FIRST_SHARE = 0.5
@@ -65,14 +64,12 @@ def trends_of(drawer_folder: Path) -> HistoryTrends:
             noise = load_noise(drawer_folder / NOISE_FILE)
         except InputError as error:
             notes.append(f"the noise is estimated from the runs: {error.message}")
-    newest_first = stored_runs(drawer_folder, newest_first=True)
-    return trends_of_stored(
-        newest_first, noise, drawer_folder.parent.name, drawer_folder.name, notes
-    )
+    names = (drawer_folder.parent.name, drawer_folder.name)
+    return trends_of_stored(stored_runs(drawer_folder), noise, *names, notes)
 
 
 def trends_of_stored(
-    newest_first: Iterable[StoredRun],
+    newest_first: Iterable[Run],
     noise: NoiseModel | None,
     canary: str,
     machine: str,
@@ -86,27 +83,27 @@ def trends_of_stored(
     require_history()
     from canary.trends.series import series_of  # It loads numpy, which a core install lacks.
 
-    facts: list[RunFacts] = []
+    runs: list[Run] = []
     gates: tuple[MetricGate, ...] = ()
     for run in newest_first:
-        if not facts:
+        if not runs:
             gates = _gates(run.record, notes)
-        facts.append(facts_of(run, gates))
-    facts.reverse()
-    followed = _followed(facts, notes)
-    machines = changes_of(facts)
+        runs.append(run.kept(gates))
+    runs.reverse()
+    followed = _followed(runs, notes)
+    machines = changes_of(runs)
     found = []
     for name, number in followed.items():
         model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
         budget = budget_of(name, list(followed), model is not None)
-        found.append(series_of(name, number, facts, budget, model, machines))
+        found.append(series_of(name, number, runs, budget, model, machines))
     return HistoryTrends(
         canary,
         machine,
         tuple(sorted(found, key=_worst_first)),
         tuple(notes),
         tuple(machines.items()),
-        next((path for run in reversed(facts) if (path := run.record.config_file)), ""),
+        next((path for run in reversed(runs) if (path := run.record.config_file)), ""),
     )
 
 
@@ -131,10 +128,10 @@ def _gates(newest: RunRecord, notes: list[str]) -> tuple[MetricGate, ...]:
         return ()
 
 
-def _followed(facts: Sequence[RunFacts], notes: list[str]) -> dict[str, Number]:
+def _followed(runs: Sequence[Run], notes: list[str]) -> dict[str, Number]:
     """Return the newest number of each metric, in the order of the newest run."""
     found: dict[str, Number] = {}
-    for run in reversed(facts):
+    for run in reversed(runs):
         for name, number in run.numbers.items():
             found.setdefault(name, number)
     kept = dict(list(found.items())[:MOST_SERIES])

@@ -1,4 +1,4 @@
-"""Stored runs of a drawer, and the facts of each that a history needs.
+"""Stored runs of a drawer: what a history keeps of each, and what changed on the machine between.
 
 A record is read once. Only what the series need is kept of it, so that a history of 1,000 runs
 fits into memory.
@@ -8,51 +8,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from canary.baseline.entry import Entry, context_of
 from canary.baseline.history import entries, periods
+from canary.compare.exact.changes import environment_changes
 from canary.config.metric_gates import MetricGate
+from canary.errors import printable
 from canary.record.folder import parse_record
 from canary.record.types import Profiler, RunRecord, Stability
 from canary.trends.followed import Number, numbers_of
+from canary.trends.model import MachineChange, StoredPoint
 
 SHA = re.compile(r"[0-9a-f]{12,64}")
+NAMES = {"gpus": "gpu", "device.name": "gpu", "cpu_usable": "usable cores", "cpu_count": "cores"}
+LONGEST = 60
+RUNS_BEFORE = 3
+"""So many runs after a change of the machine, a change of a metric still names it."""
+UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
+"""Facts that follow from others, or that the host's kernel changes by a little."""
+MachineChanges = Mapping[int, tuple[MachineChange, ...]]
+"""What changed on the machine before a run, by the run's place."""
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class Run:
     """One run of a history."""
 
     record: RunRecord
-    commit: str
-    """Full sha; empty if unknown."""
-    verdict: str
-    """Empty: not judged."""
-    period: int | None
-    """None for a red run."""
-    accepted: bool
+    """As it was stored; in what is kept without rows, curves and signals."""
+    point: StoredPoint
+    """Without a value."""
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    """By metric, in what is kept."""
+
+    def kept(self, gates: Sequence[MetricGate]) -> Run:
+        """Return what a history keeps of the run: its numbers, machine, packages and config.
+
+        `gates`: those of the newest run."""
+        small = self.record.model_copy(
+            update={
+                "stability": Stability(),
+                "profiler": Profiler(),
+                "rl": {},
+                "curves": {},
+                "alerts": [],
+                "memory": type(self.record.memory)(),
+                "exact": {"model": self.record.exact.get("model", {})},
+            }
+        )
+        return Run(small, self.point, numbers_of(self.record, gates))
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What a history keeps of a run."""
-
-    run_id: str
-    commit: str
-    start: str
-    verdict: str
-    period: int | None
-    accepted: bool
-    numbers: Mapping[str, Number]
-    """By metric."""
-    record: RunRecord
-    """Without rows, curves and signals: machine, packages and config are left."""
+def run_of(
+    record: RunRecord,
+    commit: str = "",
+    verdict: str = "",
+    period: int | None = 1,
+    accepted: bool = False,
+) -> Run:
+    """Return a record as a run of a history; see `StoredPoint` for the other fields."""
+    point = StoredPoint(record.run_id, commit, record.timestamp, None, period, verdict, accepted)
+    return Run(record, point)
 
 
-def stored_runs(folder: Path, *, newest_first: bool = False) -> Iterator[StoredRun]:
-    """Yield the runs of a drawer; the next is read when it is asked for.
+def stored_runs(folder: Path) -> Iterator[Run]:
+    """Yield the runs of a drawer, the newest first; the next is read when it is asked for.
 
     Raises:
         RecordError: an entry cannot be read.
@@ -60,40 +84,64 @@ def stored_runs(folder: Path, *, newest_first: bool = False) -> Iterator[StoredR
     found = entries(folder)
     kept = [entry for entry in found if not entry.red]
     numbers = dict(zip(kept, periods(kept), strict=True))
-    for entry in reversed(found) if newest_first else found:
+    for entry in reversed(found):
         yield _stored_run(entry, numbers.get(entry))
 
 
-def _stored_run(entry: Entry, period: int | None) -> StoredRun:
+def _stored_run(entry: Entry, period: int | None) -> Run:
     document = entry.document()
     record = parse_record(document.get("record"), entry.path)
     context = context_of(document, entry.path)
     named = (context.commit if context else "") or str(record.git.get("sha") or "")
     commit = named if SHA.fullmatch(named) else ""
-    return StoredRun(record, commit, context.verdict if context else "", period, entry.accepted)
+    return run_of(record, commit, context.verdict if context else "", period, entry.accepted)
 
 
-def facts_of(run: StoredRun, gates: Sequence[MetricGate]) -> RunFacts:
-    """Return what a history keeps of a run; `gates`: those of the newest run."""
-    record = run.record
-    small = record.model_copy(
-        update={
-            "stability": Stability(),
-            "profiler": Profiler(),
-            "rl": {},
-            "curves": {},
-            "alerts": [],
-            "memory": type(record.memory)(),
-            "exact": {"model": record.exact.get("model", {})},
-        }
-    )
-    return RunFacts(
-        record.run_id,
-        run.commit,
-        record.timestamp,
-        run.verdict,
-        run.period,
-        run.accepted,
-        numbers_of(record, gates),
-        small,
-    )
+def changes_of(facts: Sequence[Run]) -> MachineChanges:
+    """Return all changes of the machine over the runs, given oldest first."""
+    found = {}
+    for place, (before, now) in enumerate(pairwise(facts), start=1):
+        if changes := tuple(_between(before, now)):
+            found[place] = changes
+    return found
+
+
+def suspects(machines: MachineChanges, place: int, first: int, last: int) -> list[MachineChange]:
+    """Return what changed on the machine where a series changed, the nearest first.
+
+    Args:
+        machines: all changes of the machine.
+        place: first run of the new level.
+        first: first run that may be of the new level.
+        last: first run that surely is.
+    """
+    earliest = max(1, min(first, place - RUNS_BEFORE))
+    found: dict[str, MachineChange] = {}
+    for other in sorted(range(earliest, last + 1), key=lambda other: abs(other - place)):
+        for change in machines.get(other, ()):
+            found.setdefault(change.name, replace(change, runs_before=place - other))
+    return list(found.values())
+
+
+def _between(before: Run, now: Run) -> Iterator[MachineChange]:
+    if before.record.env == now.record.env:
+        return
+    changes = environment_changes(before.record, now.record)
+    for change in sorted(changes, key=lambda change: change.cosmetic):
+        if change.key in UNIMPORTANT or (change.cosmetic and change.key.startswith("packages.")):
+            continue
+        name = NAMES.get(change.key, change.key)
+        name = name.removeprefix("packages.").removeprefix("variables.")
+        yield MachineChange(_cut(name), _text(change.baseline), _text(change.current))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        names = [str(one.get("name") or "unknown") for one in value]
+        value = f"{len(names)} x {names[0]}" if len(names) > 1 else names[0] if names else None
+    return _cut("none" if value is None else str(value))
+
+
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

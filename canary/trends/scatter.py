@@ -10,7 +10,7 @@ runs is less certain than that of independent ones, and three things account for
 - A mean over more than `WINDOW` runs counts as one over `WINDOW`: machines wander slowly.
 
 Residuals beyond `REACH` standard deviations count as if they lay there, so that spikes neither
-hide a change nor make one.
+hide a change nor make one. The slope over runs accounts for all of this too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from canary.baseline.history import WINDOW
 from canary.compare.timing.estimate import Spread
+from canary.compare.timing.student import t_quantile
 
 Values = npt.NDArray[np.float64]
 
@@ -39,6 +40,8 @@ WINDOWS = (3, 5, 8, 12, 18, 27)
 LEAST_WINDOWS = 6.0
 """Windows side by side that show an excess."""
 IN_THESE_RUNS = "measured in these runs"
+MOST_FITTED = 400
+"""Points of the median of all pairwise slopes; longer stretches are thinned evenly."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +164,48 @@ def _excess(
         if factor > 1:
             found.append((runs, factor))
     return found
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Change per run on the series' scale."""
+
+    per_run: float
+    error: float
+    """Standard error."""
+    df: float
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Return both ends, each with error `alpha`."""
+        reach = t_quantile(1 - alpha, self.df) * self.error
+        return self.per_run - reach, self.per_run + reach
+
+
+def slope_of(values: Values, scatter: Scatter) -> Slope:
+    """Return the slope of at least two values by Theil (1950) and Sen (1968).
+
+    Its standard error is that of the least-squares slope of an AR(1) process. It never claims more
+    than the means of `WINDOW` runs at both ends would.
+    """
+    count = len(values)
+    places = np.arange(count, dtype=float)
+    kept = np.unique(np.linspace(0, count - 1, min(count, MOST_FITTED)).round().astype(int))
+    first, second = np.triu_indices(len(kept), k=1)
+    rises = values[kept[second]] - values[kept[first]]
+    per_run = float(np.median(rises / (kept[second] - kept[first])))
+    middle = places - places.mean()
+    weights = middle / float(np.dot(middle, middle))
+    exact = scatter.spread.sd * math.sqrt(_quadratic(weights, scatter.correlation))
+    exact *= scatter.factor(count // 2)
+    half = max(1, count // 3)
+    ends = scatter.error(half, half) / max(1, count - half)
+    return Slope(per_run, max(exact, ends), scatter.spread.df)
+
+
+def _quadratic(weights: Values, correlation: float) -> float:
+    """Return the variance of a weighted sum of an AR(1) process of unit variance."""
+    carried = total = 0.0
+    for weight in weights.tolist():
+        total += weight * weight + 2 * weight * carried
+        carried = correlation * (carried + weight)
+    return max(total, 0.0)

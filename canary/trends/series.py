@@ -1,27 +1,25 @@
-"""One metric over the runs of a drawer: its numbers in, levels, change points and drift out."""
+"""One metric over the runs of a drawer: its numbers in, levels, change points and drift out; and
+what became of each change: confirmed, accepted, returned, or waiting for more runs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from canary.compare.metrics.history import FLOOR
+from canary.compare.metrics.judging import SMALLEST
 from canary.compare.timing.estimate import Spread
+from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile
-from canary.trends.candidates import LEAST_RUNS
-from canary.trends.drift import BUDGET_SHARE, Course, Ramp, course_of
+from canary.trends.drift import BUDGET_SHARE, Course, course_of
 from canary.trends.followed import Number, finite
-from canary.trends.machine import MachineChanges, suspects
 from canary.trends.model import ChangePoint, Drift, Level, Series, Standing, StoredPoint
-from canary.trends.newest import waiting_step
-from canary.trends.runs import RunFacts
-from canary.trends.scale import Scale, scale_of
-from canary.trends.scatter import Scatter, Values, center, levels_of
-from canary.trends.slope import slope_of
-from canary.trends.standing import accepted, returned
-from canary.trends.steps import Step
+from canary.trends.runs import MachineChanges, Run, suspects
+from canary.trends.scatter import Scatter, Values, center, levels_of, slope_of
+from canary.trends.steps import LEAST_RUNS, Step, waiting_step
 
 FEWEST = 2 * LEAST_RUNS
 """Values of a series in which a change can be found."""
@@ -30,6 +28,50 @@ TREND_FROM = 5
 TREND_RUNS = 10
 LEVEL = 0.975
 """One-sided, for both ends of an interval of 95%."""
+MOST_PERCENT = 1e6
+"""Changes are cut to it, also from 0, where no percentage exists."""
+RETURNED_SHARE = 0.25
+"""A later level is back if it keeps at most this share of the change, or is within the noise."""
+LEVEL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale on which a metric is analysed: logarithms if all values are positive, so that a
+    change is a ratio, else its unit."""
+
+    logs: bool
+    floor: float
+    """Smallest credible standard deviation of one run, on the scale."""
+
+    def to(self, value: float) -> float:
+        """Return a value of the metric's unit on the scale."""
+        return math.log(value) if self.logs else value
+
+    def back(self, place: float) -> float:
+        """Return a place on the scale in the metric's unit."""
+        return math.exp(min(place, LARGEST)) if self.logs else place
+
+    def percent(self, change: float, before: float) -> float:
+        """Return a change on the scale in percent of `before`, also on the scale, at most
+        `MOST_PERCENT`."""
+        if self.logs:
+            found = 100 * math.expm1(min(change, LARGEST))
+        elif not change:
+            found = 0.0
+        else:
+            found = 100 * change / abs(before) if before else math.copysign(math.inf, change)
+        return max(-MOST_PERCENT, min(MOST_PERCENT, found))
+
+
+def scale_of(values: Sequence[float], kind: str) -> Scale:
+    """Return the scale of finite values; `kind`: a key of `FLOORS`, or empty.
+
+    A trainer's number may repeat to the last bit, so its floor is the grain of a float32 mean.
+    """
+    if min(values, default=0.0) > 0:
+        return Scale(True, FLOORS.get(kind, FLOOR))
+    return Scale(False, max(FLOOR * max(map(abs, values), default=0.0), SMALLEST))
 
 
 @dataclass(frozen=True)
@@ -53,7 +95,7 @@ class _Analysed:
 def series_of(
     metric: str,
     newest: Number,
-    facts: Sequence[RunFacts],
+    runs: Sequence[Run],
     budget: float,
     model: Spread | None,
     machines: MachineChanges,
@@ -63,17 +105,24 @@ def series_of(
     Args:
         metric: its name in `facts`.
         newest: its newest number, which has title and unit.
-        facts: the runs, oldest first.
+        runs: oldest first.
         budget: probability of any false alarm in this series.
         model: the measured noise of a run's logarithm.
         machines: what changed on the machine.
     """
-    numbers = [_same_kind(run.numbers.get(metric), newest) for run in facts]
-    per_token = _per_token(numbers)
+    # A run's number counts if it measures what the newest one does: device or resident memory.
+    numbers = [
+        number if number is not None and number.kind == newest.kind else None
+        for number in (run.numbers.get(metric) for run in runs)
+    ]
+    tokens = {number.per_token for number in numbers if number is not None}
+    # Times are per generated token if all runs count them, and they differ.
+    per_token = len(tokens) > 1 and None not in tokens
     points = tuple(
-        _point(run, number, per_token) for run, number in zip(facts, numbers, strict=True)
+        replace(run.point, value=_value(number, per_token))
+        for run, number in zip(runs, numbers, strict=True)
     )
-    notes = list(_notes(numbers, len(facts)))
+    notes = list(_notes(numbers, len(runs)))
     known = [place for place, point in enumerate(points) if point.value is not None]
     values = [point.value for point in points if point.value is not None]
     levels: tuple[Level, ...] = ()
@@ -104,35 +153,17 @@ def series_of(
     )
 
 
-def _same_kind(number: Number | None, newest: Number) -> Number | None:
-    """Return the number if it measures what the newest one does: device or resident memory."""
-    return number if number is not None and number.kind == newest.kind else None
-
-
-def _per_token(numbers: Sequence[Number | None]) -> bool:
-    """Return whether times are per generated token: all runs count them, and they differ."""
-    tokens = {number.per_token for number in numbers if number is not None}
-    return len(tokens) > 1 and None not in tokens
-
-
-def _point(run: RunFacts, number: Number | None, per_token: bool) -> StoredPoint:
-    value = number.value if number is not None and finite(number.value) else None
-    if value is not None and per_token and number is not None and number.per_token:
-        value /= number.per_token
-    return StoredPoint(
-        run.run_id, run.commit, run.start, value, run.period, run.verdict, run.accepted
-    )
+def _value(number: Number | None, per_token: bool) -> float | None:
+    if number is None or not finite(number.value):
+        return None
+    return number.value / number.per_token if per_token and number.per_token else number.value
 
 
 def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
     bad = sum(number is not None and not finite(number.value) for number in numbers)
     absent = sum(number is None for number in numbers)
-    said = []
-    if bad:
-        said.append(f"{bad} of {runs} runs gave no finite number")
-    if absent:
-        said.append(f"{absent} of {runs} runs have no such number")
-    return said
+    said = ((bad, "gave no finite number"), (absent, "have no such number"))
+    return [f"{count} of {runs} runs {words}" for count, words in said if count]
 
 
 def _analysed(
@@ -198,16 +229,16 @@ def _changes(
     for number, step in enumerate(steps):
         first, last = (found.places[place] for place in step.within)
         standing: Standing = "confirmed"
-        if returned(number, steps, lengths, found.scatter):
+        if _returned(number, steps, lengths, found.scatter):
             standing = "returned"
-        elif accepted(points, first, last):
+        elif _accepted(points, first, last):
             standing = "accepted"
         runs = lengths[number + 1]
         made.append(_change(found, step, standing, runs, machines, lower_is_better))
     if found.waiting is not None:
         runs = len(found.values) - found.waiting.place
         place = found.places[found.waiting.place]
-        waiting: Standing = "accepted" if accepted(points, place, place) else "waiting"
+        waiting: Standing = "accepted" if _accepted(points, place, place) else "waiting"
         made.append(_change(found, found.waiting, waiting, runs, machines, lower_is_better))
     return made
 
@@ -244,7 +275,7 @@ def _is_worse(sign: int, lower_is_better: bool | None) -> bool:
 
 
 def _drift(found: _Analysed, lower_is_better: bool | None) -> Drift | None:
-    ramp: Ramp | None = found.course.ramp
+    ramp = found.course.ramp
     if ramp is None:
         return None
     near = found.values[max(0, ramp.first - LEAST_RUNS) : ramp.first + 1]
@@ -279,3 +310,31 @@ def _trend(found: _Analysed) -> tuple[float, float, float] | None:
     estimate = TREND_RUNS * slope.per_run
     shown = [found.scale.percent(each, before) for each in (estimate, low, high)]
     return shown[0], shown[1], shown[2]
+
+
+def _returned(number: int, found: Sequence[Step], lengths: Sequence[int], scatter: Scatter) -> bool:
+    """Return whether a later level is back where it was before a change, or beyond.
+
+    `lengths`: runs of each level.
+    """
+    step = found[number]
+    for later in range(number + 1, len(found)):
+        after = found[later].before + found[later].change
+        left = step.sign * (after - step.before)
+        noise = LEVEL_95 * scatter.error(lengths[number], lengths[later + 1])
+        if left <= max(RETURNED_SHARE * abs(step.change), min(noise, abs(step.change) / 2)):
+            return True
+    return False
+
+
+def _accepted(points: Sequence[StoredPoint], first: int, last: int) -> bool:
+    """Return whether a person accepted a change that happened between these places.
+
+    The accepted run is one of them, or follows them and only red runs lie between.
+    """
+    for place in range(first, len(points)):
+        if points[place].accepted:
+            return True
+        if place >= last and points[place].period is not None:
+            return False
+    return False

@@ -1,47 +1,12 @@
-"""What became of a change: confirmed, accepted, returned, or waiting for more runs."""
+"""What pairs of both sides say about a waiting change, as `canary ab` compares them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.report import Comparison
-from canary.trends.model import ChangePoint, HistoryTrends, Series, StoredPoint
-from canary.trends.scatter import Scatter
-from canary.trends.steps import Step
-
-RETURNED_SHARE = 0.25
-"""A later level is back if it keeps at most this share of the change, or is within the noise."""
-LEVEL_95 = 1.96
-
-
-def returned(number: int, found: Sequence[Step], lengths: Sequence[int], scatter: Scatter) -> bool:
-    """Return whether a later level is back where it was before a change, or beyond.
-
-    `lengths`: runs of each level.
-    """
-    step = found[number]
-    for later in range(number + 1, len(found)):
-        after = found[later].before + found[later].change
-        left = step.sign * (after - step.before)
-        noise = LEVEL_95 * scatter.error(lengths[number], lengths[later + 1])
-        if left <= max(RETURNED_SHARE * abs(step.change), min(noise, abs(step.change) / 2)):
-            return True
-    return False
-
-
-def accepted(points: Sequence[StoredPoint], first: int, last: int) -> bool:
-    """Return whether a person accepted a change that happened between these places.
-
-    The accepted run is one of them, or follows them and only red runs lie between.
-    """
-    for place in range(first, len(points)):
-        if points[place].accepted:
-            return True
-        if place >= last and points[place].period is not None:
-            return False
-    return False
+from canary.trends.model import ChangePoint, HistoryTrends, Series
 
 
 def confirmed_by(series: Series, change: ChangePoint, paired: Comparison) -> ChangePoint:

@@ -1,4 +1,5 @@
-"""Which candidates are change points: decided by our own interval, and by a count of runs.
+"""Change points of a series: candidates by `ruptures`, decided by our own interval and a count of
+runs; and the newest runs, if they are too few to be a level.
 
 The search takes the best places among all, so chance alone finds some. Each place that could have
 been one gets its share of the error level (Bonferroni), on both sides. What is found must pass:
@@ -14,13 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from canary.compare.timing.estimate import Estimate, Spread
 from canary.compare.timing.lane import FAMILY_BUDGET
-from canary.trends.candidates import LEAST_RUNS, candidates
 from canary.trends.scatter import (
     REACH,
     Scatter,
@@ -32,6 +32,17 @@ from canary.trends.scatter import (
     sd_of_steps,
 )
 
+LEAST_RUNS = 3
+"""Runs on each side of a change point."""
+BANDWIDTH = 0.1
+"""Of the kernel exp(-b d^2), d in standard deviations: a distance beyond 5 counts as one of 5, so
+that a spike costs little."""
+PENALTY = 1.8
+"""Per change point. The kernel's gain of a small step of z standard errors is 0.12 z^2, so 1.8 is
+about z = 3.9: below what any interval here decides."""
+MOST_WAITING = LEAST_RUNS - 1
+COMMON = 0.1
+"""What so large a share of the runs of a level do by chance begins nothing."""
 SPIKE_BUDGET = FAMILY_BUDGET / 10
 """Probability that spikes side by side look like a level anywhere in a series. They hit all metrics
 of a run alike, so it is not shared by them."""
@@ -99,7 +110,7 @@ def find_steps(
     if len(values) < 2 * LEAST_RUNS or not np.ptp(values):
         return Steps((), measure(values, (), floor, model))
     sd = sd_of_steps(values, floor)
-    cuts = _with_known(candidates(values, sd), known, len(values))
+    cuts = _with_known(_candidates(values, sd), known, len(values))
     alpha = budget / (2 * (len(values) - 2 * LEAST_RUNS + 1))
     while True:
         scatter = measure(values, cuts, floor, model)
@@ -115,6 +126,16 @@ def find_steps(
         cuts.remove(weakest.place)
 
 
+def _candidates(values: Values, sd: float) -> list[int]:
+    """Return the first places of new levels that explain the series best (Killick, Fearnhead and
+    Eckley 2012; Arlot, Celisse and Harchaoui 2019). `sd`: of one run; not 0."""
+    from ruptures import KernelCPD
+
+    standard = np.clip((values - np.median(values)) / sd, -1e6, 1e6)
+    search = KernelCPD(kernel="rbf", min_size=LEAST_RUNS, params={"gamma": BANDWIDTH})
+    return [int(place) for place in search.fit(standard).predict(pen=PENALTY)[:-1]]
+
+
 def _with_known(cuts: Sequence[int], known: Sequence[int], count: int) -> list[int]:
     """Add the known places that leave each level long enough."""
     kept = list(cuts)
@@ -126,14 +147,23 @@ def _with_known(cuts: Sequence[int], known: Sequence[int], count: int) -> list[i
 
 def _step(values: Values, cuts: Sequence[int], number: int, scatter: Scatter, alpha: float) -> Step:
     before, after = levels_of(len(values), cuts)[number : number + 2]
-    sd = scatter.spread.sd
-    middles = [center(values[first:end], sd) for first, end in (before, after)]
-    change = middles[1] - middles[0]
+    old, new = (center(values[first:end], scatter.spread.sd) for first, end in (before, after))
     runs = (after[1] - after[0], before[1] - before[0])
-    error = scatter.error(runs[1], runs[0])
-    estimate = Estimate(abs(change), error, scatter.spread.df, scatter.spread, runs, paired=False)
-    sign = 1 if change >= 0 else -1
-    return Step(after[0], estimate, sign, middles[0], alpha, (after[0], after[0]))
+    return _step_of(after[0], new - old, old, runs, scatter, alpha)
+
+
+def _step_of(
+    place: int,
+    change: float,
+    before: float,
+    runs: tuple[int, int],
+    scatter: Scatter,
+    alpha: float,
+) -> Step:
+    """Return a change at a place; `runs`: of the level after it, and of the one before."""
+    error, spread = scatter.error(runs[1], runs[0]), scatter.spread
+    estimate = Estimate(abs(change), error, spread.df, spread, runs, paired=False)
+    return Step(place, estimate, 1 if change >= 0 else -1, before, alpha, (place, place))
 
 
 def _of_spikes(
@@ -147,22 +177,19 @@ def _of_spikes(
     away = sign * residuals(values, cuts, sd)
     if not np.any(away):
         return False  # Every run repeats its level exactly.
-    chance = share_beyond(np.concatenate([away[: short[0]], away[short[1] :]]), half)
-    inside = (
-        values[short[0] : short[1]][-MOST_COUNTED:]
-        if not new_is_short
-        else (values[short[0] : short[1]][:MOST_COUNTED])
-    )
+    chance = _share_beyond(np.concatenate([away[: short[0]], away[short[1] :]]), half)
+    inside = values[short[0] : short[1]]
+    inside = inside[:MOST_COUNTED] if new_is_short else inside[-MOST_COUNTED:]
     beyond = int(np.sum(sign * (inside - step.before - step.change / 2) > 0))
-    return len(values) * at_least(beyond, len(inside), chance) > SPIKE_BUDGET
+    return len(values) * _at_least(beyond, len(inside), chance) > SPIKE_BUDGET
 
 
-def share_beyond(away: Values, distance: float) -> float:
+def _share_beyond(away: Values, distance: float) -> float:
     """Return the chance of a run so far away, as the runs show it; never 0."""
     return (float(np.sum(away > distance)) + 0.5) / (len(away) + 1)
 
 
-def at_least(hits: int, trials: int, chance: float) -> float:
+def _at_least(hits: int, trials: int, chance: float) -> float:
     """Return the probability of so many hits or more (binomial)."""
     return math.fsum(
         math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
@@ -184,7 +211,7 @@ def _placed(values: Values, found: Sequence[Step], scatter: Scatter) -> list[Ste
         best = LEAST_RUNS + int(np.argmin(inner))
         near = np.flatnonzero(costs[1:-1] - costs[best] <= allowed) + 1
         within = (first + int(min(near.min(), best)), first + int(max(near.max(), best)))
-        placed.append(Step(first + best, step.estimate, step.sign, step.before, step.alpha, within))
+        placed.append(replace(step, place=first + best, within=within))
         bounds[number] = first + best
     return placed
 
@@ -200,3 +227,34 @@ def _costs(values: Values, step: Step, reach: float) -> Values:
     rest = np.concatenate([[0.0], np.cumsum(new)])
     costs: Values = started + (rest[-1] - rest)
     return costs
+
+
+def waiting_step(
+    values: Values, cuts: Sequence[int], floor: float, budget: float, model: Spread | None
+) -> Step | None:
+    """Return the change that the newest one or two runs may begin; None if they may be noise.
+
+    Args:
+        values: on the series' scale, without drift.
+        cuts: first places of the known levels.
+        floor: smallest credible standard deviation of a run.
+        budget: error budget of the metric's steps.
+        model: the measured noise.
+    """
+    start = cuts[-1] if cuts else 0
+    alpha = budget / (2 * MOST_WAITING)
+    for runs in range(MOST_WAITING, 0, -1):
+        place = len(values) - runs
+        if place - start < LEAST_RUNS:
+            continue
+        scatter = measure(values[:place], cuts, floor, model)
+        sd = scatter.spread.sd
+        before, now = center(values[start:place], sd), values[place:]
+        change = float(np.mean(now)) - before
+        step = _step_of(place, change, before, (runs, place - start), scatter, alpha)
+        half = step.estimate.change / 2
+        chance = _share_beyond(step.sign * (values[start:place] - before), half)
+        away = chance**runs <= COMMON and np.all(step.sign * (now - before) > half)
+        if away and step.estimate.lower(alpha) > 0:
+            return step
+    return None

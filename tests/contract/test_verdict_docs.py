@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Comparison, Verdict
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds, load_thresholds
 from tests.contract.pages import DOCS, examples, read

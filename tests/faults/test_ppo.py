@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from tests.faults import ppo
 from tests.faults.laboratory import Benign, Fault, Laboratory, assert_caught, told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from tests.faults.laboratory import Fault, Laboratory, assert_caught
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]

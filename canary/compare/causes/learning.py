@@ -52,9 +52,6 @@ STATE = (
 )
 LEFTOVER = 1e-2
 """Leftover gradients of an earlier step change the norm by more than this share."""
-ADD, STORE = "aten.add_.Tensor", "aten.detach.default"
-ZERO, ZERO_ALL = "aten.zero_.default", "aten._foreach_zero_.default"
-"""Operators of backward and `zero_grad`: each trained tensor once."""
 FIRST = ("first_update", "first_gradient", "first_loss")
 
 
@@ -172,51 +169,6 @@ def _other_gradient(facts: Facts) -> int | None:
     return norm if _later(facts) and before else None
 
 
-def _more_sums(facts: Facts) -> float:
-    """Return how many more gradients of a tensor a step adds to one that is there, per trained
-    tensor: a backward stores a gradient where there is none. 0 if the operators do not show it."""
-    model, reached = facts.now.exact.get("model", {}), facts.now.exact.get("first_gradient", {})
-    missed = len(reached.get("tensors_without_gradient", []))
-    tensors = model.get("trainable_tensors", 0) - missed
-    sides = facts.exact(lambda exact: exact.get("work", {}).get("operators", {}))
-    added, stored, zeroed, at_once = (
-        sides[1].get(name, 0) - sides[0].get(name, 0) for name in (ADD, STORE, ZERO, ZERO_ALL)
-    )
-    if tensors <= 0 or not all(sides) or added != -stored:
-        return 0.0
-    # With zero_grad(set_to_none=False) a backward always adds.
-    return (added or -zeroed) / tensors or float(-at_once)
-
-
-def _sums(facts: Facts) -> Evidence:
-    words = f"gradients added to one that is there: {_more_sums(facts):+.3g} per trained tensor"
-    return Evidence("operators", words)
-
-
-def _kept(facts: Facts) -> object:
-    """Return the first later gradient if only one side adds it to the one of the step before."""
-    sure = _other_gradient(facts) and abs(_more_sums(facts)) == 1.0
-    return sure and [*facts.differences("trajectory")[:1], _sums(facts)]
-
-
-def _micro_batches(facts: Facts) -> int:
-    return min(len(next(iter(side), ())) for side in facts.looked_batches())
-
-
-def _lost(facts: Facts) -> object:
-    """Return the first gradient if it lost all micro-batches but the last."""
-    fewer = 1 - _micro_batches(facts)
-    sure = facts.entry == "first_gradient" and fewer < 0 and _more_sums(facts) == fewer
-    return sure and [*facts.differences("first_gradient")[:1], _sums(facts)]
-
-
-def _kept_words(facts: Facts) -> str:
-    start = f"the gradient of step {_other_gradient(facts)}"
-    if _more_sums(facts) < 0:
-        return f"{start} no longer adds to that of the step before: it is set to zero in between"
-    return f"{start} adds to that of the step before: it is not set to zero in between"
-
-
 def _norm_change(facts: Facts) -> float:
     """Return the relative change of that gradient's norm."""
     step = _other_gradient(facts) or 1
@@ -262,11 +214,9 @@ OBJECTIVE = (
         strength=0.78, equal=("batches", "first_loss")),
     _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
         AT_START, strength=0.75, equal=("batches", "first_update")),
-    Row(C.OPTIMIZER, _lost, lambda f: "the first gradient has only the last of "
-        f"{_micro_batches(f)} micro-batches: it is set to zero between them",
-        ("look for optimizer.zero_grad() between two backwards of one step",), strength=0.97,
-        equal=("batches", "first_loss")),
-    Row(C.OPTIMIZER, _kept, _kept_words, LEFT, strength=0.97, equal=("batches",),
+    Row(C.OPTIMIZER, lambda f: _other_gradient(f) and f.failed("gradients_start_empty"),
+        lambda f: f"the gradient of step {_other_gradient(f)} adds to that of the step before: it "
+        "is not set to zero in between", LEFT, strength=0.97, equal=("batches",),
         group="later gradient"),
     _objective(lambda f: _other_gradient(f) and (f.gradient_cut or _norm_change(f) <= LEFTOVER),
         lambda f: f"{LATER_GRADIENT}{CUT_WORDS if f.gradient_cut else ' a little'}", CUTS,
@@ -282,12 +232,6 @@ OBJECTIVE = (
 # fmt: on
 
 
-SHOWS_LATE = 3
-"""Steps that show which gradient a clip sees."""
-SAME = 1e-5
-"""Two ways to compute one norm differ by less than this share."""
-
-
 def _clipping(facts: Facts) -> str:
     """Describe what reaches the optimizer of a gradient that backward made as before."""
     found = facts.clipping
@@ -300,25 +244,10 @@ def _clipping(facts: Facts) -> str:
     )
     how = "is no longer clipped before the update" if was and not now else "is clipped differently"
     how = "is now clipped before the update" if now and not was else how
-    how += _clip_sees(facts) if was and not now else ""
+    how += ": the clip comes after it" * bool(facts.failed("clip_before_step"))
     if found.current == 0 and found.baseline:
         how = "is zero at the optimizer, so nothing is learned"
     return f"the gradient of step {step} is equal after backward, but {how}"
-
-
-def _clip_sees(facts: Facts) -> str:
-    """Say which gradient a clip sees that does nothing: its norm is not that of the backward."""
-    seen = facts.now.exact.get("trajectory", {}).get("grad_norms", [])
-    clipping = facts.now.exact.get("clipping", {})
-    whole, applied = clipping.get("before", []), clipping.get("applied", [])
-    if len(seen) < SHOWS_LATE or not all(whole):
-        return ""
-    if not any(seen) and None not in seen:
-        return ": the clip sees none, because it is zero there"
-    pairs = [*zip(seen[1:], applied, whole[1:], strict=False)]
-    late = all(relative_difference(one, earlier) < SAME for one, earlier, _ in pairs)
-    other = any(relative_difference(one, own) > CUT for one, _, own in pairs)
-    return ": the clip comes after it" if late and other else ""
 
 
 def _rates(facts: Facts) -> object:

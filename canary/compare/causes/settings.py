@@ -1,18 +1,20 @@
-"""Settings, packages and the machine, and signals whose row in their table names a cause."""
+"""Settings, packages and the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from canary.compare.diagnosis.changed_settings import SettingChange
+from canary.compare.commands import setting_name
+from canary.compare.diagnosis.changed_settings import SettingChange, category_of
 from canary.compare.diagnosis.engine import can_slow
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.signals import SIGNALS
-from canary.compare.report import Difference, KeyChange
+from canary.compare.exact.stages import LEARNED_STAGES
+from canary.compare.report import Check, KeyChange
 
 SHOWN = 3
 """Settings of one kind that are evidence."""
@@ -31,6 +33,29 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     **dict.fromkeys((C.KERNEL, C.ENVIRONMENT, C.HOST, C.MEMORY, C.IO, C.COMMUNICATION), (None,)),
 }
 """Stages that a setting of this kind can change first; None: it may leave learning unchanged."""
+
+
+COSTLY = re.compile(
+    r"(max|min)_.*(length|tokens)|.*batch_size|gradient_accumulation.*|num_generations|packing.*"
+    r"|padding.*|pad_to_multiple_of|optim|use_peft|lora_r|r|target_modules|model_name.*"
+)
+"""Names of settings that learn otherwise and also change the time and memory of a step."""
+
+
+def likeliest_first(changes: Sequence[KeyChange], checks: Sequence[Check]) -> tuple[KeyChange, ...]:
+    """Return changed keys, those first that can cause what the checks found: a step that costs
+    more, else the first stage of learning that differs."""
+    loud = [check for check in checks if check.status == "fail"]
+    loud = loud or [check for check in checks if check.failed]
+    costs = any(check.group in ("memory", "performance") for check in loud)
+    stage = None if costs else next((c.name for c in loud if c.name in LEARNED_STAGES), None)
+
+    def acts(change: KeyChange) -> bool:
+        name = setting_name(change.key)
+        stages = FIRST_EFFECT.get(category_of(name) or C.CONFIG, ())
+        return stage in stages or (costs and COSTLY.fullmatch(name) is not None)
+
+    return tuple(sorted(changes, key=lambda change: not acts(change)))
 
 
 def _changed(category: C, facts: Facts) -> list[SettingChange]:
@@ -123,21 +148,6 @@ def _environment_words(facts: Facts) -> str:
 RERUN = ("run the baseline in the new environment: a remaining difference comes from the code",)
 
 
-def _pointed(category: C) -> Row:
-    """Return the row of the signals that point to a category in the table of signals."""
-
-    def found(facts: Facts) -> list[Difference]:
-        rows = [s for s in SIGNALS if s.points_to is category and s.stage == facts.entry]
-        differences = (facts.difference(row.stage, row.name) for row in rows)
-        return [difference for difference in differences if difference is not None]
-
-    def words(facts: Facts) -> str:
-        means = {(row.stage, row.name): row.means for row in SIGNALS}
-        return f"{means[found(facts)[0].stage, found(facts)[0].signal]} differs"
-
-    return Row(category, found, words, ("print this signal on both sides",), 0.6)
-
-
 ROWS = (
     Row(C.ENVIRONMENT, _slower_elsewhere, _environment_words, RERUN, 0.7, group="environment"),
     Row(C.ENVIRONMENT, _environment, _environment_words, RERUN, 0.45, group="environment"),
@@ -145,5 +155,4 @@ ROWS = (
     *(_row(category, 0.6, _explains) for category in FIRST_EFFECT),
     *(_row(category, 0.15) for category in FIRST_EFFECT),
     _row(C.CONFIG, 0.5),
-    *map(_pointed, FIRST_EFFECT),
 )

@@ -13,7 +13,6 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import KeyChange
 from canary.config.sections import as_number
-from canary.config.setting_names import is_special_token
 from canary.record.types import RunRecord
 
 IGNORED = (
@@ -81,8 +80,6 @@ def setting_changes(
                 key, was.get(key), active.get(key), category_of(key), in_config=False
             )
             same = change.baseline == change.current
-            if is_special_token(key) and not (key in was and key in active):
-                continue  # older versions left it out, together with the secrets
             if same or change.name in IGNORED or change.name in names:
                 continue
             if _key(change.baseline, change.current) in values:

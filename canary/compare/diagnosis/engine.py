@@ -8,6 +8,7 @@ from itertools import zip_longest
 from math import prod
 from typing import Literal, get_args
 
+from canary.compare.alerts import new_alerts
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.known_faults import known_faults
 from canary.compare.diagnosis.row import Finding, Row, evidence_of
@@ -302,12 +303,8 @@ def _changed_code(facts: Facts) -> list[Evidence]:
 
 def _alerts(facts: Facts) -> Iterator[Evidence]:
     """Yield the alerts of types that the baseline did not raise, one per type."""
-    known = {alert.get("type") for record in facts.baseline for alert in record.alerts}
-    for alert in (alert for record in facts.current for alert in record.alerts):
-        if alert.get("type") not in known:
-            known.add(alert.get("type"))
-            words = f"{alert.get('type')} at step {alert.get('step')}: {alert.get('message')}"
-            yield Evidence("signal", words)
+    for alert in new_alerts(facts.current, facts.baseline):
+        yield Evidence("signal", f"{alert.type} at step {alert.step}: {alert.message}")
 
 
 def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:

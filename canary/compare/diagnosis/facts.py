@@ -14,19 +14,17 @@ from canary.compare.diagnosis.changed_settings import SettingChange, setting_cha
 from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
-from canary.compare.exact.inputs_stages import is_rollout, not_seen
+from canary.compare.exact.inputs_stages import is_rollout, not_seen, total
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
-    GRADIENT_NORM_FACTOR,
-    SIGNAL,
+    APPLIED_GRADIENT,
+    gradient_norms,
     loss_floor,
-    norm_floor,
-    told_losses,
-    told_norms,
+    losses,
 )
-from canary.compare.exact.recorded_stages import LEARNED_STAGES, losses_recorded, recorded_on_both
 from canary.compare.exact.rollout_stage import SIGNALS
-from canary.compare.exact.signal_kinds import Sides, is_finite
+from canary.compare.exact.signal_kinds import Sides, Signal, is_finite
+from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
@@ -77,8 +75,7 @@ class Facts:
         return [
             LEARNED_STAGES[stage]
             for stage in stages
-            if not recorded_on_both(stage, self.before, self.now)
-            or (stage == "trajectory" and not losses_recorded(self.before, self.now))
+            if not all(STAGE_OF[stage].named_in(side.exact) for side in (self.before, self.now))
         ]
 
     def check(self, name: str) -> Check | None:
@@ -154,12 +151,8 @@ class Facts:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
         before, after = self.looked_batches()
         common = min(len(before), len(after))
-        sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
-        found = []
-        for name in names:
-            was, now = ([m[name] for m in side if m.get(name) is not None] for side in sides)
-            found.append((sum(map(int, was)), sum(map(int, now))) if was and now else (0, 0))
-        return found
+        pairs = ((total(before[:common], name), total(after[:common], name)) for name in names)
+        return [(0, 0) if was is None or now is None else (was, now) for was, now in pairs]
 
     @cached_property
     def batches(self) -> BatchChange:
@@ -178,17 +171,10 @@ class Facts:
 
     def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
         """Return the first step, from 1, at which the series differs; None if none does."""
-        sides = Sides(self.before, self.now)
-        before, after = told_losses(sides)
-        floor, factor = loss_floor(self.now), 1.0
-        if series == "grad_norms":
-            before, after = told_norms(sides)
-            floor, factor = (norm_floor(before) if self.rollout else 0.0), GRADIENT_NORM_FACTOR
-        for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            size = relative_difference(was, now, floor)
-            if size > factor * sides.tolerance.at_step(place + 1):
-                return place + 1
-        return None
+        compare = losses if series == "losses" else gradient_norms
+        signal = Signal("trajectory", series, compare)
+        found = compare(signal, Sides(self.before, self.now))
+        return next((one.step for one in found if one.signal == series), None)
 
     @cached_property
     def same_parameters_after_first_update(self) -> bool | None:
@@ -281,7 +267,7 @@ class Facts:
         """Return the difference in clipping after an equal backward, if it is the first."""
         if self.entry not in ("first_update", "trajectory"):
             return None
-        found = self.difference(self.entry, SIGNAL)
+        found = self.difference(self.entry, APPLIED_GRADIENT)
         losses = self.first_step("losses")
         return found if found is None or losses is None or losses > (found.step or 1) else None
 

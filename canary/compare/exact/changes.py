@@ -11,7 +11,7 @@ from canary.baseline.comparability import asked_dtype, is_imported
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
 from canary.config.schema import CanaryConfig
-from canary.config.setting_names import is_place, is_special_token
+from canary.config.setting_names import is_place
 from canary.config.trainers import EXEC_KEYS
 from canary.record.curves import Curve
 from canary.record.types import RunRecord
@@ -101,15 +101,13 @@ def key_changes(
 
 
 def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop facts that identify one particular GPU instead of its model, and, of older records, what
-    was installed without being imported."""
-    known = {key: value for key, value in env.items() if key != "installed"}
-    known["gpus"] = [
+    """Drop facts that identify one particular GPU instead of its model."""
+    gpus = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
         for gpu in env.get("gpus") or []
         if isinstance(gpu, Mapping)
     ]
-    return known
+    return {**env, "gpus": gpus}
 
 
 def _defaults(record: RunRecord, other: RunRecord) -> dict[str, Any]:
@@ -141,12 +139,7 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
     loaded = _dtype_shown_by_model(baseline, current)
     changes = (
         *changed_options(baseline, current),
-        *(
-            change
-            for change in found
-            if not (loaded and change.key == "dtype")
-            and not _token_came_later(change.key, baseline, current)
-        ),
+        *(change for change in found if not (loaded and change.key == "dtype")),
     )
     known = _of_both(changes, baseline, current, baseline.config, current.config)
     return (*known, *_changed_rate(baseline, current))
@@ -191,17 +184,6 @@ def _of_both(
     return tuple(one for one in changes if one.key in known and one.key != "training_type")
 
 
-def _token_came_later(key: str, *sides: RunRecord) -> bool:
-    """Whether the key is a special token: older versions left those out together with secrets."""
-    section, _, name = key.rpartition(".")
-    return (
-        section == "trainer_args"
-        and is_special_token(name)
-        and not all(name in (side.config.get(section) or {}) for side in sides)
-        and all(side.config.get("command") for side in sides)
-    )
-
-
 def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Return the words of the user's command that differ."""
     return command_changes(baseline.config.get("command"), current.config.get("command"))
@@ -241,7 +223,7 @@ def _imported_by_one_side(change: KeyChange) -> bool:
 
 def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
     """Whether both sides ask for the same dtype and record their parameters' dtypes: a difference
-    is then one of the parameters, or of how an older version read them."""
+    is then one of the parameters."""
     asked = asked_dtype(baseline.config) == asked_dtype(current.config)
     return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 

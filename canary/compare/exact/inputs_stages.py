@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, Literal
 
 from canary.compare.exact.changes import flatten
+from canary.compare.exact.signal_kinds import Sides, Signal
 from canary.compare.report import Difference
 from canary.config.trainers import trainer_row
 from canary.record.exact import Micro, TokenCount
@@ -36,10 +37,12 @@ def short(value: Any) -> Any:
     return value[:12] if isinstance(value, str) and len(value) == 64 else value
 
 
-def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+def data_differences(_: Signal, sides: Sides) -> list[Difference]:
     """Compare dataset fingerprint, tokenizer vocabulary, chat template and special tokens."""
-    before = dict(flatten(baseline.exact.get("data", {})))
-    after = dict(flatten(current.exact.get("data", {})))
+    before, after = (
+        dict(flatten(data)) for data in sides.read(lambda exact: exact.get("data", {}))
+    )
+    seen = [any(key.startswith("tokenizer.") for key in side) for side in (before, after)]
     return [
         Difference(
             "data",
@@ -50,19 +53,8 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
             learned=True,
         )
         for key in sorted(dict.fromkeys((*before, *after)), key=_cause_first)
-        if before.get(key) != after.get(key) and not _came_later(key, before, after)
+        if before.get(key) != after.get(key) and (all(seen) or not key.startswith("tokenizer."))
     ]
-
-
-def _came_later(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether the key differs only because an older version did not record it."""
-    if key.startswith("tokenizer.") and _has_tokenizer(before) != _has_tokenizer(after):
-        return True
-    return key == "tokenizer.pipeline_sha256" and not (key in before and key in after)
-
-
-def _has_tokenizer(data: Mapping[str, Any]) -> bool:
-    return any(key.startswith("tokenizer.") for key in data)
 
 
 def _cause_first(key: str) -> int:
@@ -71,20 +63,15 @@ def _cause_first(key: str) -> int:
     return next((i for i, cause in enumerate(causes) if key.startswith(cause)), len(causes))
 
 
-def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+def batch_differences(_: Signal, sides: Sides) -> list[Difference]:
     """Return the first step whose batches differ, with their token counts.
 
     Completions of a rollout trainer after step 1 depend on what it learned, so their difference
     belongs to the trajectory.
     """
-    before, after = baseline.exact.get("batches", []), current.exact.get("batches", [])
+    before, after = sides.read(lambda exact: exact.get("batches", []))
     common = min(len(before), len(after))
-    differing = [
-        step
-        for step in range(common)
-        if _hashes(before[step]) != _hashes(after[step])
-        and not _recorded_less(before[step], after[step])
-    ]
+    differing = [step for step in range(common) if _hashes(before[step]) != _hashes(after[step])]
     if not differing:
         return _fed_differences(before[:common], after[:common])
     first = differing[0]
@@ -98,7 +85,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         for s in differing
     )
     signal, was, now, detail = _described(before[:common], after[:common], first)
-    late = first > 0 and is_rollout(current)
+    late = first > 0 and is_rollout(sides.current)
     return [
         Difference(
             "trajectory" if late else "batches",
@@ -169,30 +156,12 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
     words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
     if was == now:
         words = f"the same rows in different micro-batches, from step {first + 1} on"
-    pads = [_total(side, "pad_tokens") for side in (before, after)]
+    pads = [total(side, "pad_tokens") for side in (before, after)]
     if pads[0] != pads[1]:
         words += f" (pad tokens {_count(pads[0])} -> {_count(pads[1])} over {len(before)} steps)"
     return Difference(
         "batches", "micro_batches", was, now, count=steps, detail=words, step=first + 1
     )
-
-
-def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether the difference can come from an older version that hashed fewer tensors."""
-    return len(before) == len(after) and all(
-        was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
-        for was, now in zip(before, after, strict=True)
-    )
-
-
-def _left_out(older: Micro, newer: Micro) -> bool:
-    """Whether all shapes that only the newer one has are of tensors that older versions left out.
-    Records of the newest version say what was `unseen`."""
-    was, now = older.get("shapes", {}), newer.get("shapes", {})
-    added = now.keys() - was.keys()
-    unpacked = set(newer.get("unpacked", []))
-    same = all(now.get(name) == shape for name, shape in was.items())
-    return "unseen" not in older and bool(added) and added <= unpacked and same
 
 
 def _hashes(step: Sequence[Micro]) -> list[str | None]:
@@ -203,7 +172,7 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
     """Return (signal, baseline, current, sentence): token totals if they differ, else the hash."""
     totals = []
     for key in TOKEN_COUNTS:
-        was, now = _total(before, key), _total(after, key)
+        was, now = total(before, key), total(after, key)
         if was != now and None not in (was, now):
             totals.append((key, was, now))
     place = f"from step {first + 1} on"
@@ -222,7 +191,7 @@ def _without_counts(before: Steps, after: Steps) -> str:
         return "different values, same shape"
     if sides[0] == sides[1]:
         return "same sequences, different masks or labels"
-    counted = all(_total(side, "input_tokens") is not None for side in (before, after))
+    counted = all(total(side, "input_tokens") is not None for side in (before, after))
     return "different tokens, equal counts" if counted else "different sequences or order"
 
 
@@ -230,7 +199,7 @@ def _count(total: int | None) -> str:
     return "not counted" if total is None else f"{total:,}"
 
 
-def _total(steps: Steps, key: TokenCount) -> int | None:
+def total(steps: Steps, key: TokenCount) -> int | None:
     """Sum a count over all micro-batches; None if one did not record it."""
     micro = [micro for step in steps for micro in step]
     return sum(one[key] for one in micro) if micro and all(key in one for one in micro) else None
@@ -240,20 +209,15 @@ ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
 """Model facts judged by other signals: the work, or the hash of the parameters."""
 
 
-def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+def model_differences(_: Signal, sides: Sides) -> list[Difference]:
     """Compare initial parameters, trainable parameters, dtypes and the reference model."""
     found = []
-    before: Mapping[str, Any] = baseline.exact.get("model", {})
-    after: Mapping[str, Any] = current.exact.get("model", {})
+    before: Mapping[str, Any]
+    before, after = sides.read(lambda exact: exact.get("model", {}))
     for key in dict.fromkeys((*after, *before)):
-        if key in ELSEWHERE or before.get(key) == after.get(key):
+        was, now = before.get(key), after.get(key)
+        if key in ELSEWHERE or was == now or not (was or now):
             continue
-        if key not in before or key not in after:
-            was, now = before.get(key), after.get(key)
-            if key == "model_type" or not (was or now):
-                continue  # not recorded by an older version, or switched off
-        else:
-            was, now = before[key], after[key]
         difference = _model_difference(key, was, now)
         if key == "trainable_tensors":
             groups = (before.get("trainable_groups") or {}, after.get("trainable_groups") or {})

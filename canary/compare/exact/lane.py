@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from canary.baseline.comparability import is_imported
+from canary.compare.checks import check_of
 from canary.compare.commands import without_repeats
 from canary.compare.exact.changes import (
     change_difference,
@@ -18,20 +19,20 @@ from canary.compare.exact.changes import (
     config_changes,
     environment_changes,
 )
+from canary.compare.exact.counts import work_checks
 from canary.compare.exact.inputs_stages import not_seen
-from canary.compare.exact.recorded_stages import (
+from canary.compare.exact.rollout_stage import steps_with_same_completions
+from canary.compare.exact.signal_kinds import Sides, is_finite
+from canary.compare.exact.signals import SIGNALS
+from canary.compare.exact.stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
+    STAGE_OF,
     compared_stages,
     equal_outcomes,
-    not_recorded,
     recorded_on_both,
 )
-from canary.compare.exact.repeatability import follows_a_seed, not_reproducible
-from canary.compare.exact.signal_kinds import Sides
-from canary.compare.exact.signals import SIGNALS
 from canary.compare.exact.tolerances import BITS, RepeatDifferences, Tolerance, arithmetic_of
-from canary.compare.exact.work import work_checks
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
@@ -39,9 +40,16 @@ from canary.record.types import RunRecord
 
 REPEATS_LOOKED_AT = 4
 NOT_REPEATED = "differs between repeated runs of the baseline or the noise model"
+OF_ROLLOUT = "values computed from the completions"
 NO_SIGNALS = "imported, without exact signals"
 ARITHMETIC = 1e-2
 """A larger relative difference between repeated runs is not rounding in another order."""
+SEEDS = {
+    "data": "the rows differ: seed how the rows are chosen",
+    "batches": "the batches differ: seed the split, the shuffle and the sampler",
+    "model": "the initial parameters differ: set the seed before the model is created",
+}
+"""The seed that is missing, by the first stage that repeated runs do not share."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +174,7 @@ def exact_lane(
     if reason is not None:
         lost = bool(before.exact) and not after.exact and not is_imported(after)
         status: CheckStatus = "inconclusive" if lost else "skip"
-        stages = compared_stages(before, after)
-        checks = [Check(s, "correctness", "exact", status, reason) for s in stages]
+        checks = [check_of(stage, status, reason) for stage in compared_stages(before, after)]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
     known = RepeatDifferences(
         {**(noise.inexact if noise else {}), **inexact_signals(baseline, paired)}
@@ -178,9 +185,9 @@ def exact_lane(
         if recorded_on_both(difference.stage, before, after)
     ]
     learned, allowed = _split(everything, known)
-    unseeded = not_reproducible(allowed)
+    unseeded = _not_reproducible(allowed)
     if unseeded is not None:
-        known = known.with_all([found for found in everything if follows_a_seed(found)])
+        known = known.with_all([found for found in everything if _follows_a_seed(found)])
         learned, allowed = _split(everything, known)
     checks = [
         *([unseeded] if unseeded else _repeatability(current, known, paired)),
@@ -189,7 +196,9 @@ def exact_lane(
     work, differing = work_checks(before, after, thresholds)
     kept, unsteady = _split(differing, known)
     signals = {d.signal for d in unsteady}
-    work = [_not_judged(c) if c.name in signals else c for c in work]
+    work = [
+        replace(c, status="skip", message=NOT_REPEATED) if c.name in signals else c for c in work
+    ]
     notes = [f"{d.stage}.{d.signal}: not judged, {NOT_REPEATED}" for d in (*allowed, *unsteady)]
     ordered = sorted([*links, *learned, *kept], key=lambda d: d.when)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
@@ -234,10 +243,6 @@ def _only(
     return bool(relevant) and all(change in options for change in relevant)
 
 
-def _not_judged(check: Check) -> Check:
-    return replace(check, status="skip", message=NOT_REPEATED)
-
-
 def _unsteady(
     stage: str, everything: Sequence[Difference], known: RepeatDifferences
 ) -> Check | None:
@@ -252,7 +257,48 @@ def _unsteady(
     words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
     if wild and math.isfinite(max(sizes)):
         words += f" by up to {max(sizes):.1e}, more than rounding explains"
-    return Check(stage, "correctness", "exact", "inconclusive" if wild else "skip", words)
+    return check_of(stage, "inconclusive" if wild else "skip", words)
+
+
+def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
+    """Return the check of a stage that a side did not record in full; None if both did."""
+    words, one = LEARNED_STAGES[stage], STAGE_OF[stage]
+    was, now = (one.named_in(record.exact) for record in (before, after))
+    if was and now:
+        steps, expected = (len(one.steps(r.exact)) if one.steps else 0 for r in (after, before))
+        if stage == "rollout" and not steps_with_same_completions(before, after):
+            return check_of(stage, "skip", f"{OF_ROLLOUT}: the completions differ from step 1 on")
+        if steps >= expected:
+            return None
+        reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (look_steps)"
+        return check_of(stage, "inconclusive", reason)
+    if not was and not now:
+        return check_of(stage, "skip", f"{words}: recorded on neither side", unjudged="unrecorded")
+    side = "baseline" if was else "current side"
+    return check_of(stage, "inconclusive", f"{words}: recorded only on the {side}")
+
+
+def _follows_a_seed(found: Difference) -> bool:
+    """Whether a missing seed alone can cause this difference."""
+    if found.stage == "data":
+        return not found.signal.startswith("tokenizer")
+    if found.stage == "model":
+        return found.signal in ("parameters_sha256", "reference_sha256")
+    if found.stage == "first_update":
+        return found.signal != "learning_rate"
+    return found.signal != "tensors_without_gradient"
+
+
+def _not_reproducible(unsteady: Sequence[Difference]) -> Check | None:
+    """Return the check of a baseline without a seed, None if its runs begin alike.
+
+    `unsteady`: differences of the sides that repeated runs of the baseline show too."""
+    stages = {found.stage for found in unsteady if _follows_a_seed(found)}
+    seed = next((words for stage, words in SEEDS.items() if stage in stages), None)
+    if seed is None:
+        return None
+    words = f"the training is not reproducible: in repeated runs of the baseline {seed}"
+    return check_of("repeatability", "inconclusive", words, delta=float(len(unsteady)))
 
 
 def _learned_checks(
@@ -265,48 +311,33 @@ def _learned_checks(
     """Return one check per stage, in the order of time. Inputs that differ while learning does not
     only warn."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
-    equal = equal_outcomes(before, after)
+    tail = "" if outcome else equal_outcomes(before, after)
     rounded = {} if outcome else _rounded(before, after)
     checks = []
     begins = {d.stage: d.when for d in reversed(differences)}
     stages = compared_stages(before, after)
     unseen = not_seen(before, after)
-    tails = {"batches": f", as far as seen: {unseen}"} if unseen else {}
     for stage in sorted(stages, key=lambda name: begins.get(name, (1, 1, 0))[1]):
-        words = stages[stage]
-        found = [d for d in differences if d.stage == stage]
-        if not found:
+        first = next((d for d in differences if d.stage == stage), None)
+        if first is not None:
             checks.append(
-                not_recorded(stage, before, after)
-                or _unsteady(stage, everything, known)
-                or rounded.get(stage)
-                or Check(
+                check_of(
                     stage,
-                    "correctness",
-                    "exact",
-                    "pass",
-                    f"{words}: equal{tails.get(stage, '')}",
-                    delta=0.0,
+                    "changed" if outcome else "warn",
+                    f"{first.detail or first.sentence()}{tail}",
+                    baseline=_shown(first.baseline),
+                    current=_shown(first.current),
+                    delta=_numeric_delta(first),
+                    delta_pct=_percent_delta(first),
                 )
             )
             continue
-        status: CheckStatus = "warn"
-        if outcome:
-            status = "changed"
-        tail = "" if outcome else equal
-        first = found[0]
+        seen = f", as far as seen: {unseen}" if unseen and stage == "batches" else ""
         checks.append(
-            Check(
-                stage,
-                "correctness",
-                "exact",
-                status,
-                f"{first.detail or first.sentence()}{tail}",
-                baseline=_shown(first.baseline),
-                current=_shown(first.current),
-                delta=_numeric_delta(first),
-                delta_pct=_percent_delta(first),
-            )
+            _not_recorded(stage, before, after)
+            or _unsteady(stage, everything, known)
+            or rounded.get(stage)
+            or check_of(stage, "pass", f"{stages[stage]}: equal{seen}", delta=0.0)
         )
     return checks
 
@@ -323,7 +354,7 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
             f"{LEARNED_STAGES[one.stage]}: equal within rounding of {arithmetic_of(after)}; "
             f"{one.signal.replace('_', ' ')} differs{place} by up to {size:.1e}"
         )
-        found[one.stage] = Check(one.stage, "correctness", "exact", "pass", words, delta=size)
+        found[one.stage] = check_of(one.stage, "pass", words, delta=size)
     return found
 
 
@@ -334,19 +365,16 @@ def _shown(value: object) -> float | int | str | None:
 def _numeric_delta(difference: Difference) -> float:
     """Return the change of a number, otherwise the count of items that differ."""
     was, now = difference.baseline, difference.current
-    if all(isinstance(value, int | float) and math.isfinite(value) for value in (was, now)):
+    if is_finite(was) and is_finite(now):
         return float(now - was) or float(difference.count)
     return float(difference.count)
 
 
 def _percent_delta(difference: Difference) -> float | None:
-    if difference.scale:
-        return None
     was, now = difference.baseline, difference.current
-    if not (isinstance(was, int | float) and isinstance(now, int | float) and was):
+    if difference.scale or not (is_finite(was) and is_finite(now) and was):
         return None
-    percent = 100.0 * (now / was - 1)
-    return percent if math.isfinite(percent) else None
+    return 100.0 * (now / was - 1)
 
 
 def _repeatability(
@@ -358,14 +386,8 @@ def _repeatability(
     new = {key for key in inexact_signals(current, paired) if key not in known.seen}
     if not new:
         return []
-    return [
-        Check(
-            "repeatability",
-            "correctness",
-            "exact",
-            "warn",
-            f"repeated runs of the current side differ in {', '.join(sorted(new)[:3])}; "
-            "those of the baseline do not",
-            delta=float(len(new)),
-        )
-    ]
+    words = (
+        f"repeated runs of the current side differ in {', '.join(sorted(new)[:3])}; "
+        "those of the baseline do not"
+    )
+    return [check_of("repeatability", "warn", words, delta=float(len(new)))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.exact.inputs_stages import cut_otherwise, is_rollout
@@ -133,45 +133,21 @@ def tensors_changed(signal: Signal, sides: Sides) -> list[Difference]:
     return [signal.differs(was, now, words, count=len(names[0] ^ names[1]) or 1)]
 
 
-def has_clipping(record: RunRecord) -> bool:
-    """Whether the record holds gradients both before clipping and at the optimizer."""
-    return bool(record.exact.get("clipping"))
-
-
-def _losses(exact: Exact) -> Series:
+def _of_losses(exact: Exact) -> Series:
+    """Return the losses of the look."""
     return exact.get("trajectory", {}).get("losses", [])
 
 
-def _norms(exact: Exact) -> Series:
+def _of_norms(exact: Exact) -> Series:
+    """Return the gradient norms of the look before clipping."""
     return exact.get("trajectory", {}).get("grad_norms", [])
-
-
-def told_losses(sides: Sides) -> tuple[Series, Series]:
-    """Return the losses of both trajectories, if they can be compared (see `_comparable`)."""
-    return _comparable(sides, _losses)
-
-
-def told_norms(sides: Sides) -> tuple[Series, Series]:
-    """Return the gradient norms before clipping of both trajectories, if they can be compared."""
-    return _comparable(sides, _norms)
-
-
-def _comparable(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, Series]:
-    """Return a series of both trajectories, or two empty ones if the baseline did not record it.
-
-    Older versions recorded no losses and no norms before clipping of custom training loops."""
-    before, after = sides.read(read)
-    newer = has_clipping(sides.current) and not has_clipping(sides.baseline)
-    if newer and all(value is None for value in before):
-        return [], []
-    return before, after
 
 
 def losses(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the look's losses; on a CPU also those of all steps, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
-    found = _sequence(signal, sides, *told_losses(sides), floor)
+    found = _sequence(signal, sides, *sides.read(_of_losses), floor)
     if not found and repeats_bitwise(baseline) and repeats_bitwise(current):
         before, after = baseline.stability.loss_values, current.stability.loss_values
         return _sequence(replace(signal, name="loss after the look"), sides, before, after, floor)
@@ -180,12 +156,12 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
 
 def gradient_norms(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the gradient norms of the look's steps."""
-    before, after = told_norms(sides)
-    floor = norm_floor(before) if is_rollout(sides.current) else 0.0
+    before, after = sides.read(_of_norms)
+    floor = _norm_floor(before) if is_rollout(sides.current) else 0.0
     return _sequence(signal, sides, before, after, floor, GRADIENT_NORM_FACTOR)
 
 
-def norm_floor(norms: Series) -> float:
+def _norm_floor(norms: Series) -> float:
     """Return the smallest scale for a rollout trainer's gradient norms; see `VANISHING`."""
     return VANISHING * max((abs(norm) for norm in norms if is_finite(norm)), default=0.0)
 
@@ -193,7 +169,7 @@ def norm_floor(norms: Series) -> float:
 def metrics(signal: Signal, sides: Sides) -> list[Difference]:
     """Compare the trainer's metrics; not if micro-batches are cut differently, for metrics are
     unweighted means over micro-batches."""
-    if _cut_in(sides, len(_norms(sides.baseline.exact))):
+    if _cut_in(sides, len(_of_norms(sides.baseline.exact))):
         return []
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("rl", {}))
     found = []
@@ -250,35 +226,9 @@ def _sequence(
     ]
 
 
-Compare = Callable[[Signal, Sides], list[Difference]]
-
-SIGNAL = "applied_gradient"
+APPLIED_GRADIENT = "applied_gradient"
 CUT = 1e-3
 """A norm that drops by more than this share was clipped."""
-
-
-def before_clipping(compare: Compare) -> Compare:
-    """Wrap a comparison of first gradients: no differences if `clipped_on_one_side`."""
-
-    def compared(signal: Signal, sides: Sides) -> list[Difference]:
-        return [] if clipped_on_one_side(sides) else compare(signal, sides)
-
-    return compared
-
-
-def clipped_on_one_side(sides: Sides) -> bool:
-    """Whether one side recorded its first gradient only at the optimizer, and the sides agree
-    there. Older records of custom loops do so, unless the loop named a phase `backward`."""
-    both = (sides.baseline, sides.current)
-    known = [side.exact for side in both if has_clipping(side)]
-    others = [side.exact for side in both if not has_clipping(side)]
-    if len(known) != 1:
-        return False
-    total = others[0].get("first_gradient", {}).get("total")
-    applied = (known[0]["clipping"].get("applied") or [None])[0]
-    if total is None or applied is None:
-        return False
-    return relative_difference(total, applied) <= sides.tolerance.gradient
 
 
 def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
-from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.tolerances import (
     TOLERANCES,
     Tolerance,
@@ -23,7 +22,8 @@ from canary.record.types import RunRecord
 
 T = TypeVar("T")
 EVERY_KEY = "*"
-"""The name of an entry that reports one signal per key of what it reads."""
+"""The name of an entry that reports one signal per key."""
+Compare: TypeAlias = "Callable[[Signal, Sides], list[Difference]]"
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,7 @@ class Signal:
 
     stage: str
     name: str
-    read: Callable[[Exact], object]
-    compare: Callable[[Signal, Sides], list[Difference]]
-    means: str
-    """The X of the sentence "X differs"."""
-    points_to: RegressionCategory | None = None
-    """The cause that a difference is evidence for; None if a row of `canary.compare.causes`
-    decides."""
+    compare: Compare
 
     @property
     def words(self) -> str:
@@ -76,14 +70,16 @@ class Signal:
 
 
 def number(
-    tolerance: Callable[[Tolerance], float], floor: Callable[[RunRecord], float] = lambda _: 0.0
-) -> Callable[[Signal, Sides], list[Difference]]:
+    read: Callable[[Exact], float | None],
+    tolerance: Callable[[Tolerance], float],
+    floor: Callable[[RunRecord], float] = lambda _: 0.0,
+) -> Compare:
     """Return a comparison of one number within a tolerance, on a scale of at least `floor`.
 
-    A number that only one side recorded comes from another version and is no difference."""
+    A number that only one side recorded is no difference: the stage's check says that."""
 
     def compare(signal: Signal, sides: Sides) -> list[Difference]:
-        was, now = sides.read(signal.read)
+        was, now = sides.read(read)
         least = floor(sides.current)
         if was is None or now is None:
             return []

@@ -9,14 +9,16 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TypedDict
 
+from canary.compare.checks import change
 from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
 from canary.compare.metrics.equivalence import Sides
 from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples
 from canary.compare.metrics.statistic import Bounds, bounds_of
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Moved
+from canary.compare.timing import estimate
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
 from canary.compare.timing.student import t_quantile
 
@@ -27,6 +29,11 @@ SMALLEST = 1e-300
 """Smallest spread, so that one can divide by it."""
 NEAR_ZERO = 1e-12
 """A baseline below this share of its largest value is zero: percentages of it mean nothing."""
+
+
+class _Interval(TypedDict):
+    interval: tuple[float, float]
+    scale: str
 
 
 @dataclass(frozen=True)
@@ -59,16 +66,11 @@ def against_number(samples: Samples, limit: float) -> Check:
     worst = next(filter(bounds.breaks, samples.current), worst)
     status, aside = _with_spikes(samples, bounds, "fail" if bounds.breaks(worst) else "pass")
     words = f"{samples.title} is {worst:.4g}, limit {limit:.6g}"
-    before = statistics.fmean(samples.baseline) if samples.baseline else None
-    return replace(
-        samples.check(status, words + aside),
-        baseline=before,
-        current=worst,
-        delta=None if before is None else worst - before,
-        delta_pct=_percent(worst, before),
-        threshold=limit,
-        scale="x" if samples.gate.of_step is not None else samples.unit,
-    )
+    numbers = Moved(baseline=None, current=worst, delta=None, delta_pct=None)
+    if samples.baseline:
+        numbers = change(statistics.fmean(samples.baseline), worst)
+    scale = "x" if samples.gate.of_step is not None else samples.unit
+    return samples.check(status, words + aside, **numbers, threshold=limit, scale=scale)
 
 
 def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple[CheckStatus, str]:
@@ -81,10 +83,6 @@ def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple
     where = ", ".join(map(str, spikes[:3]))
     few = "one step" if len(spikes) == 1 else f"{len(spikes)} steps"
     return "warn", f": only {few} ({where}), and one spike alone does not decide"
-
-
-def _percent(value: float, base: float | None) -> float | None:
-    return 100 * (value - base) / abs(base) if base else None
 
 
 def _sign(samples: Samples, centre: float) -> float:
@@ -105,13 +103,8 @@ def _p_value(samples: Samples, one_sided: float) -> float:
 
 def _bounds(samples: Samples, centre: float, room: float) -> Bounds:
     """Return the range of values whose change in a bad direction is below `room`."""
-    return bounds_of(samples.gate, *_ends(samples, centre, room))
-
-
-def _ends(samples: Samples, centre: float, room: float) -> tuple[float, float]:
-    """Return (upper or only limit, lower limit)."""
     low, high = centre - room, centre + room
-    return (low, low) if samples.gate.worse == "lower" else (high, low)
+    return bounds_of(samples.gate, low if samples.gate.worse == "lower" else high, low)
 
 
 def against_baseline(samples: Samples, percent: float) -> Check | Pending:
@@ -124,45 +117,41 @@ def against_baseline(samples: Samples, percent: float) -> Check | Pending:
         return samples.check("inconclusive", words)
     room = abs(before) * percent / 100
     sign = _sign(samples, before)
-    change = sign * (statistics.fmean(samples.current) - before)
+    worse_by = sign * (statistics.fmean(samples.current) - before)
     spread = pooled(samples.current, samples.baseline)
     if len(samples.baseline) < MIN_RUNS or spread is None:
-        return _by_estimate(samples, before, change, room, percent)
+        return _by_estimate(samples, before, worse_by, room, percent)
     floor = max(FLOOR * abs(before), SMALLEST)
     spread = replace(spread, sd=max(spread.sd, floor))
     runs = (len(samples.current), len(samples.baseline))
     error = spread.sd * math.sqrt(1 / runs[0] + 1 / runs[1])
-    found = Estimate(change, error, spread.df, spread, runs, paired=False)
-
-    def decide(alpha: float) -> Check:
-        return _by_interval(samples, found, before, room, _alpha(samples, alpha))
-
-    return Pending(_p_value(samples, found.p_value()), decide)
+    found = Estimate(worse_by, error, spread.df, spread, runs, paired=False)
+    return Pending(
+        _p_value(samples, found.p_value()),
+        lambda alpha: _by_interval(samples, found, before, room, _alpha(samples, alpha)),
+    )
 
 
 def _by_estimate(
-    samples: Samples, before: float, change: float, room: float, percent: float
+    samples: Samples, before: float, worse_by: float, room: float, percent: float
 ) -> Check:
     count = len(samples.baseline)
     status, aside = _with_spikes(
-        samples, _bounds(samples, before, room), "fail" if change > room else "pass"
+        samples, _bounds(samples, before, room), "fail" if worse_by > room else "pass"
     )
-    after = statistics.fmean(samples.current)
     few = f"{count} run{'' if count == 1 else 's'} of the baseline"
     words = (
         f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}, "
         f"{MIN_RUNS} needed"
     )
-    return replace(
-        _numbers(samples, status, words, before, after), threshold=_signed(samples, percent)
-    )
+    numbers = change(before, statistics.fmean(samples.current))
+    return samples.check(status, words, **numbers, threshold=_signed(samples, percent))
 
 
 def _change(samples: Samples, before: float) -> str:
     after = statistics.fmean(samples.current)
-    percent = _percent(after, before)
     words = f"{samples.title} {before:.4g} -> {after:.4g}"
-    return words if percent is None else f"{words} ({signed_percent(percent)})"
+    return f"{words} ({signed_percent(100 * (after - before) / abs(before))})" if before else words
 
 
 def _signed(samples: Samples, value: float) -> float:
@@ -170,91 +159,38 @@ def _signed(samples: Samples, value: float) -> float:
     return -value if samples.gate.worse == "lower" else value
 
 
-def _numbers(
-    samples: Samples, status: CheckStatus, words: str, before: float, after: float
-) -> Check:
-    return replace(
-        samples.check(status, words),
-        baseline=before,
-        current=after,
-        delta=after - before,
-        delta_pct=_percent(after, before),
-    )
-
-
 def _by_interval(
     samples: Samples, found: Estimate, before: float, room: float, alpha: float
 ) -> Check:
-    """Fail if the change is real and beyond the limit; pass if the interval stays below it."""
-    limit = 100 * room / abs(before)
-    status: CheckStatus
-    if found.lower(alpha) > 0:
-        status = "fail" if found.change >= room else "warn"
+    """Judge a change by its interval. A change in the bad direction is positive."""
+    limit, sign = samples.gate.percent or 0.0, _sign(samples, before)
+    status, words = estimate.judged(found, alpha, room), _change(samples, before)
+    status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
+    unit = 100 / abs(before)
+    if aside:
+        words += f", limit {limit:g}%{aside}"
     else:
-        status = "pass" if found.upper() < room else "inconclusive"
-    visible = 100 * found.detectable(alpha) / abs(before)
-    words = f"{_change(samples, before)}, limit {limit:g}%"
-    if status == "fail":
-        status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
-        words += aside or ", more than noise explains"
-    elif status == "warn":
-        words += ": more than noise explains, within the limit"
-    elif status == "inconclusive":
-        words = (
-            f"{_change(samples, before)}, but too noisy to rule out a change of {limit:g}%. These "
-            f"runs would show one of {visible:.3g}%. {_what_decides(found, room, alpha)}"
+        words = estimate.sentence(
+            words, status, found, alpha, room, lambda change: sign * unit * change
         )
-    checked = _numbers(samples, status, words, before, statistics.fmean(samples.current))
-    written = limit if samples.gate.percent is None else samples.gate.percent
-    return replace(
-        _with_interval(samples, checked, found, before, alpha),
-        threshold=_signed(samples, written),
-        detectable=_signed(samples, visible),
+    numbers = change(before, statistics.fmean(samples.current))
+    return samples.check(
+        status,
+        words,
+        **numbers,
+        **_interval(samples, found, before, alpha),
+        threshold=_signed(samples, limit),
+        detectable=_signed(samples, unit * found.detectable(alpha)),
         noise=found.spread.source,
     )
 
 
-def _with_interval(
-    samples: Samples, check: Check, found: Estimate, base: float, alpha: float
-) -> Check:
-    """Add the interval of the change, in percent of `base`; in the metric's unit if it is 0."""
+def _interval(samples: Samples, found: Estimate, base: float, alpha: float) -> _Interval:
+    """Return the interval of the change, in percent of `base`; in the metric's unit if it is 0."""
     sign = _sign(samples, base)
     unit = 100 / abs(base) if base else 1.0
     ends = sorted(sign * unit * end for end in (found.lower(alpha), found.upper(HI_LEVEL)))
-    return replace(check, interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
-
-
-def _what_decides(found: Estimate, room: float, alpha: float) -> str:
-    """Say how many more runs would decide if the estimate is right."""
-    current, baseline = found.launches
-
-    def decides(more: int, both: int) -> bool:
-        error = found.spread.sd * math.sqrt(1 / (current + more) + 1 / (baseline + both * more))
-        df = found.df + more + both * more
-        passes = found.change + t_quantile(HI_LEVEL, df) * error < room
-        real = found.change - t_quantile(1 - alpha, df) * error > 0
-        return passes or (real and found.change >= room)
-
-    for words, both in (("of the current side", 0), ("per side", 1)):
-        count = _smallest(partial(decides, both=both))
-        if count is not None:
-            return f"About {_runs(count)} {words} would decide"
-    return f"{MOST_RUNS:,} more runs per side would not decide"
-
-
-def _smallest(decides: Callable[[int], bool]) -> int | None:
-    """Return the smallest count that decides, if all larger ones do too; None above MOST_RUNS."""
-    if not decides(MOST_RUNS):
-        return None
-    low, high = 0, MOST_RUNS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle, high)
-    return high
-
-
-def _runs(count: int) -> str:
-    return "1 more run" if count == 1 else f"{count} more runs"
+    return _Interval(interval=(ends[0], ends[1]), scale="%" if base else samples.unit)
 
 
 def against_history(samples: Samples) -> Check | Pending:
@@ -267,15 +203,14 @@ def against_history(samples: Samples) -> Check | Pending:
     known = expected(samples.baseline)
     error = known.error(len(samples.current))
     sign = _sign(samples, known.centre)
-    change = sign * (statistics.fmean(samples.current) - known.centre)
+    worse_by = sign * (statistics.fmean(samples.current) - known.centre)
     spread = Spread(known.sd, known.df, f"spread of {known.runs} stored runs")
     sides = (len(samples.current), count)
-    found = Estimate(change, max(error, SMALLEST), known.df, spread, sides, paired=False)
-
-    def decide(alpha: float) -> Check:
-        return _by_prediction(samples, found, known, _alpha(samples, alpha))
-
-    return Pending(_p_value(samples, found.p_value()), decide)
+    found = Estimate(worse_by, max(error, SMALLEST), known.df, spread, sides, paired=False)
+    return Pending(
+        _p_value(samples, found.p_value()),
+        lambda alpha: _by_prediction(samples, found, known, _alpha(samples, alpha)),
+    )
 
 
 def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: float) -> Check:
@@ -295,11 +230,11 @@ def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: fl
         "both": f"{low:.4g} to {high:.4g}",
     }[str(samples.gate.worse)]
     visible = found.detectable(alpha) * (percent or 1.0)
-    checked = _numbers(
-        samples, status, words + aside + _remarks(known, percent), known.centre, after
-    )
-    return replace(
-        _with_interval(samples, checked, found, known.centre, alpha),
+    return samples.check(
+        status,
+        words + aside + _remarks(known, percent),
+        **change(known.centre, after),
+        **_interval(samples, found, known.centre, alpha),
         threshold=_signed(samples, room * (percent or 1.0)),
         detectable=_signed(samples, visible),
         noise=found.spread.source,
@@ -346,24 +281,26 @@ def _by_two_tests(samples: Samples, sides: Sides, margin: float, alpha: float) -
     sign = _sign(samples, before)
     beyond = abs(after - before) >= margin * abs(before)
     power = sides.power(margin, own)
-    change = _change(samples, before)
+    moved = _change(samples, before)
     status: CheckStatus
     if sides.p_equivalent(margin) < own:
-        status, words = "pass", f"{change}: {EQUIVALENT} {percent}"
+        status, words = "pass", f"{moved}: {EQUIVALENT} {percent}"
     elif beyond and sides.p_different(sign) < alpha:
-        status, words = "fail", f"{change}: worse, margin {percent}"
+        status, words = "fail", f"{moved}: worse, margin {percent}"
     elif beyond and sides.p_different(-sign) < own:
-        status, words = "warn", f"{change}: better by more than the margin of {percent}"
+        status, words = "warn", f"{moved}: better by more than the margin of {percent}"
     else:
         status = "inconclusive"
-        words = f"{change}: not shown equivalent within {percent}. "
+        words = f"{moved}: not shown equivalent within {percent}. "
         words += _more_runs(sides, margin, own, alpha, sign)
     words += f" (power {power:.0%}: so many such comparisons pass if nothing changed)"
     found = sides.difference(1.0)
     unit = 100 / abs(before)
     half = t_quantile(1 - own, found.df) * found.error
-    return replace(
-        _numbers(samples, status, words, before, after),
+    return samples.check(
+        status,
+        words,
+        **change(before, after),
         interval=(unit * (found.mean - half), unit * (found.mean + half)),
         threshold=100 * margin,
         detectable=100 * sides.shown(own),
@@ -378,5 +315,5 @@ def _more_runs(sides: Sides, margin: float, own: float, alpha: float, sign: floa
         more = sides.with_runs(count)
         if more.p_equivalent(margin) < own or (beyond and more.p_different(sign) < alpha):
             added = max(count - have for have in sides.runs)
-            return f"{_runs(added)} per side would decide"
+            return f"{added} more run{'' if added == 1 else 's'} per side would decide"
     return f"{MOST_RUNS:,} runs per side would not decide"

@@ -1,17 +1,19 @@
-"""One number per run for a gate, or the check that says why there is none. Pure."""
+"""A gate's curve in each run and its number, or the check that says why there is none. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from typing import Unpack
 
 from canary.compare.checks import metric_check
-from canary.compare.metrics.curves import curve_in, nearest_name, own_name, was_logged
 from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading, window
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Numbers
 from canary.config.metric_gates import MetricGate
-from canary.record.curves import Curve
+from canary.errors import nearest
+from canary.record.curves import ROW_METRICS, Curve, gated_metrics
 from canary.record.jsonio import shown
 from canary.record.types import RunRecord
 
@@ -74,10 +76,10 @@ class Samples:
         """What is judged, in words."""
         return title(self.gate)
 
-    def check(self, status: CheckStatus, message: str) -> Check:
-        """Return the gate's check without numbers."""
-        found = metric_check(self.name, self.gate.name, status, message)
-        return replace(found, unit=self.unit)
+    def check(self, status: CheckStatus, message: str, **numbers: Unpack[Numbers]) -> Check:
+        """Return the gate's check."""
+        numbers = Numbers(unit=self.unit) | numbers
+        return metric_check(self.name, self.gate.name, status, message, **numbers)
 
     @property
     def unit(self) -> str:
@@ -110,20 +112,18 @@ def samples_of(
     stored = tuple(curve for _, curve in before if curve is not None)
     group = own_name(current[-1], gate.name)
 
-    def check(status: CheckStatus, message: str) -> Check:
-        return metric_check(name, group, status, message)
-
+    check = partial(metric_check, name, group)
     if len(found) < len(now):
         run = next(record.run_id for record, curve in now if curve is None)
         words = _missing(gate, run, current, baseline, bool(stored))
         # Whoever drops a gated metric does not get around its gate.
-        dropped = bool(stored) and not was_logged(current, gate.name)
+        dropped = bool(stored) and not _was_logged(current, gate.name)
         return check("fail" if dropped else "inconclusive", words)
     readings = tuple(reading(curve, gate) for _, curve in found)
     for (record, _), one in zip(found, readings, strict=True):
         if one.broken:
             words = f"{title(gate)} is {shown(one.broken)}: {one.problem} of run {record.run_id}"
-            return replace(check("fail", words), current=one.broken, delta=math.inf)
+            return check("fail", words, current=one.broken, delta=math.inf)
         if one.problem:
             return check("inconclusive", f"{title(gate)} of run {record.run_id}: {one.problem}")
     lacking = _too_short([curve for _, curve in found], stored) or next(
@@ -136,7 +136,7 @@ def samples_of(
         if not baseline:
             return check("skip", f"{title(gate)}: needs a baseline")
         why = "no run of the baseline has a usable value"
-        if was_logged(baseline, gate.name) and not stored:
+        if _was_logged(baseline, gate.name) and not stored:
             why = "the baseline's runs are older than this gate; runs from now on keep its curve"
         return check("inconclusive", f"{title(gate)}: {why}")
     return Samples(
@@ -158,15 +158,52 @@ def _missing(
     stored: bool,
 ) -> str:
     """Say that a current run has no curve of the metric."""
-    if was_logged(current, gate.name):
+    if _was_logged(current, gate.name):
         return (
             f"{gate.name}: run {run} logs it but keeps no curve, because its own config has no "
             "gate on it; train again with this config"
         )
-    near = nearest_name([*current, *baseline], gate.name)
+    near = _nearest([*current, *baseline], gate.name)
     if stored:
         return f"{gate.name}: recorded on the baseline but not in run {run}{near}"
     return f"{gate.name}: no run has a metric of this name{near}"
+
+
+def curve_in(record: RunRecord, name: str) -> Curve | None:
+    """Return a record's curve of a metric, by the canary's name or the source's; None without a
+    value."""
+    found = (record.curves.get(key) for key in (name, own_name(record, name)))
+    return next((curve for curve in found if curve is not None and curve.steps), None)
+
+
+def own_name(record: RunRecord, name: str) -> str:
+    """Return the canary's name for a metric, given any of its names."""
+    names = record.source.names if record.source is not None else {}
+    return next((own for own, theirs in names.items() if theirs == name), name)
+
+
+def _was_logged(records: Sequence[RunRecord], name: str) -> bool:
+    """Whether a run had the metric, although its record keeps no curve of it."""
+    for record in records:
+        names = {name, own_name(record, name)}
+        # Metrics of rows stand in no list. An import, and a run with a gate on one, would have its
+        # curve.
+        kept = record.source is not None or names & set(gated_metrics(record.config))
+        if names & record.rl.keys() or not (kept or names.isdisjoint(ROW_METRICS)):
+            return True
+    return False
+
+
+def _nearest(records: Sequence[RunRecord], name: str) -> str:
+    """Return the end of a sentence that names the most similar metric; empty without one."""
+    known: dict[str, None] = {}
+    for record in records:
+        names = record.source.names if record.source is not None else {}
+        for key in record.curves:
+            known |= dict.fromkeys((key, *([names[key]] if key in names else [])))
+    logged = sorted({metric for record in records for metric in record.rl})
+    near = nearest(name, [*known, *logged, *ROW_METRICS])
+    return f" (did you mean '{near}'?)" if near is not None and near != name else ""
 
 
 def _gaps(record: RunRecord, curve: Curve, baseline: Sequence[Curve], gate: MetricGate) -> str:

@@ -145,8 +145,9 @@ def _check(
         words += f", the first is step {beyond[0].number}"
     if status == "warn":
         words += ", and one spike alone does not decide"
-    return replace(
-        samples.check(status, words + remark),
+    return samples.check(
+        status,
+        words + remark,
         baseline=0,
         current=len(beyond),
         unit="steps",

@@ -7,12 +7,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from canary.compare.checks import CHECKS, check_of, sides_with
+from canary.compare.checks import CHECKS, change, check_of, sides_with
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.timing.crowding import crowding
-from canary.compare.timing.estimate import signed_percent
+from canary.compare.timing.estimate import judged, sentence, signed_percent
 from canary.compare.timing.lane import (
     DRIFTS,
     FAMILY_BUDGET,
@@ -23,11 +23,9 @@ from canary.compare.timing.lane import (
     Metric,
     Samples,
     estimate,
-    estimate_drift,
     holm,
     memory_samples,
     runner_unhealthy,
-    runs_needed,
     spread_grew,
     time_samples,
     tokens_per_step,
@@ -58,28 +56,25 @@ def timing_checks(
 ) -> list[Check]:
     """Return the checks of the gates and those derived from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
-    samples, refused = timing_samples(current, baseline, anchor, paired, gates)
+    samples, refused = timing_samples(current, baseline, anchor, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
     share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
 
-    def judged(samples: Mapping[Metric, Samples]) -> _Judged:
+    def decided(samples: Mapping[Metric, Samples]) -> _Judged:
+        histories = {drift: samples[DRIFTS[drift]].baseline for drift in DRIFTS if drift in wanted}
         estimates = {
-            metric: (
-                samples[metric],
-                estimate_drift(samples[metric], samples[DRIFTS[metric]].baseline, noise, has_gpu)
-                if metric in DRIFTS
-                else estimate(samples[metric], paired, noise, has_gpu),
-            )
-            for metric in wanted
+            metric: (one, estimate(one, paired, noise, has_gpu, histories.get(metric)))
+            for metric, one in samples.items()
+            if metric in wanted
         }
         gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
 
-    found_gates, checks = judged(samples)
+    found_gates, checks = decided(samples)
     if "step_time_mean" in checks and checks["step_time_mean"].status == "fail":
         stall = lone_stall(current, baseline)
         if stall is not None:
-            rest = judged(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
+            rest = decided(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
             found_gates, checks = _excused((found_gates, checks), rest, stall, len(current) > 1)
     for metric in DRIFTS:
         if metric in checks and checks[metric].status == "inconclusive":
@@ -123,15 +118,14 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
         d = d_fail = math.log1p(limit / 100)
     else:
         d, d_fail = tolerance(gate, thresholds, limit)
-    status: CheckStatus
-    if gate.real:
-        status = "fail" if found.change >= d_fail else "warn"
-    else:
-        status = "pass" if found.upper() < d else "inconclusive"
+    status = judged(found, gate.alpha, d, d_fail)
+    words = f"{CHECKS[samples.metric].title} {signed_percent(percent(found.change))}"
     before = samples.scale(samples.baseline)
     after = before * math.exp(min(found.change, LARGEST))
-    return replace(
-        check_of(samples.metric, status, _sentence(gate, status, d)),
+    return check_of(
+        samples.metric,
+        status,
+        sentence(words, status, found, gate.alpha, d, percent),
         baseline=before,
         current=after,
         unit=samples.unit,
@@ -151,39 +145,6 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
         return thresholds.max_step_time_increase_pct
     before = math.exp(min(statistics.fmean(samples.baseline), LARGEST))
     return min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / before)
-
-
-def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
-    word, found = CHECKS[gate.samples.metric].title, gate.estimate
-    change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
-    if status == "fail":
-        return f"{word} {change} (limit {percent(d):.3g}%), more than noise explains"
-    if status == "warn":
-        return f"{word} {change}, more than noise explains, within the limit of {percent(d):.3g}%"
-    if status == "pass":
-        return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
-    possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
-    return (
-        f"{word} {change}, but too noisy to rule out +{percent(d):.3g}%{possible}. "
-        f"{_what_it_takes(gate, d)}"
-    )
-
-
-def _what_it_takes(gate: Gate, d: float) -> str:
-    """Say how many runs would decide, or how to measure the noise if it is only assumed."""
-    if gate.estimate.spread.prior:
-        return "Run each side three times, or measure the noise with canary calibrate"
-    needed = runs_needed(gate, d)  # in launches: a run has at least one, so as many runs are enough
-    what = "pairs" if gate.estimate.paired else f"runs {_of_which_side(gate, needed)}"
-    return f"About {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
-
-
-def _of_which_side(gate: Gate, needed: int | None) -> str:
-    """Name the sides that have fewer launches than needed."""
-    current, baseline = (needed is None or count < needed for count in gate.estimate.launches)
-    if current and baseline:
-        return "per side"
-    return "of the current side" if current else "of the baseline"
 
 
 def _unhealthy(check: Check, ratio: float) -> Check:
@@ -213,14 +174,7 @@ def _derived_checks(
         before, after = (100 * sd for sd in grown)
         words = f"step time varies by {after:.1f}% between launches, in the baseline {before:.1f}%"
         listed.append(
-            replace(
-                check_of("step_time_spread", "warn", words),
-                baseline=before,
-                current=after,
-                unit="%",
-                delta=after - before,
-                delta_pct=100 * (after / before - 1) if before else None,
-            )
+            check_of("step_time_spread", "warn", words, **change(before, after), unit="%")
         )
     utilization = _gpu_utilization(current, baseline, thresholds)
     if utilization is not None:
@@ -279,21 +233,19 @@ def _tokens_per_sec(
             status = "warn" if stalled > 0 else "pass"
         else:
             status = "inconclusive"
-    change = percent(-drop)
     why = f"derived from {CHECKS[name].title} and token counts"
     excused = stalled > 0 and status != "fail"
     if excused:
         why += ", with the one stalled step"
     if status == source.status == "inconclusive":
         why = f"undecided, because {CHECKS[name].title} is undecided"
-    return replace(
-        check_of("tokens_per_sec", status, f"tokens per second {signed_percent(change)}, {why}"),
+    return check_of(
+        "tokens_per_sec",
+        status,
+        f"tokens per second {signed_percent(percent(-drop))}, {why}",
+        **change(before, after),
         unjudged="stalled" if excused else None,
-        baseline=before,
-        current=after,
         unit="tokens/s",
-        delta=after - before,
-        delta_pct=change,
         interval=(percent(-hi - stalled), percent(-lo - stalled)),
         threshold=-100 * -math.expm1(-limit),
         detectable=percent(-gate.estimate.detectable(gate.alpha)),
@@ -319,13 +271,13 @@ def _gpu_utilization(
     dropped = before - after > limit
     words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
     words += f", a drop of more than {limit:g} points" if dropped else ""
-    return replace(
-        check_of("gpu_utilization", "warn" if dropped else "pass", words),
-        baseline=before,
-        current=after,
+    status: CheckStatus = "warn" if dropped else "pass"
+    return check_of(
+        "gpu_utilization",
+        status,
+        words,
+        **change(before, after),
         unit="%",
-        delta=after - before,
-        delta_pct=100 * (after / before - 1) if before else None,
         threshold=-limit,
         scale="points",
     )
@@ -335,7 +287,6 @@ def timing_samples(
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     anchor: Sequence[RunRecord],
-    paired: bool,
     gates: Sequence[Metric],
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
@@ -348,7 +299,7 @@ def timing_samples(
         elif metric in gates:
             refused.append(_untimed(metric, current, baseline))
     if on_cpu((*current, *baseline)):
-        found = cpu_samples("cpu_time", current, baseline, paired)
+        found = cpu_samples("cpu_time", current, baseline)
         if isinstance(found, Samples):
             samples["cpu_time"] = found
         elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
@@ -373,7 +324,7 @@ def _since(
     if metric != "cpu_time":
         times = time_samples(metric, current, anchor)
         return times if times.current and times.baseline else None
-    found = cpu_samples(metric, current, anchor, paired=False)
+    found = cpu_samples(metric, current, anchor)
     return found if isinstance(found, Samples) else None
 
 

@@ -24,8 +24,6 @@ from canary.compare.timing.lane import Metric, Samples, estimate, launch_seconds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
-LEAST_BASELINES = 3
-"""Baseline runs with CPU time that are enough if the others are of a version without it."""
 WALL = ("step_time_median", "step_time_mean", "tokens_per_sec")
 
 
@@ -36,12 +34,12 @@ def on_cpu(records: Sequence[RunRecord]) -> bool:
 
 
 def measures_cpu(record: RunRecord) -> bool:
-    """Return whether the launches have CPU time; older versions did not measure it."""
+    """Return whether the launches have CPU time."""
     return bool(launch_seconds(record, "cpu_time"))
 
 
 def cpu_samples(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord], paired: bool
+    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
 ) -> Samples | str:
     """Return logs of CPU time or of step time on a free core, in ms, or why there are none."""
     threads = {compute_threads(record) for record in (*current, *baseline)}
@@ -51,17 +49,12 @@ def cpu_samples(
             f"a process has {words} compute threads, which spin while they wait for each other. "
             "CPU time is judged only with threads: 1"
         )
-    now, was = (
-        [record for record in side if launch_seconds(record, metric)]
-        for side in (current, baseline)
-    )
-    older = "older versions did not record it"
-    if len(now) < len(current):
-        return f"not measured ({older})"
-    absent = len(baseline) - len(was)
-    if absent and (paired or len(was) < LEAST_BASELINES):
-        return f"not measured in {absent} of {len(baseline)} baseline runs ({older})"
-    return time_samples(metric, now, was)
+    was = [record for record in baseline if launch_seconds(record, metric)]
+    absent = sum(not launch_seconds(record, metric) for record in current)
+    if absent or not was:
+        where = f"{absent} of {len(current)} current runs" if absent else "any baseline run"
+        return f"not measured in {where}"
+    return time_samples(metric, current, was)
 
 
 def settled(
@@ -96,7 +89,7 @@ def settled(
         why = f"CPU time per step {change} is undecided, so step time decides"
         skipped = replace(cpu, status="skip", message=why, unjudged=None)
         return [skipped if c is cpu else c for c in checks]
-    samples = cpu_samples("on_core_step_time", current, baseline, paired)
+    samples = cpu_samples("on_core_step_time", current, baseline)
     if not open_ or isinstance(samples, str):
         return list(checks)
     crowded = crowding(current, baseline)

@@ -1,4 +1,4 @@
-"""Estimate how much one number changed between two groups of launches, with an interval.
+"""Estimate how much one number changed between two groups of launches, and judge it.
 
 A launch is one sample: its steps are correlated and do not show the noise between processes.
 Everything here is in logarithms, so that a change is a ratio: 0.0953 is +10%.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from canary.compare.report import CheckStatus
 from canary.compare.timing.student import t_quantile, t_upper_tail
 
 HI_LEVEL = 0.95
@@ -114,6 +115,65 @@ def paired_estimate(differences: Sequence[float], spread: Spread) -> Estimate:
     se = spread.sd / math.sqrt(count)
     change = statistics.fmean(differences)
     return Estimate(change, se, spread.df, spread, (count, count), paired=True)
+
+
+def judged(
+    found: Estimate, alpha: float, allowed: float, fails_from: float | None = None
+) -> CheckStatus:
+    """Judge a change: real if its interval at error `alpha` excludes 0. It fails from `fails_from`
+    on, by default `allowed`, and passes if the interval's upper end is below `allowed`."""
+    if found.lower(alpha) > 0:
+        least = allowed if fails_from is None else fails_from
+        return "fail" if found.change >= least else "warn"
+    return "pass" if found.upper() < allowed else "inconclusive"
+
+
+def sentence(
+    words: str,
+    status: CheckStatus,
+    found: Estimate,
+    alpha: float,
+    allowed: float,
+    percent: Callable[[float], float],
+) -> str:
+    """Return the sentence of a judgement.
+
+    `words`: what changed, and by how much. `percent`: a change in percent, with its sign: positive
+    is up, not worse."""
+    limit, at_most = percent(allowed), signed_percent(percent(found.upper()))
+    if status == "fail":
+        return f"{words}, limit {abs(limit):.3g}%, more than noise explains"
+    if status == "warn":
+        return f"{words}, more than noise explains, within the limit of {abs(limit):.3g}%"
+    if status == "pass":
+        return f"{words}, at most {at_most}, limit {abs(limit):.3g}%"
+    possible = f" (could be up to {at_most})" if abs(percent(found.upper())) <= 100 else ""
+    decides = _what_decides(found, alpha, allowed)
+    return f"{words}, but too noisy to rule out {limit:+.3g}%{possible}. {decides}"
+
+
+def _what_decides(found: Estimate, alpha: float, allowed: float) -> str:
+    """Say how many runs would decide, or how to measure the noise if it is only assumed."""
+    if found.spread.prior:
+        return "Run each side three times, or measure the noise with canary calibrate"
+    # In launches: a run has at least one, so as many runs are enough.
+    needed = runs_needed(found, alpha, allowed)
+    fewer = [needed is None or count < needed for count in found.launches]
+    side = "of the current side" if fewer[0] else "of the baseline"
+    what = "pairs" if found.paired else f"runs {'per side' if all(fewer) else side}"
+    return f"About {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
+
+
+def runs_needed(found: Estimate, alpha: float, allowed: float) -> int | None:
+    """Return the launches per side that would decide if the estimate is right; None above 1,000."""
+    each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
+    for count in range(min(found.launches) + 1, 1001):
+        scale = each / math.sqrt(count) / found.se
+        passes = found.change + (found.upper() - found.change) * scale < allowed
+        fails = found.change - (found.change - found.lower(alpha)) * scale > 0
+        if passes or (fails and found.change >= allowed):
+            return count
+    return None
 
 
 def signed_percent(change: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from canary.compare.report import Check, Comparison
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import (
     Estimate,
@@ -30,7 +31,9 @@ from canary.record.types import RunRecord
 FAMILY_BUDGET = 0.005
 """Probability that any gate raises a false alarm if nothing changed."""
 DECISION_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
-"""Part of the budget spent at each decision of a sequential comparison, by number of pairs."""
+"""Part of the budget spent at each decision of a sequential comparison, by number of pairs. By
+Bonferroni's bound, they add up to that of the family."""
+DECISIONS = tuple(DECISION_BUDGETS)
 NO_MODEL_SHARE = 0.8
 """Share of the budget used if the spread comes only from the runs compared. Student's t assumes
 that they are normal; the rest of the budget covers the error of that assumption."""
@@ -196,45 +199,36 @@ def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) 
     return Samples("max_memory", logs[0], logs[1], f"{kinds.pop()}_memory", "MB")
 
 
-def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
-    """Return the assumed spread of one launch, used if nothing was measured."""
-    key = samples.kind
-    if key == "step_time":
-        key += "_gpu" if has_gpu else "_cpu"
-    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE, prior=True)
+def estimate(
+    samples: Samples,
+    paired: bool,
+    noise: NoiseModel | None,
+    has_gpu: bool,
+    history: Sequence[float] | None = None,
+) -> Estimate:
+    """Estimate the change of one metric, by pairs if `paired`.
 
-
-def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
-    """Estimate the change of one metric, by pairs if `paired`."""
+    `history`: of a drift, whose baseline is the anchors; its spread is the whole history's."""
     floor = FLOORS[samples.kind]
-    measured = pooled(samples.current, samples.baseline)
-    is_paired = paired and len(samples.current) == len(samples.baseline)
-    if is_paired:
+    metric = DRIFTS.get(samples.metric, samples.metric)
+    if paired and history is None and len(samples.current) == len(samples.baseline):
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
-        model = noise.pair_spread(samples.metric) if noise else None
+        model = noise.pair_spread(metric) if noise else None
         of_pairs = spread_of(differences, "measured in these pairs")
         if model is not None or len(differences) >= PAIRS_ALONE:
             spread = larger(of_pairs, model, math.sqrt(2) * floor)
             assert spread is not None
             return paired_estimate(differences, spread)
-    model = noise.run_spread(samples.metric) if noise else None
+    model = noise.run_spread(metric) if noise else None
+    measured = pooled(samples.current, samples.baseline if history is None else history)
     if model is None and (measured is None or measured.df < MIN_DF):
-        prior = prior_spread(samples, has_gpu)
-        measured = prior if measured is None or measured.sd < prior.sd else measured
+        measured = pooled(samples.current, samples.baseline)
+        kind = f"step_time_{'gpu' if has_gpu else 'cpu'}"
+        sd = PRIORS[kind if samples.kind == "step_time" else samples.kind]
+        prior = Spread(sd, math.inf, PRIOR_SOURCE, prior=True)
+        if measured is None or (measured.df < MIN_DF and measured.sd < sd):
+            measured = prior
     spread = larger(measured, model, floor)
-    assert spread is not None
-    return unpaired_estimate(samples.current, samples.baseline, spread)
-
-
-def estimate_drift(
-    samples: Samples, history: Sequence[float], noise: NoiseModel | None, has_gpu: bool
-) -> Estimate:
-    """Estimate the change since the anchors; the spread is that of the whole history."""
-    measured = pooled(samples.current, history)
-    model = noise.run_spread(DRIFTS[samples.metric]) if noise else None
-    if model is None and (measured is None or measured.df < MIN_DF):
-        return estimate(samples, False, noise, has_gpu)
-    spread = larger(measured, model, FLOORS[samples.kind])
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
@@ -294,15 +288,23 @@ def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float
     return d, max(math.log1p(0.01), d / 2)
 
 
-def runs_needed(gate: Gate, d: float) -> int | None:
-    """Return the launches per side that would decide if the estimate is right; None above 1,000."""
-    found = gate.estimate
-    each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
-    for count in range(min(found.launches) + 1, 1001):
-        se = each / math.sqrt(count)
-        scale = se / found.se
-        passes = found.change + (found.upper() - found.change) * scale < d
-        fails = found.change - (found.change - found.lower(gate.alpha)) * scale > 0
-        if passes or (fails and found.change >= d):
-            return count
-    return None
+def decision_budget(pairs: int) -> float:
+    """Return the error budget of the decision after so many pairs; all of it for a fixed number."""
+    return DECISION_BUDGETS.get(pairs, FAMILY_BUDGET)
+
+
+def is_settled(found: Comparison) -> bool:
+    """Return whether more pairs would change nothing."""
+    return found.verdict != "inconclusive"
+
+
+def exact_failures(found: Comparison) -> list[Check]:
+    """Return the failed checks without noise, which more runs would not change."""
+    return [c for c in found.checks if c.failed and c.lane in ("exact", "rule")]
+
+
+def decided_by_exact(found: Comparison, base: Sequence[RunRecord]) -> bool:
+    """Return whether an exact failure comes from the code, not from runs that do not repeat: two
+    looks at the base show that."""
+    looks = sum(bool(record.exact) + len(record.further_looks) for record in base)
+    return bool(exact_failures(found)) and looks > 1

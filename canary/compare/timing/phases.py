@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from canary.compare.timing.lane import completion_tokens_per_step
 from canary.record.phases import PHASES
-from canary.record.types import Launch, RunRecord
+from canary.record.types import RunRecord
 from canary.record.typical_phases import all_or_none, phases_of_launches, typical_phases
 
 Seconds = Mapping[str, float]
@@ -37,6 +37,8 @@ TIMES_NOISE = 3.0
 """A phase stands out if it grew by so many standard deviations."""
 SHARE_OF_STEP = 0.03
 """And by at least this share of the step: smaller growth explains no regression."""
+WALL_NOISE, CPU_NOISE = 0.12, 0.06
+"""Assumed standard deviations of the logarithm of a launch's phase about the common factor."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,13 @@ class PhaseGrowth:
     """The baseline's seconds on a machine as fast as the current one."""
     share: float
     """Share of all phases' time beyond what was expected: 0 to 1."""
-    noise_s: float
-    """Standard deviation of the growth of a phase that did not change."""
     stands_out: bool
     """Whether growth in wall time or CPU time is above the noise and large enough to matter."""
+    stands_out_in_cpu: bool
+    """Whether CPU time alone shows it."""
     baseline_cpu_s: float | None = None
     """CPU seconds of the process; None if a side did not measure them."""
     current_cpu_s: float | None = None
-    stands_out_in_cpu: bool = False
-    """Whether CPU time alone shows it."""
 
     @property
     def growth_s(self) -> float:
@@ -84,19 +84,6 @@ class StepGrowth:
         """Return the phases that stand out."""
         return tuple(phase for phase in self.phases if phase.stands_out)
 
-    def of(self, phase: str) -> PhaseGrowth | None:
-        """Return the phase of that name; None if neither side has it."""
-        return next((found for found in self.phases if found.phase == phase), None)
-
-
-@dataclass(frozen=True)
-class _Clock:
-    noise: float
-    """Assumed standard deviation of the logarithm of a launch's phase about the common factor."""
-
-
-WALL, CPU = _Clock(noise=0.12), _Clock(noise=0.06)
-
 
 @dataclass(frozen=True)
 class _ComparedPhases:
@@ -117,61 +104,57 @@ class _ComparedPhases:
         grew = self.now[name] > self.before[name]
         return grew and self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
 
-    def share(self, name: str) -> float:
-        total = sum(self.beyond(each) for each in PHASES)
-        return self.beyond(name) / total if total else 0.0
 
-
-def phase_growth(
-    current: RunRecord | Sequence[RunRecord], baseline: RunRecord | Sequence[RunRecord]
-) -> StepGrowth | None:
+def phase_growth(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> StepGrowth | None:
     """Return how the phases of a step grew; None if a side recorded no phases."""
-    now, before = (_records(side) for side in (current, baseline))
-    longer = _generated(now, before)
-    wall = _compare(
-        *_same_phases(phases_of_launches(now), phases_of_launches(before)), WALL, longer
-    )
+    longer = _generated(current, baseline)
+    here, there = phases_of_launches(current), phases_of_launches(baseline)
+    wall = _compare(here, there, WALL_NOISE, longer)
     if wall is None:
         return None
-    cpu = _compare(*_same_phases(_cpu(now), _cpu(before)), CPU, longer)
+    cpu = _compare(_cpu(current), _cpu(baseline), CPU_NOISE, longer)
     # With a GPU, the host's CPU seconds are mostly spent waiting for it.
-    judged = cpu if not any(_on_gpu(record) for record in (*now, *before)) else None
-    found = [
-        PhaseGrowth(
-            phase=name,
-            baseline_s=wall.before[name],
-            current_s=wall.now[name],
-            expected_s=wall.expected[name],
-            share=wall.share(name),
-            noise_s=wall.noise[name],
-            stands_out=wall.stands_out(name) or (judged is not None and judged.stands_out(name)),
-            baseline_cpu_s=cpu.before[name] if cpu else None,
-            current_cpu_s=cpu.now[name] if cpu else None,
-            stands_out_in_cpu=judged is not None and judged.stands_out(name),
-        )
-        for name in PHASES
-        if wall.now[name] or wall.before[name]
-    ]
+    devices = [record.env.get("device") or {} for record in (*current, *baseline)]
+    judged = None if any(device.get("type") == "cuda" for device in devices) else cpu
+    total = sum(map(wall.beyond, PHASES))
+    found = []
+    for name in PHASES:
+        in_cpu = judged is not None and judged.stands_out(name)
+        if wall.now[name] or wall.before[name]:
+            found.append(
+                PhaseGrowth(
+                    name,
+                    wall.before[name],
+                    wall.now[name],
+                    wall.expected[name],
+                    wall.beyond(name) / total if total else 0.0,
+                    wall.stands_out(name) or in_cpu,
+                    in_cpu,
+                    cpu.before[name] if cpu else None,
+                    cpu.now[name] if cpu else None,
+                )
+            )
     return StepGrowth(
-        phases=tuple(sorted(found, key=lambda phase: -phase.growth_s)),
-        machine=wall.machine,
-        baseline_s=sum(wall.before.values()),
-        current_s=sum(wall.now.values()),
-        baseline_cpu_s=sum(cpu.before.values()) if cpu else None,
-        current_cpu_s=sum(cpu.now.values()) if cpu else None,
+        tuple(sorted(found, key=lambda phase: -phase.growth_s)),
+        wall.machine,
+        sum(wall.before.values()),
+        sum(wall.now.values()),
+        sum(cpu.before.values()) if cpu else None,
+        sum(cpu.now.values()) if cpu else None,
     )
 
 
 def _compare(
-    here: Sequence[Seconds], there: Sequence[Seconds], clock: _Clock, longer: float
+    here: Sequence[Seconds], there: Sequence[Seconds], usual: float, longer: float
 ) -> _ComparedPhases | None:
+    """Compare one clock of both sides; `usual`: its noise, `longer`: how much more is generated."""
     if not here or not there:
         return None
     now, before = typical_phases(here), typical_phases(there)
     machine = _common_factor(now, before)
     expected = {name: machine * seconds for name, seconds in before.items()}
     expected["generation"] *= longer
-    spreads, step_s = _spreads(here, there, clock), sum(expected.values())
+    spreads, step_s = _spreads(here, there, usual), sum(expected.values())
     launches = math.sqrt(1 / len(here) + 1 / len(there))
     noise = {
         name: launches * math.hypot(spreads[name] * expected[name], OF_STEP * step_s)
@@ -180,51 +163,19 @@ def _compare(
     return _ComparedPhases(now, before, expected, noise, machine)
 
 
-def _records(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
-    return [side] if isinstance(side, RunRecord) else list(side)
-
-
-def _on_gpu(record: RunRecord) -> bool:
-    device = record.env.get("device") or {}
-    return bool(device.get("type") == "cuda")
-
-
-def _measured(records: Iterable[RunRecord]) -> list[Launch]:
-    return [
-        launch for record in records for launch in record.launches if launch.status == "completed"
-    ]
-
-
 def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
     """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
-    return all_or_none(launch.phases_cpu for launch in _measured(records))
-
-
-def _same_phases(
-    here: Sequence[Seconds], there: Sequence[Seconds]
-) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return both sides with all phases.
-
-    Older versions counted most of evaluation as `forward`; with one of them, both sides do.
-    """
-    untimed = any("evaluation" not in launch for launch in (*here, *there))
-    sides = []
-    for side in (here, there):
-        launches = [{name: launch.get(name, 0.0) for name in PHASES} for launch in side]
-        for launch in launches if untimed else ():
-            launch["forward"] += launch["evaluation"]
-            launch["evaluation"] = 0.0
-        sides.append(launches)
-    return sides[0], sides[1]
+    launches = (launch for record in records for launch in record.launches)
+    return all_or_none(launch.phases_cpu for launch in launches if launch.status == "completed")
 
 
 def _common_factor(now: Seconds, before: Seconds) -> float:
     """Return the factor that most phases agree on: a weighted median, the lower of two that tie."""
     step = sum(before.values())
     factors = sorted(
-        (now[name] / before[name], min(LARGEST_WEIGHT, before[name] / step))
+        (now.get(name, 0.0) / before[name], min(LARGEST_WEIGHT, before[name] / step))
         for name in PHASES
-        if now[name] > 0 and before[name] > 0
+        if now.get(name, 0.0) > 0 and before[name] > 0
     )
     half, passed = sum(weight for _, weight in factors) / 2, 0.0
     for factor, weight in factors:
@@ -243,20 +194,20 @@ def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
     return here / there
 
 
-def _spreads(here: Sequence[Seconds], there: Sequence[Seconds], clock: _Clock) -> dict[str, float]:
+def _spreads(here: Sequence[Seconds], there: Sequence[Seconds], usual: float) -> Seconds:
     """Return the standard deviation of the logarithm of one launch's phase.
 
     It is about the side's median, after each launch's common factor is removed.
     """
     df = len(here) + len(there) - 2
     if df < MIN_DF:
-        return dict.fromkeys(PHASES, clock.noise)
+        return dict.fromkeys(PHASES, usual)
     squares = dict.fromkeys(PHASES, 0.0)
     for side in (here, there):
         typical = typical_phases(side)
         for launch in side:
             machine = _common_factor(launch, typical)
             for name in PHASES:
-                if launch[name] > 0 and typical[name] > 0:
+                if launch.get(name, 0.0) > 0 and typical[name] > 0:
                     squares[name] += math.log(launch[name] / typical[name] / machine) ** 2
     return {name: max(NOISE_FLOOR, math.sqrt(square / df)) for name, square in squares.items()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from canary.baseline.comparability import look_alone
 from canary.compare.report import Check, Side
-from canary.compare.stability import bad_steps
+from canary.compare.stability import BadSteps, bad_steps
 from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
 
@@ -30,51 +30,40 @@ def side_of(records: Sequence[RunRecord]) -> Side:
     if not records:
         return Side(())
     newest = records[-1]
+    launches = newest.launches
     return Side(
         run_ids=tuple(record.run_id for record in records),
         name=newest.name,
         sha=newest.git.get("sha"),
         dirty=newest.git.get("dirty"),
         launches=sum(len(record.launches) for record in records),
-        steps=_steps(newest),
+        # From the launch if the loop reported no loss.
+        steps=len(newest.stability.loss_values) or (launches[0].steps if launches else 0),
         summary=_over_all(records),
     )
 
 
-def _steps(record: RunRecord) -> int:
-    """Return the steps of the newest run; from the launch if the loop reported no loss."""
-    launches = record.launches
-    return len(record.stability.loss_values) or (launches[0].steps if launches else 0)
-
-
-def _most(counts: Iterable[int | None]) -> int | None:
-    """Return the largest count; None without any."""
-    return max((count for count in counts if count is not None), default=None)
-
-
 def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
-    def typical(figure: Callable[[RunRecord], float | None]) -> float | None:
-        return _geometric_mean(map(figure, records))
-
     losses = [loss for loss in map(end_loss, records) if loss is not None]
-    return {
-        "step_time_median_s": typical(lambda record: record.perf.step_time.median),
-        "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),
-        "step_time_p95_s": typical(lambda record: record.perf.step_time.p95),
-        "tokens_per_sec": typical(lambda record: record.perf.approx_tokens_per_sec),
-        "max_mem_mb": typical(_peak),
+    # The peak of a look holds copies.
+    peaks = (None if look_alone(record) else record.perf.max_mem_mb for record in records)
+    found = {
+        "step_time_median_s": _typical(record.perf.step_time.median for record in records),
+        "step_time_mean_s": _typical(record.perf.step_time.mean for record in records),
+        "step_time_p95_s": _typical(record.perf.step_time.p95 for record in records),
+        "tokens_per_sec": _typical(record.perf.approx_tokens_per_sec for record in records),
+        "max_mem_mb": _typical(peaks),
         "final_loss": statistics.median(losses) if losses else None,
-        "nan_steps": _most(bad_steps(record, "nan_steps") for record in records),
-        "inf_steps": _most(bad_steps(record, "inf_steps") for record in records),
+    }
+    kinds: tuple[BadSteps, ...] = ("nan_steps", "inf_steps")
+    counts = {kind: [bad_steps(record, kind) for record in records] for kind in kinds}
+    return found | {
+        kind: max((count for count in some if count is not None), default=None)
+        for kind, some in counts.items()
     }
 
 
-def _peak(record: RunRecord) -> float | None:
-    """Return the peak of memory in MB; None if it is that of the look, which holds copies."""
-    return None if look_alone(record) else record.perf.max_mem_mb
-
-
-def _geometric_mean(values: Iterable[float | None]) -> float | None:
+def _typical(values: Iterable[float | None]) -> float | None:
     """Return the geometric mean of the positive values; None if no run had a timed step."""
     known = [value for value in values if value is not None and 0 < value < math.inf]
     return statistics.geometric_mean(known) if known else None

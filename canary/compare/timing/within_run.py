@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 from canary.compare.checks import check_of
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.record.slowing import LEAST_STEPS
@@ -34,7 +33,7 @@ SURE = 3.5
 def within_run_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """Return the check; an empty list if neither side recorded the trend (older versions)."""
+    """Return the check; an empty list if neither side recorded the trend."""
     now, before = _logs(current), _logs(baseline)
     if now and before:
         return [_judged(now, before, thresholds.max_step_time_increase_pct)]
@@ -43,7 +42,7 @@ def within_run_checks(
     side, records = ("baseline", baseline) if now else ("current side", current)
     if max(map(_timed, records)) < TIMED_STEPS:
         return [check_of(NAME, "skip", f"the {side} {_too_few(records)}")]
-    words = f"the {side} has no step-time trend, as in records of older versions"
+    words = f"the {side} has no step-time trend"
     # A signal that only the baseline has is undecided, not skipped: the run must not hide it.
     status: CheckStatus = "skip" if now else "inconclusive"
     return [check_of(NAME, status, words)]
@@ -63,15 +62,8 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
         words += ": the run slows down"
     elif change >= limit:
         words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
-    return replace(
-        check_of(NAME, status, words),
-        baseline=was,
-        current=is_now,
-        unit="%",
-        delta=is_now - was,
-        delta_pct=change,
-        threshold=limit,
-    )
+    numbers = Moved(baseline=was, current=is_now, delta=is_now - was, delta_pct=change)
+    return check_of(NAME, status, words, **numbers, unit="%", threshold=limit)
 
 
 def _logs(records: Sequence[RunRecord]) -> list[float]:

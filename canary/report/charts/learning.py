@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import altair as alt
 
-from canary.compare.metrics.curves import curve_in, own_name
+from canary.compare.metrics.samples import curve_in, own_name
 from canary.config.metric_gates import Statistic
 from canary.record.end_loss import TAIL_SHARE, end_value, finite
 from canary.record.jsonio import number

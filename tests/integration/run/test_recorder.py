@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from canary import Recorder
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.folder import load_record

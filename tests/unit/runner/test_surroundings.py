@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.bisect.caches import own_caches
+from canary.bisect.states import own_caches
 from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.record.folder import RunFolder

@@ -13,9 +13,8 @@ from canary.baseline.comparability import machine_key
 from canary.record.types import RunRecord
 from canary.trends.followed import Number
 from canary.trends.history import trends_of_stored
-from canary.trends.machine import changes_of
-from canary.trends.model import HistoryTrends, Series
-from canary.trends.runs import RunFacts, StoredRun
+from canary.trends.model import HistoryTrends, Series, StoredPoint
+from canary.trends.runs import Run, changes_of, run_of
 from canary.trends.series import series_of
 from tests.unit.comparing import example, record
 
@@ -61,19 +60,22 @@ def facts(
     red: Sequence[int] = (),
     lower_is_better: bool | None = True,
     records: dict[int, RunRecord] | None = None,
-) -> list[RunFacts]:
+) -> list[Run]:
     """Runs that have one number, `it`."""
     plain = example()
     return [
-        RunFacts(
-            f"run-{place}",
-            f"{place:040x}",
-            f"2026-01-01T00:00:{place % 60:02}+00:00",
-            "regression" if place in red else "pass",
-            None if place in red else 1,
-            place in accepted,
-            {} if value is None else {"it": Number("it", "ms", lower_is_better, value, kind)},
+        Run(
             (records or {}).get(place, plain),
+            StoredPoint(
+                f"run-{place}",
+                f"{place:040x}",
+                f"2026-01-01T00:00:{place % 60:02}+00:00",
+                None,
+                None if place in red else 1,
+                "regression" if place in red else "pass",
+                place in accepted,
+            ),
+            {} if value is None else {"it": Number("it", "ms", lower_is_better, value, kind)},
         )
         for place, value in enumerate(values)
     ]
@@ -102,6 +104,6 @@ def runs_of(values: Values, memory: Values | None = None) -> list[RunRecord]:
 
 def trends_of_runs(runs: Sequence[RunRecord]) -> HistoryTrends:
     """The trends of runs that are not stored, given oldest first."""
-    stored = [StoredRun(run, str(run.git.get("sha") or ""), "", 1, False) for run in runs[::-1]]
+    stored = [run_of(run, str(run.git.get("sha") or "")) for run in runs[::-1]]
     canary, machine = (runs[-1].name, machine_key(runs[-1])) if runs else ("", "")
     return trends_of_stored(stored, None, canary, machine, [])

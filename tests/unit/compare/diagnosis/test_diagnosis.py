@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
@@ -14,17 +16,15 @@ from canary.compare.heuristics import (
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.exact import EVALUATION_MODE
+from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
     CASES,
     GRAD_NORMS,
-    GRADIENT,
     LOSSES,
     OTHER_HASHES,
     OTHER_LOSS,
-    TOTAL,
     TRAJECTORY,
-    WORK,
     Change,
     changed,
     diagnosed,
@@ -175,15 +175,15 @@ def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, 
 
 
 MODEL = ("exact", "model")
-OPERATORS = ("exact", "work", "operators")
-ADDED, STORED = "aten.add_.Tensor", "aten.detach.default"
-CALLS, NORMS = WORK["operators"], [1.0 + 0.1 * step for step in range(len(LOSSES))]
+NORMS = [1.0 + 0.1 * step for step in range(len(LOSSES))]
 GROUPS_NOW = exact()["model"]["trainable_groups"]
-LEFT: list[Change] = [
-    ((*TRAJECTORY, "grad_norms"), later(GRAD_NORMS, 2, 1.9)),
-    ((*OPERATORS, ADDED), CALLS[ADDED] + 29),
-    ((*OPERATORS, STORED), CALLS[STORED] - 29),
-]
+
+
+def updates(**seen: Any) -> Change:
+    """What the look saw of the optimizer's updates."""
+    return ("exact", "facts"), {"updates": {"optimizers": [ADAM | seen]}}
+
+
 NONE_TRAINED: list[Change] = [
     ((*MODEL, "trainable_parameters"), 0),
     ((*MODEL, "trainable_tensors"), 0),
@@ -213,14 +213,9 @@ SAYS: dict[str, tuple[list[Change], str]] = {
         ],
         "The first update no longer changes model.norm.weight",
     ),
-    "gradients kept": (LEFT, "gradient of step 2 adds to that of the step before: it is not set"),
-    "gradients of micro-batches lost": (
-        [
-            ((*GRADIENT, "total"), 0.6 * TOTAL),
-            ((*OPERATORS, ADDED), CALLS[ADDED] - 29),
-            ((*OPERATORS, STORED), CALLS[STORED] + 29),
-        ],
-        "The first gradient has only the last of 2 micro-batches: it is set to zero between",
+    "gradients kept": (
+        [((*TRAJECTORY, "grad_norms"), later(GRAD_NORMS, 2, 1.9)), updates(left=11, emptied=0)],
+        "gradient of step 2 adds to that of the step before: it is not set to zero in between",
     ),
     "sizes kept": (
         [
@@ -241,45 +236,20 @@ def test_a_cause_says_what_happened(name: str) -> None:
     assert words in diagnosis.suspects[0].description
 
 
-@pytest.mark.parametrize("zeroes", ["none", "aten.zero_.default", "aten._foreach_zero_.default"])
-def test_only_gradients_that_are_no_longer_zeroed_are_called_so(zeroes: str) -> None:
-    """`zero_grad` drops gradients, or fills each with zeros, or all at once."""
-    healthy, faulty = sides()
-    faulty = changed(faulty, *(LEFT if zeroes == "none" else LEFT[:1]))
-    calls = {"aten.zero_.default": 29, "aten._foreach_zero_.default": 1}
-    healthy.exact["work"]["operators"] |= {k: v for k, v in calls.items() if k == zeroes}
-    for before, now in ((healthy, faulty), (faulty, healthy)):
-        top = compare_to_baseline(now, before, gates=()).diagnosis.suspects[0]
-        assert top.category == "optimizer"
-        assert ("is not set to zero" in top.description) is (now is faulty), top.description
-        assert ("is set to zero in between" in top.description) is (before is faulty)
-        assert any("zero_grad" in action for action in top.suggested_actions)
-
-
-def of_clip(norms: list[float], seen: list[float], applied: list[float]) -> list[Change]:
-    """A loop with these norms of the gradient, those that its clip saw, and those it applied."""
-    return [
-        (("exact", "clipping"), {"before": norms, "applied": applied}),
-        ((*TRAJECTORY, "grad_norms"), seen),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("seen", "words"),
-    [
-        (NORMS, "is no longer clipped before the update."),
-        ([0.9, *NORMS[:-1]], "is no longer clipped before the update: the clip comes after it"),
-        ([0.0] * len(NORMS), "is no longer clipped before the update: the clip sees none"),
-    ],
+    ("late", "words"),
+    [(0, "clipped before the update."), (11, "clipped before the update: the clip comes after it")],
 )
-def test_a_clip_that_no_longer_acts_is_said_with_what_it_sees(
-    seen: list[float], words: str
-) -> None:
+def test_a_clip_that_no_longer_acts_is_said_with_its_place(late: int, words: str) -> None:
+    def clipped(applied: list[float]) -> list[Change]:
+        norms = {"before": NORMS, "applied": applied}
+        return [(("exact", "clipping"), norms), ((*TRAJECTORY, "grad_norms"), NORMS)]
+
     before, after = sides()
-    before = changed(before, *of_clip(NORMS, NORMS, [0.1] * len(NORMS)))
-    after = changed(after, *of_clip(NORMS, seen, NORMS))
-    top = compare_to_baseline(after, before, gates=()).diagnosis.suspects[0]
-    assert words in top.description
+    before = changed(before, *clipped([0.1] * len(NORMS)))
+    seen = updates(clips_before=0, clips_after=late, clips_after_acted=late)
+    top = compare_to_baseline(changed(after, *clipped(NORMS), seen), before, gates=())
+    assert words in top.diagnosis.suspects[0].description
 
 
 def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:

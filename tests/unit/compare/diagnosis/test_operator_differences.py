@@ -52,8 +52,6 @@ def test_new_and_gone_operators_are_told_from_grown_ones_and_sorted_by_growth() 
         ("aten::sort", "new"),
         ("aten::exp", "gone"),
     ]
-    same = operator_differences(current, baseline, keep_same=True).rows
-    assert [item.name for item in same if item.change == "same"] == ["aten::add"]
 
 
 def test_an_operator_below_a_cut_table_is_not_called_new() -> None:
@@ -75,7 +73,6 @@ def test_a_device_on_both_sides_is_compared_by_the_devices_time() -> None:
     found = operator_differences(current, baseline)
     assert found.clock == "device"
     assert found.rows[0].growth_ms == 10.0
-    assert not operator_differences(current, baseline, clock="host").rows
 
 
 def test_without_profiles_the_looks_counts_are_compared() -> None:

@@ -51,10 +51,3 @@ def test_what_one_side_imported_accepts_no_further_work() -> None:
     assert compared(with_packages(current, planted="1")).check("host_reads").status == "fail"
     upgraded = compared(with_packages(current, planted="2"), with_packages(BEFORE, planted="1"))
     assert upgraded.check("host_reads").status == "changed"
-
-
-def test_what_older_records_list_as_installed_is_not_compared() -> None:
-    older = altered(BEFORE, "env", "installed", to={"colorama": "0.4.6", "torch": "1"})
-    read = RunRecord.model_validate_json(older.model_dump_json())
-    assert compared(record(2), read).environment_changes == ()
-    assert not compared(FAULT, read).places.ran

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.compare.exact.lane import learned_differences
-from canary.compare.exact.recorded_stages import LEARNED_STAGES as ALL_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.exact.tolerances import TOLERANCES, Tolerance
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord

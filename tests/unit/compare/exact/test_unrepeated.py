@@ -7,7 +7,7 @@ from typing import Any
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.sequential import decided_by_exact
+from canary.compare.timing.lane import decided_by_exact
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, committed, plain, record
 
