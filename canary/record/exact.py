@@ -97,9 +97,6 @@ class Micro(TypedDict, total=False):
     earlier_sha256: str
     """Hash of what entered the model in earlier calls for the same backward, if no loader yielded
     the batch."""
-    unpacked: list[str]
-    """Names of the tensors that older versions did not hash: those inside a mapping, a list or an
-    object, and floats beside token sequences."""
     unseen: list[str]
     """What of the batch was not hashed, by name; `labels` if the loss was computed outside of the
     model, and only what entered the model was seen. Missing in records of older versions."""

@@ -247,11 +247,6 @@ def describe_batch(
     described.update(_special_counts(inputs, tokenizer))
     described.update(_row_counts(inputs, tokenizer, stops))
     described.update(_prompt_counts(inputs))
-    unpacked = {*getattr(inputs, "unpacked", ())}
-    if parts(inputs):
-        unpacked |= {name for name in bits if inputs[name].is_floating_point()}
-    if unpacked:
-        described["unpacked"] = sorted(unpacked)
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
         described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]

@@ -25,8 +25,6 @@ PLAIN = ("types", "argparse")
 class Named(dict[str, Any]):
     """Tensors by name."""
 
-    unpacked: tuple[str, ...] = ()
-    """Names of tensors nested in a mapping, a list or an object."""
     unseen: tuple[str, ...] = ()
     """Names of values that could not be read, and words for what never came into sight."""
     entered: bool = False
@@ -174,9 +172,7 @@ class _Inner:
             for name, present in self._masks.items()
             if (mask := name.replace("input_ids", "attention_mask")) not in (self.found | batch)
         }
-        added = self.found | masks
-        batch.update(added)
-        batch.unpacked = tuple(sorted(added))
+        batch.update(self.found | masks)
         batch.unseen = tuple(sorted({*self._unseen}))
         return batch
 

@@ -60,7 +60,6 @@ def _whole(batch: Any, inputs: Mapping[str, Any]) -> Named:
     whole = named(batch)
     if isinstance(batch, Mapping):
         whole.update({k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)})
-        whole.unpacked = tuple(k for k, v in whole.items() if v is not batch.get(k))
     # A loader yielded it, unless a trainer sampled it: then its floats are computed.
     whole.entered = "completion_ids" not in whole
     return whole

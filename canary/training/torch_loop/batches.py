@@ -150,15 +150,13 @@ def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Named:
         names[place] if place < len(names) else f"input{place}": value
         for place, value in enumerate(args)
     }
-    tensors, unpacked = Named(), []
+    tensors = Named()
     for name, value in (found | dict(kwargs)).items():
         flat = value if isinstance(value, Mapping) else {name: value}
         for key, one in tensors_in(value, "" if flat is value else name):
             if not one.requires_grad:
                 tensors[key] = one
-                # Older versions took integers alone, and looked into mappings only.
-                unpacked += [key] * (one.is_floating_point() or flat.get(key) is not one)
-    tensors.unpacked, tensors.entered = tuple(unpacked), True
+    tensors.entered = True
     return tensors
 
 

@@ -188,7 +188,6 @@ class Recording:
         """Add what else is known of a batch that is seen only where it enters the model."""
         if self._earlier:
             tensors[EARLIER] = torch.tensor(int(self._earlier[:15], 16))
-            tensors.unpacked = (*tensors.unpacked, EARLIER)
         if not inside:
             tensors.unseen = (*tensors.unseen, "labels")
 

@@ -68,10 +68,9 @@ def test_pairs_under_their_plain_names_are_no_labels() -> None:
 def test_the_tensors_of_a_call_enter_by_name_but_for_those_with_a_gradient() -> None:
     found = entered(IDS, targets=LABELS)
     assert [*found] == ["idx", "targets"]
-    assert found.unpacked == ()
     assert [*entered({"input_ids": IDS, "length": 3})] == ["input_ids"]
     floats = entered(IDS.float(), targets=[LABELS])
-    assert ([*floats], floats.unpacked) == (["idx", "targets_0"], ("idx", "targets_0"))
+    assert [*floats] == ["idx", "targets_0"]
     assert entered(IDS.float().requires_grad_()) == {}
 
 
