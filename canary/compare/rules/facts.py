@@ -7,7 +7,8 @@ from typing import Any
 
 from canary.compare.rules.rule import Answer, not_asked, only_for
 from canary.config.trainers import TrainerRow, trainer_row
-from canary.record.exact import Micro, Series, Signal, UpdateFacts
+from canary.record.exact import Micro, Series, Signal
+from canary.record.facts import UpdateFacts
 from canary.record.types import RunRecord
 
 

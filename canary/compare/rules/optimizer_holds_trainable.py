@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from canary.compare.rules.facts import NO_UPDATES, any_gradient, counted, shown, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked
-from canary.record.exact import Holding
+from canary.record.facts import Holding
 from canary.record.types import RunRecord
 
 

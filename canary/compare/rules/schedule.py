@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from canary.compare.rules.facts import NO_UPDATES, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
-from canary.record.exact import TORCH_LOOP, Schedule, UpdateFacts
+from canary.record.exact import TORCH_LOOP
+from canary.record.facts import Schedule, UpdateFacts
 from canary.record.types import RunRecord
 
 PERIODIC = ("CosineAnnealingLR",)

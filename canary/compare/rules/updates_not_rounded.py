@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from canary.compare.rules.facts import NO_UPDATES, shown, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
-from canary.record.exact import FollowedOptimizer
+from canary.record.facts import FollowedOptimizer
 from canary.record.types import RunRecord
 
 MOST_LOST = 0.5

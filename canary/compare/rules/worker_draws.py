@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
-from canary.record.exact import LoaderFacts
+from canary.record.facts import LoaderFacts
 from canary.record.types import RunRecord
 
 SUBJECT = "data workers"

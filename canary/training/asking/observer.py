@@ -19,7 +19,8 @@ from torch.optim import optimizer as torch_optimizer
 from torch.utils.hooks import RemovableHandle
 
 from canary.protocol.failure import one_line
-from canary.record.exact import Asked, Exact, Facts
+from canary.record.exact import Asked, Exact
+from canary.record.facts import Facts
 from canary.training.asking import again, conversing, reading
 from canary.training.asking.calls import (
     Call,

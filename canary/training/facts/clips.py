@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from canary.record.exact import ClipFacts, Exact, Facts
+from canary.record.exact import Exact
+from canary.record.facts import ClipFacts, Facts
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, cast
 
-from canary.record.exact import Exact, Facts, LoadFacts, TextFacts
+from canary.record.exact import Exact
+from canary.record.facts import Facts, LoadFacts, TextFacts
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.living import only_tokenizer
 from canary.training.collectors.loads import LOADS

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 
-from canary.record.exact import FollowedOptimizer, Rounding
+from canary.record.facts import FollowedOptimizer, Rounding
 
 TENSORS = 16
 ELEMENTS = 256

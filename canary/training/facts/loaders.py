@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 
-from canary.record.exact import Exact, Facts, LoaderFacts
+from canary.record.exact import Exact
+from canary.record.facts import Facts, LoaderFacts
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import named
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from canary.record.exact import NewTokens
+from canary.record.facts import NewTokens
 from canary.training.collectors.loads import LOADS
 
 ROWS = 64

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.optim.lr_scheduler import LRScheduler
 
-from canary.record.exact import Schedule
+from canary.record.facts import Schedule
 from canary.training.collectors.wrapping import Wrapping
 
 TOTALS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}

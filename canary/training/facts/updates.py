@@ -12,7 +12,8 @@ from torch.optim import Optimizer
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.protocol.failure import one_line
-from canary.record.exact import Exact, Facts, Holding, UpdateFacts
+from canary.record.exact import Exact
+from canary.record.facts import Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping

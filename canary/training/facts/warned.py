@@ -6,7 +6,8 @@ import sys
 import warnings
 from typing import Any
 
-from canary.record.exact import Exact, Facts, Warned
+from canary.record.exact import Exact
+from canary.record.facts import Facts, Warned
 from canary.training.collectors.wrapping import Wrapping
 
 LIBRARIES = frozenset(("torch", "transformers", "peft", "trl", "accelerate", "datasets"))

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from canary.protocol.failure import one_line
-from canary.record.exact import Exact, Facts
+from canary.record.exact import Exact
+from canary.record.facts import Facts
 from canary.training.facts.clips import Clips
 from canary.training.facts.data import Texts
 from canary.training.facts.loaders import LOADERS

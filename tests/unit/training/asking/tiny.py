@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.record.exact import Asked, Exact, Facts
+from canary.record.exact import Asked, Exact
+from canary.record.facts import Facts
 from canary.training.asking.observer import Asking
 
 PAD, EOS = 0, 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from canary.record.exact import ClipFacts, Facts
+from canary.record.facts import ClipFacts, Facts
 from canary.training.facts.clips import Clips
 
 

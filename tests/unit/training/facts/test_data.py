@@ -11,7 +11,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from canary.record.exact import Facts, TextFacts
+from canary.record.facts import Facts, TextFacts
 from canary.training.collectors.batches import describe_batch
 from canary.training.facts.data import Texts
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils import fetch
 
-from canary.record.exact import Facts, LoaderFacts
+from canary.record.facts import Facts, LoaderFacts
 from canary.training.facts.loaders import LoaderWorkers, State, generators_of, state_of
 
 SHARED = np.random.default_rng(3)

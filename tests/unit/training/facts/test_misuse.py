@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, modeling_utils
 
-from canary.record.exact import Facts
+from canary.record.facts import Facts
 from canary.training.collectors.loads import LOADS, Loads
 from canary.training.exact.operators import WorkCounter
 from canary.training.facts.new_tokens import new_tokens

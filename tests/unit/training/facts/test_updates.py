@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import get_cosine_schedule_with_warmup
 
-from canary.record.exact import Facts, FollowedOptimizer, UpdateFacts
+from canary.record.facts import Facts, FollowedOptimizer, UpdateFacts
 from canary.training.facts.updates import UpdateWatcher
 
 UPDATES = 4
