@@ -20,6 +20,7 @@ from canary.compare.timing.checks import timing_checks
 from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS, Metric
 from canary.record.types import RunRecord
 
+MISSING = "recorded on the baseline but not in run"
 WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
     metric for metric in GATE_WEIGHTS if metric not in DRIFTS and CHECKS[metric].clock != "cpu"
 )
@@ -73,7 +74,7 @@ def with_missing_checks(
         for name, check in expected[having].items():
             if name not in found:
                 title = CHECKS[name].title if name in CHECKS else name
-                words = f"{title}: recorded on the baseline but not in run {record.run_id}"
+                words = f"{title}: {MISSING} {record.run_id}"
                 missing[name] = without_values(check, "inconclusive", words)
     failed = {check.name for check in checks if check.failed}
     kept = [check for check in checks if check.name not in missing or check.name in failed]

@@ -171,7 +171,8 @@ def _broke(view: View) -> str:
         more = f" ({len(view.failed)} checks failed)" if len(view.failed) > 1 else ""
         return f"{view.failed[0].message}{more}"
     if view.undecided:
-        many = f"{len(view.undecided)} checks are" if len(view.undecided) > 1 else "1 check is"
+        count = sum(row.status == STATUS_WORDS["inconclusive"] for row in view.rows)
+        many = f"{count} checks are" if count > 1 else "1 check is"
         return f"Nothing is known to be worse; {many} undecided."
     return "Nothing."
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
+from canary.compare.missing import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
@@ -126,7 +127,7 @@ def view_of(found: Comparison) -> View:
     def with_status(*statuses: str) -> tuple[CheckRow, ...]:
         return tuple(rows[id(check)] for check in ordered if check.status in statuses)
 
-    undecided, remedy = _said_once(with_status("inconclusive"))
+    undecided, remedy = _said_once(_together(with_status("inconclusive")))
     first = found.first_difference
     failed = [check for check in ordered if check.failed]
     if failed:
@@ -182,6 +183,19 @@ def _said_once(rows: tuple[CheckRow, ...]) -> tuple[tuple[CheckRow, ...], str]:
         return rows, ""
     tail = f". {shared}"
     return tuple(replace(row, message=row.message.removesuffix(tail)) for row in rows), shared
+
+
+def _together(rows: tuple[CheckRow, ...]) -> tuple[CheckRow, ...]:
+    """Return the rows with one for all checks that the same run lacks."""
+    found: dict[str, CheckRow] = {}
+    for row in rows:
+        reason = row.message.partition(": ")[2]
+        reason = reason if reason.startswith(MISSING) else row.message
+        first = found.get(reason)
+        found[reason] = (
+            row if first is None else replace(row, name=f"{first.name}, {row.name}", message=reason)
+        )
+    return tuple(found.values())
 
 
 def _reasons(skipped: Iterable[Check]) -> tuple[tuple[str, str], ...]:

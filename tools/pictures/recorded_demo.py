@@ -24,7 +24,6 @@ from canary.report.document import load_comparison
 ROOT = Path(__file__).parents[2]
 COLUMNS, ROWS = 100, 50
 LONGEST_S = 900
-"""The demo takes about 45 s on two quiet cores."""
 
 
 class DrawError(Exception):

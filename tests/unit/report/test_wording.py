@@ -16,7 +16,7 @@ from canary.report.document import comparison_from, document
 from canary.report.render import render
 from canary.report.view import STATUS_WORDS, view_of
 from tests.unit.compare.timing.test_crowding import side
-from tests.unit.comparing import altered, history, noise_model, record
+from tests.unit.comparing import altered, example, history, noise_model, record
 from tests.unit.gating import imported
 from tests.unit.ppo_records import compared, ppo
 
@@ -138,3 +138,16 @@ def test_a_change_says_how_to_accept_it_until_someone_did() -> None:
         assert "--accept" not in render(changed("wanted"), form)
     text = section(changed(), Source("a" * 40), LIMIT)
     assert text.count("canary:accept") == 1
+
+
+def test_checks_that_a_run_lacks_are_one_line() -> None:
+    before = example()
+    after = altered(altered(before, "exact", "model", to={}), "exact", "work", to={})
+    after.run_id = "after"
+    found = compare_to_baseline(after, [before])
+    view = view_of(found)
+    lacking = [row for row in view.undecided if row.message.startswith("recorded on the baseline")]
+    assert len(lacking) == 1
+    names = lacking[0].name.split(", ")
+    assert len(names) > 2
+    assert {row.name for row in view.rows if row.status == "?"} >= {*names}
