@@ -79,4 +79,4 @@ def test_no_part_of_a_record_makes_an_answer_take_minutes(
             story_of(compared.found, compared.current, compared.baseline), form, compared.found
         )
     assert len(section(compared.found, SOURCE, LIMIT)) <= LIMIT
-    assert time.process_time() - begun < 20
+    assert time.process_time() - begun < 60
