@@ -16,7 +16,7 @@ def judge(record: RunRecord) -> Answer:
     """A loss of shapes (N, 1) and (N,) is a mean over N by N pairs: each row learns the mean of all
     targets."""
     outer = record.exact.get("work", {}).get("outer_losses")
-    shapes = [tuple(map(tuple, one)) for one in outer or []] or _warned_of(record)
+    shapes = [tuple(map(tuple, one)) for one in outer or [] if len(one) == 2] or _warned_of(record)
     if not shapes:
         if outer is None:
             return not_asked("the operators of no step were seen")
@@ -29,7 +29,7 @@ def judge(record: RunRecord) -> Answer:
 
 
 def _warned_of(record: RunRecord) -> list[tuple[tuple[int, ...], ...]]:
-    sizes = re.findall(r"Size\(\[([\d, ]*)\]\)", warned(record, SIZES))
+    sizes = re.findall(r"Size\(\[((?:[0-9]{1,18}(?:, |(?=\])))*)\]\)", warned(record, SIZES))
     if len(sizes) != 2:
         return []
     target, rows = (tuple(int(n) for n in one.split(",") if n.strip()) for one in sizes)

@@ -6,6 +6,7 @@ Loaded in every Python process of the user's command that imports torch: standar
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from types import ModuleType
@@ -47,22 +48,27 @@ class Loads:
 
         @functools.wraps(original)
         def resize(resized: Any, *args: Any, **kwargs: Any) -> Any:
-            before = len(resized.get_input_embeddings().weight)
+            # A model may have no such table, or one without values.
+            before = None
+            with contextlib.suppress(Exception):
+                before = len(resized.get_input_embeddings().weight)
             table = original(resized, *args, **kwargs)
-            if len(table.weight) > before:
-                made = table.weight.detach()[before : before + ROWS].float().cpu().clone()
-                self._resized.append((weakref.ref(resized), before, made))
+            with contextlib.suppress(Exception):
+                if before is not None and len(table.weight) > before:
+                    made = table.weight.detach()[before : before + ROWS].float().cpu().clone()
+                    self._resized.append((weakref.ref(resized), before, made))
             return table
 
         model.resize_token_embeddings = resize
 
-    def resized(self, model: Any) -> tuple[int, Any] | None:
-        """Return the first token that was added to a model or to one inside of it, None without.
-        Also return a copy of some new rows."""
+    def resized(self, model: Any) -> tuple[Any, int, Any] | None:
+        """Return the part of a model that got more tokens, the first of them, and a copy of some
+        new rows; None if no part did."""
         parts = [one for _, one in model.named_modules()]
         for resized, first, made in self._resized:
-            if any(resized() is part for part in parts):
-                return first, made
+            part = resized()
+            if any(part is one for one in parts):
+                return part, first, made
         return None
 
     def _loaded(self, module: Any, state_dict: Any, keys: Any) -> None:

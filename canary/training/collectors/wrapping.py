@@ -28,12 +28,16 @@ class Wrapping:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
+        def put_back() -> None:
+            if vars(owner).get(name) is not wrapper:
+                return  # the training has replaced it since
+            if replaced is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, replaced)
+
         setattr(owner, name, wrapper)
-        self._undo.append(
-            functools.partial(delattr, owner, name)
-            if replaced is None
-            else functools.partial(setattr, owner, name, replaced)
-        )
+        self._undo.append(put_back)
 
     def hook_updates(self, begin: Callable[..., None], end: Callable[..., None]) -> None:
         """Call these before and after each step of any torch optimizer in this process."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -54,16 +56,30 @@ class Clips:
         self._scaler = None
         return original(*args, **kwargs)
 
-    def _around_clip(self, original: Any, given: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(given, torch.Tensor):
-            given = [given]
-        given = [*given]  # a generator can be read once
-        if not torch.compiler.is_compiling() and float(limit) != float("inf"):
-            with uncounted():
-                self._count(given, float(limit))
-        return original(given, limit, *args, **kwargs)
+    def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], Iterator):
+            args = ([*args[0]], *args[1:])  # it can be read once
+        elif isinstance(kwargs.get("parameters"), Iterator):
+            kwargs["parameters"] = [*kwargs["parameters"]]
+        if not torch.compiler.is_compiling():
+            # Wrong arguments are torch's to refuse.
+            with uncounted(), contextlib.suppress(Exception):
+                self._count(*args, **kwargs)
+        return original(*args, **kwargs)
 
-    def _count(self, given: list[torch.Tensor], limit: float) -> None:
+    def _count(
+        self,
+        parameters: Any,
+        max_norm: Any = None,
+        *_: Any,
+        clip_value: Any = None,
+        **more: Any,
+    ) -> None:
+        """Count one clip; it has the names of torch's arguments."""
+        given = [parameters] if isinstance(parameters, torch.Tensor) else [*parameters]
+        limit = float(clip_value if max_norm is None else max_norm)
+        if limit == float("inf"):
+            return
         seen = self._seen
         seen["clips"] += 1
         seen["empty"] += all(value.grad is None for value in given)

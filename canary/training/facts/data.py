@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, cast
@@ -59,18 +60,25 @@ class Texts:
                     self._ask(tokenizer, bos, found)
             with own_calls():
                 self._compare_answers(tokenizer, found)
-                seen = open_turns(tokenizer, getattr(self._trained, "train_dataset", None))
+                seen = open_turns(tokenizer, self._rows())
                 if seen is not None:
                     found["rows_read"], found["rows_open"] = seen
-        added = new_tokens(
-            getattr(self._trained, "model", None), getattr(self._trained, "train_dataset", None)
-        )
+        added = new_tokens(getattr(self._trained, "model", None), self._rows())
         if added is not None:
             found["new_tokens"] = added
         if failed := LOADS.failed():
             facts["loads"] = [cast(LoadFacts, one) for one in failed]
         if found:
             facts["texts"] = found
+
+    def _rows(self) -> Any:
+        """Return the rows as they are stored, None without; a transform of the user's may draw
+        random numbers, and any other kind of data set runs the user's code."""
+        rows = getattr(self._trained, "train_dataset", None)
+        datasets = sys.modules.get("datasets")
+        if datasets is None or type(rows) is not datasets.Dataset:
+            return None
+        return rows.with_format(None)
 
     def _tokenizer(self) -> Any:
         found = tokenizer_of(self._trained) or only_tokenizer()
@@ -91,9 +99,8 @@ class Texts:
 
     def _compare_answers(self, tokenizer: Any, found: TextFacts) -> None:
         """Compare last answers of the data set's conversations with the rows made from them."""
-        rows: Any = getattr(self._trained, "train_dataset", None)
-        names = getattr(rows, "column_names", None) or ()
-        if not {"messages", "input_ids"} <= set(names) or not hasattr(rows, "__len__"):
+        rows = self._rows()
+        if rows is None or not {"messages", "input_ids"} <= {*rows.column_names}:
             return
         limit = getattr(getattr(self._trained, "args", None), "max_length", None)
         asked = dropped = 0

@@ -16,13 +16,12 @@ ROWS = 64
 def new_tokens(model: Any, rows: Any) -> NewTokens | None:
     """Return what is known of the tokens that `resize_token_embeddings` added; None if there are
     none, or if neither their embeddings nor the rows can be read."""
-    names = getattr(rows, "column_names", None) or ()
     resized = LOADS.resized(model) if isinstance(model, torch.nn.Module) else None
-    if resized is None or "input_ids" not in names or not hasattr(rows, "__len__"):
+    if resized is None or rows is None or "input_ids" not in rows.column_names:
         return None
-    first, made = resized
-    table = model.get_input_embeddings()
-    heads = [one for one in (model.get_output_embeddings(),) if one is not None]
+    inner, first, made = resized
+    table = inner.get_input_embeddings()
+    heads = [one for one in (inner.get_output_embeddings(),) if one is not None]
     values = [value for one in (table, *heads) for value in one.parameters()]
     weight = getattr(table, "weight", None)
     if weight is None:

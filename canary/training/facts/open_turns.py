@@ -13,9 +13,9 @@ LEAST = 4
 def open_turns(tokenizer: Any, rows: Any) -> tuple[int, int] | None:
     """Return how many rows were read, and how many end as the chat template begins an answer; None
     if the template begins none, or the rows hold no `input_ids`."""
-    if "input_ids" not in (getattr(rows, "column_names", None) or ()):
+    if rows is None or "input_ids" not in rows.column_names:
         return None
-    if not hasattr(rows, "__len__") or not getattr(tokenizer, "chat_template", None):
+    if not getattr(tokenizer, "chat_template", None):
         return None
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:

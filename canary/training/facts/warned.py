@@ -52,5 +52,7 @@ class Warnings:
         library = str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]
         if library in LIBRARIES and len(self._seen) < MOST:
             self._seen.setdefault(str(message)[:LONGEST], library)
+        if more.get("skip_file_prefixes"):  # Python then skips the caller at least
+            stacklevel = max(2, stacklevel)
         # Two frames lie between: the warning is shown where it would be without them.
         return original(message, category, stacklevel + 2, source, **more)

@@ -17,6 +17,9 @@ from tests.unit.comparing import example
 
 HOSTILE = "<img src=x> [a](http://evil.example) @team www.evil.example\n::error::x \x1b[31m"
 FOLLOWED = {"class": HOSTILE, "updates": 3}
+SIZES = "Using a target size "
+NEW = {"first": -1, "frozen": True, "rows": -1, "rows_with": 2}
+LOADED = {"model": HOSTILE, "given": -1, "name": HOSTILE, "wanted": HOSTILE}
 HOLDING = {"missing": 2, "missing_names": [HOSTILE], "tensors": 1, "trainable": 3}
 
 
@@ -54,6 +57,29 @@ def test_what_is_no_fact_is_refused(key: str, value: Any) -> None:
         ("facts", {"updates": {"schedules": [{"length": -1, "steps": [10**30]}]}}),
         ("facts", {"loaders": [{"workers": 2, "seen": 2, "draw_the_same": [HOSTILE]}]}),
         ("facts", {"unseen": {HOSTILE: HOSTILE}}),
+        (
+            "facts",
+            {
+                "warned": [
+                    {
+                        "library": HOSTILE,
+                        "text": f"Using a target size (Size([{'9' * 9000}])) Size([1])",
+                    }
+                ]
+            },
+        ),
+        (
+            "facts",
+            {"warned": [{"library": "torch", "text": "Using a target size " + "Size([" * 9000}]},
+        ),
+        ("facts", {"loads": [{"model": HOSTILE, "given": -1, "name": HOSTILE, "wanted": HOSTILE}]}),
+        ("facts", {"clips": {"clips": -1, "empty": 10**30, "scaled": 10**30}}),
+        (
+            "facts",
+            {"texts": {"new_tokens": NEW}},
+        ),
+        ("facts", {"texts": {"rows_read": -1, "rows_open": 10**30}}),
+        ("work", {"outer_losses": [[[1]], [[], []], [[2, 1], [2], [3]]]}),
         ("asked", {"causality": {}}),
         ("asked", {"causality": {"status": "broken", "words": HOSTILE * 50, "place": HOSTILE}}),
     ],

@@ -44,6 +44,27 @@ def test_clips_of_nothing_and_of_scaled_gradients_are_counted() -> None:
     assert looped(scaled=True, unscale=True) == {"clips": 3, "empty": 0, "scaled": 0}
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_clips_of_values_are_counted_however_they_are_called(named: bool) -> None:
+    watcher = Clips()
+    watcher.begin()
+    try:
+        value = nn.Parameter(torch.ones(2))
+        value.grad = torch.full((2,), 3.0)
+        if named:
+            nn.utils.clip_grad_value_(parameters=iter([value]), clip_value=1.0)
+        else:
+            nn.utils.clip_grad_value_(iter([value]), 1.0)
+        with pytest.raises(TypeError):
+            nn.utils.clip_grad_value_([value])  # type: ignore[call-arg]
+    finally:
+        watcher.end()
+    facts: Facts = {}
+    watcher.tell(facts, {})
+    assert value.grad.tolist() == [1.0, 1.0]
+    assert facts["clips"]["clips"] == 1
+
+
 def test_nothing_stays_behind() -> None:
     before = [torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.scale]
     looped()

@@ -135,3 +135,13 @@ def test_prompts_among_the_labels_of_pairs_are_counted() -> None:
     for labels, count in ((masked, 0), (ids, 3)):
         found = describe_batch(batch | {"chosen_labels": labels}, None)
         assert (found["prompt_tokens"], found.get("prompt_labels", 0)) == (6, count)
+
+
+def test_no_transform_of_the_users_runs() -> None:
+    """It may draw random numbers."""
+
+    def transform(rows: Any) -> Any:
+        raise AssertionError("the training's next rows would differ")
+
+    rows = Dataset.from_dict({"messages": [[]], "input_ids": [[1]]}).with_transform(transform)
+    assert told(tokenizer(), train_dataset=rows)["stops"] == [2, 7]

@@ -84,7 +84,7 @@ def test_rows_that_end_with_the_start_of_an_answer_are_counted() -> None:
     rows = Rows([{"input_ids": [0, 1, 2, 3, 4, 2]}, {"input_ids": [0, 1, 2, 3, 4, 2, 4]}])
     assert open_turns(Tokenizer(), rows) == (2, 2)
     assert open_turns(Tokenizer(), Rows([{"input_ids": [0, 1, 2, 3, 4]}])) == (1, 0)
-    assert open_turns(Tokenizer(), [1]) is None
+    assert open_turns(Tokenizer(), None) is None
     assert open_turns(SimpleNamespace(chat_template=None), rows) is None
 
 
@@ -103,3 +103,17 @@ def test_added_tokens_whose_embeddings_are_frozen_are_seen(
     expected = {"first": 9, "frozen": not trains, "rows": 2, "rows_with": 1}
     assert new_tokens(nn.ModuleList([model])[0], rows) == expected
     assert new_tokens(GPT2LMHeadModel(config), rows) is None
+
+
+def test_a_model_whose_table_cannot_be_read_is_resized_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = PreTrainedModel.resize_token_embeddings
+    monkeypatch.setattr(PreTrainedModel, "resize_token_embeddings", whole)
+    LOADS.transformers_loaded(modeling_utils)
+    config = GPT2Config(vocab_size=9, n_embd=4, n_layer=1, n_head=1, n_positions=8)
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(config)
+    model.resize_token_embeddings(11, mean_resizing=False)
+    assert len(model.get_input_embeddings().weight) == 11
+    assert LOADS.resized(model) is None
