@@ -74,7 +74,7 @@ class Texts:
     def _rows(self) -> Any:
         """Return the rows as they are stored, None without; a transform of the user's may draw
         random numbers, and any other kind of data set runs the user's code."""
-        rows = getattr(self._trained, "train_dataset", None)
+        rows: Any = getattr(self._trained, "train_dataset", None)
         datasets = sys.modules.get("datasets")
         if datasets is None or type(rows) is not datasets.Dataset:
             return None
