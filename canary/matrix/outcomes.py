@@ -13,6 +13,7 @@ from canary.baseline.history import drawer, entries, is_history, save
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.rules import answers
+from canary.compare.stats import compare_to_baseline
 from canary.compare.verdict import MIN_HISTORY
 from canary.errors import (
     EXIT_INCONCLUSIVE,
@@ -159,17 +160,22 @@ def _of_run(
     if code:
         return Outcome("error", _last_line(attempt, code), folder, seconds)
     outcome, said = Outcome("pass", "completed", folder, seconds), ""
-    if history is not None:
-        found, number = None, 1
-        outcome = replace(outcome, verdict="no-baseline")
-        if is_history(history):
-            found = compared_paths(Request((folder,), (history,), load=seen_record)).found
-            outcome = replace(of_comparison(found, folder, seconds), history=history)
-            number, said = len(found.baseline.run_ids) + 1, _left(found, attempt)
-        if outcome.verdict == "no-baseline" and (save_to or found is None):
+    if history is not None and is_history(history):
+        found = compared_paths(Request((folder,), (history,), load=seen_record)).found
+        outcome = replace(of_comparison(found, folder, seconds), history=history)
+    else:
+        # Rules need no baseline.
+        found = compare_to_baseline(record, (), history=True)
+        if found.exit_code():
+            outcome = of_comparison(found, folder, seconds)
+        elif history is not None:
+            outcome = replace(outcome, verdict="no-baseline")
+    if history is not None or outcome.code:
+        number, said = len(found.baseline.run_ids) + 1, _left(found, attempt)
+        if outcome.verdict == "no-baseline" and (save_to or number == 1):
             words = f"No baseline yet: this is run {number} of the {MIN_HISTORY} that it needs."
             outcome = replace(outcome, words=words)
-        if save_to and outcome.verdict in STORED:
+        if save_to and history is not None and outcome.verdict in STORED:
             said += _saved(history, record)
     return replace(outcome, words=f"{outcome.words}{said}")
 

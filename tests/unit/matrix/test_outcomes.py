@@ -17,6 +17,7 @@ from canary.matrix.running import Entry
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from canary.report.document import json_text
+from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import example
 
 
@@ -49,6 +50,21 @@ def test_a_run_begins_its_history(tmp_path: Path) -> None:
     assert again.words == first.words
     assert "not saved" not in again.words, "a matrix that goes on judges it again"
     assert len([*history.rglob("*.json")]) == 1
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_broken_rule_needs_no_history(tmp_path: Path, stores: bool) -> None:
+    place = tmp_path / "runs" / "20260101-000001-one"
+    place.mkdir(parents=True)
+    whole = record()
+    broken: Any = [ADAM | {"left": 11, "emptied": 0}]
+    whole.exact["facts"] = {"updates": {"optimizers": broken}}
+    (place / "metrics.json").write_text(jsonio.dumps(whole.model_dump()))
+    history = tmp_path / "history"
+    found = told(tmp_path, "run", 0, history if stores else None)
+    assert (found.verdict, found.exit_code) == ("regression", 1)
+    assert "11 of 11 updates" in found.words
+    assert not history.exists()
 
 
 @pytest.mark.parametrize(
