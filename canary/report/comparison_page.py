@@ -122,11 +122,14 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
         f"{label} {amount(value, unit)}" for label, value, unit in figures if value is not None
     ]
     said = (record.status.capitalize(), record.reason, "; ".join(shown))
+    broken = found.verdict == "regression"  # of a rule, which needs no baseline
+    verdict = found.verdict if broken else record.status
     return Page(
-        title=f"{record.status}: {record.name or 'canary'}",
-        first_line=": ".join(filter(None, said)),
+        title=f"{verdict}: {record.name or 'canary'}",
+        first_line=view.first_line if broken else ": ".join(filter(None, said)),
         subtitle=f"canary {record.name} · run {view.current}",
-        verdict=record.status,
+        verdict=verdict,
+        mark=view.mark if broken else "",
         headings=tuple(HEADINGS[COLUMNS.index(column)] for column in OF_ONE_RUN),
         checks=tuple(_cells(row, OF_ONE_RUN) for row in view.rows),
         legend="; ".join(LEGEND[name] for name in ("limit", "status")),

@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.verdict import leading_failure
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
+from canary.report import comparison_page
 from canary.report.charts.memory import memory_charts
 from canary.report.charts.sides import ShownRun, ShownSides, shown_run
 from canary.report.view import view_of
+from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import altered, example, history, record, records
 from tests.unit.gating import imported
 from tests.unit.hostile import PAYLOADS, planted
@@ -289,3 +292,13 @@ def test_memory_that_hardly_moves_is_called_equal_and_draws_no_cliff() -> None:
     assert "stays at 314.3 MB" in chart.finding
     low, high = chart.spec()["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert high - low > 0.04 * 314
+
+
+def test_the_page_of_a_run_alone_begins_with_a_broken_rule() -> None:
+    broken = example()
+    whole: Any = broken.exact
+    whole["facts"] = {"updates": {"optimizers": [ADAM | {"left": 11, "emptied": 0}]}}
+    page = comparison_page.page_of("", compare_to_baseline(broken, []), broken)
+    assert (page.verdict, page.first_line[:28]) == ("regression", "Regression: 11 of 11 updates")
+    healthy = comparison_page.page_of("", compare_to_baseline(example(), []), example())
+    assert healthy.verdict == "completed"
