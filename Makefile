@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+# One worker more than two cores: tests wait for processes, servers and pages.
+PYTEST := $(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 

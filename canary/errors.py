@@ -48,6 +48,7 @@ def did_you_mean(near: object | None, otherwise: str | None = None) -> str | Non
 
 REPLACED = {
     "probe_steps": "look_steps",
+    "tier": "thresholds.base_tier",
     "repeats: 0": "exact: true",
     "--no-probe": "--set look_steps=0",
 }

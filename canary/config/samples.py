@@ -1,12 +1,9 @@
-"""Sample configs: short and commented, one for each trainer and tier."""
+"""Sample configs: short and commented."""
 
 from __future__ import annotations
 
-import itertools
-import re
 from pathlib import Path
 
-from canary.config.schema import TIERS
 from canary.config.trainers import TRAINERS, TrainerRow
 from canary.errors import ConfigError, UsageError, did_you_mean, nearest, writing
 from canary.files import replace_file
@@ -15,11 +12,20 @@ FOLDER = "configs"
 """Folder of the samples in this repository and in its docs."""
 LADDER = Path(__file__).parent / "builtin" / "ladder_ppo.yaml"
 STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
+"""Steps of a sample, by its tier of limits."""
 PURPOSE = {
     "smoke": "on each pull request: about a minute",
     "perf": "for changes of speed: a few minutes",
     "nightly": "once a night: the long-term trend",
 }
+
+SAMPLES = (
+    *(f"{kind}_smoke.yaml" for kind in TRAINERS),
+    *("sft_lora_smoke.yaml", "dpo_lora_smoke.yaml", "sft_perf.yaml", "dpo_perf.yaml"),
+    *("hub/sft_smoke.yaml", "hub/dpo_smoke.yaml"),
+    LADDER.name,
+)
+"""The files in `configs`. `canary init-config` writes those of all trainers and tiers."""
 
 KINDS = (*TRAINERS, "exec")
 """Values of `canary init-config --type`."""
@@ -37,7 +43,7 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         UsageError: an unknown trainer or tier, with the nearest known one.
     """
     _known("--type", training_type, KINDS)
-    _known("--tier", tier, TIERS)
+    _known("--tier", tier, tuple(STEPS))
     if training_type == "exec":
         return _command_yaml(tier)
     row = TRAINERS[training_type]
@@ -45,7 +51,6 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     lines = [
         f"# {training_type.upper()}{' with LoRA' if lora else ''}, {PURPOSE[tier]}.",
         f"name: {name}",
-        f"tier: {tier}",
         f"training_type: {training_type}",
     ]
     lines += _hub_source(tier) if hub else _embedded_source()
@@ -69,7 +74,6 @@ def _command_yaml(tier: str) -> str:
     lines = [
         f"# Your training command, {PURPOSE[tier]}.",
         f"name: exec_{tier}",
-        f"tier: {tier}",
         "command: [python, train.py] # your command, one list item per word",
         "",
         f"max_steps: {STEPS[tier]} # training stops there; without this line it runs to the end",
@@ -88,7 +92,6 @@ def nightly_yaml(below: str, name: str) -> str:
         f"# The training of {below}, {PURPOSE['nightly']}.",
         f"extends: {below}",
         f"name: {name[:LONGEST_NAME]}-nightly",
-        "tier: nightly",
         "",
         "# max_steps: 500  # more than for a pull request, at most the steps of the full training",
         "",
@@ -102,19 +105,13 @@ def shipped(path: Path) -> str | None:
     """Return the text of the sample `configs/NAME.yaml` for a folder without that file.
 
     None for any other path, also for an absolute one."""
-    if path == Path(FOLDER, LADDER.name):
-        return LADDER.read_text(encoding="utf-8")
-    found = re.fullmatch(rf"{FOLDER}/(hub/)?([a-z]+)_(lora_)?([a-z]+)\.yaml", path.as_posix())
-    row = TRAINERS.get(found[2]) if found is not None else None
-    if found is None or row is None or (found[1] and not row.hub_sample) or found[4] not in TIERS:
+    name = path.as_posix().removeprefix(f"{FOLDER}/")
+    if path.as_posix() == name or name not in SAMPLES:
         return None
-    return sample_yaml(found[2], found[4], lora=bool(found[3]), hub=bool(found[1]))
-
-
-def sample_names() -> list[str]:
-    """Return the names of the samples in `configs`, without `configs/hub`."""
-    each = itertools.product(TRAINERS, ("", "lora_"), TIERS)
-    return [LADDER.name, *(f"{kind}_{lora}{tier}.yaml" for kind, lora, tier in each)]
+    if name == LADDER.name:
+        return LADDER.read_text(encoding="utf-8")
+    kind, *lora, tier = path.stem.split("_")
+    return sample_yaml(kind, tier, lora=bool(lora), hub=name.startswith("hub/"))
 
 
 def _length(row: TrainerRow) -> str:

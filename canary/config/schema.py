@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     TrainingType = str
 else:
     TrainingType = Literal[training_types()]
-Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES = tuple(TRAINERS)
 ONLINE_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.online)
 """Trainers that generate their training data."""
-TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
 
 
 DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
@@ -62,7 +60,6 @@ class _Training(Strict):
         description="Name of the canary; part of the names of its run folders.",
     )
     description: str = Field("", description="Free text for readers.")
-    tier: Tier = Field("smoke", description="How long the canary trains; a label only.")
     training_type: TrainingType = Field(
         DEFAULT_TRAINER,
         description=(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from canary.config.samples import FOLDER, sample_names, shipped
+from canary.config.samples import FOLDER, SAMPLES, shipped
 from canary.errors import ConfigError, did_you_mean, nearest
 from canary.files import content_of
 
@@ -93,7 +93,7 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
 def _near_files(path: Path) -> str | None:
     folder = path.parent
     names = [item.name for item in folder.glob("*.y*ml")] if folder.is_dir() else []
-    names += sample_names() if folder == Path(FOLDER) else []
+    names += SAMPLES if folder == Path(FOLDER) else ()
     near = nearest(path.name, names)
     return did_you_mean(near and folder / near, "`canary init-config` writes one to start from")
 

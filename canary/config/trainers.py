@@ -74,8 +74,6 @@ class TrainerRow:
     """Returns why these `trainer_args` make a row's loss depend on other rows; else empty."""
     sample: tuple[str, ...] = ()
     """Further lines of its sample configs."""
-    hub_sample: bool = False
-    """Whether it has sample configs with a model and data from the hub."""
 
     rows: str = ""
     """The shape of its data, a key of `canary.inputs.row_shapes.SHAPES`."""
@@ -162,7 +160,6 @@ TRAINERS: dict[str, TrainerRow] = {
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
         uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
-        hub_sample=True,
         rows="completion",
         never_negative=trainer_rules.is_log_likelihood,
         takes_rows="prompt and completion, messages, text",
@@ -175,7 +172,6 @@ TRAINERS: dict[str, TrainerRow] = {
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
-        hub_sample=True,
         reference=True,
         never_negative=trainer_rules.is_sigmoid,
         first_loss=trainer_rules.DPO_FIRST_LOSS,
@@ -334,7 +330,6 @@ BUILT_IN_STEPS = 100
 EXEC_KEYS = (
     "name",
     "description",
-    "tier",
     "training_type",
     "command",
     "import",

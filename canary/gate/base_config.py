@@ -26,7 +26,6 @@ HELD = (
     "metrics_warmup_steps",
     "repeats",
     "timeout",
-    "tier",
     "import",
 )
 """The pull request's run takes these keys from the base branch's config."""

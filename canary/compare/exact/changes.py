@@ -25,7 +25,6 @@ NOT_SHOWN = ("output_dir", "save_model", "command")
 COSMETIC_CONFIG = (
     "name",
     "description",
-    "tier",
     "report_to",
     "timeout",
     "repeats",

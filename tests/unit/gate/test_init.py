@@ -64,8 +64,8 @@ def test_without_a_terminal_nothing_is_asked_and_the_usual_is_written(here: Path
 
 def test_the_written_configs_load_and_are_the_ones_that_the_workflows_name(here: Path) -> None:
     run()
-    assert load_config(here / "canary.yaml", []).config.tier == "smoke"
-    assert load_config(here / "canary-nightly.yaml", []).config.tier == "nightly"
+    assert load_config(here / "canary.yaml", []).config.thresholds.base_tier == "smoke"
+    assert load_config(here / "canary-nightly.yaml", []).config.thresholds.base_tier == "nightly"
     nightly = yaml.safe_load((here / ".github/workflows/canary-nightly.yml").read_text())
     named = nightly["jobs"]["run"]["steps"][1]["with"]["config"].split()
     assert named == ["canary-nightly.yaml", "canary.yaml"]
@@ -96,7 +96,7 @@ def test_the_nightly_trains_what_the_config_that_is_there_trains(
     nightly = load_config(here / "sub" / "canary-nightly.yaml").config
     assert nightly.command == watched
     assert (nightly.training_type, nightly.model_name) == (own.training_type, own.model_name)
-    assert (nightly.name, nightly.tier) == (f"{own.name}-nightly", "nightly")
+    assert nightly.name == f"{own.name}-nightly"
     assert nightly.thresholds.base_tier == "nightly"
     assert "wrote sub/canary-nightly.yaml" in said
     assert "Set max_steps in sub/canary-nightly.yaml" in said

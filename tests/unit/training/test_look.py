@@ -299,6 +299,7 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return sums(tmp_path_factory.mktemp("plain"))
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     "part",
     [

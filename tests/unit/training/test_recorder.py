@@ -39,8 +39,9 @@ TRAINING_STACK = ("transformers", "trl", "peft", "datasets", "accelerate")
 OF_THE_COMMAND_LINE = ("pydantic", "yaml", "rich", "typer", "jinja2", "scipy")
 
 
-def bare(folder: Path, **arguments: Any) -> Recorder:
-    return Recorder("loop", output_dir=folder, **arguments)
+def bare(folder: Path, look_steps: int = 0, **arguments: Any) -> Recorder:
+    """A Recorder without a look, which walks through all objects of this large process."""
+    return Recorder("loop", output_dir=folder, look_steps=look_steps, **arguments)
 
 
 @pytest.fixture(autouse=True)
@@ -183,19 +184,19 @@ class OutOfMemoryError(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "look_steps"),
     [
-        (ValueError("no such token"), "failed"),
-        (OutOfMemoryError("CUDA out of memory"), "oom"),
-        (KeyboardInterrupt(), "interrupted"),
-        (SystemExit(3), "failed"),
-        (SystemExit(0), "completed"),
+        (ValueError("no such token"), "failed", 12),
+        (OutOfMemoryError("CUDA out of memory"), "oom", 0),
+        (KeyboardInterrupt(), "interrupted", 0),
+        (SystemExit(3), "failed", 0),
+        (SystemExit(0), "completed", 12),
     ],
 )
 def test_what_ends_the_loop_is_in_the_record_and_raised_on(
-    tmp_path: Path, error: BaseException, status: str
+    tmp_path: Path, error: BaseException, status: str, look_steps: int
 ) -> None:
-    recorder = bare(tmp_path)
+    recorder = bare(tmp_path, look_steps)
 
     def loop() -> None:
         with recorder:
@@ -223,7 +224,7 @@ def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
     def full(self: StepFile, row: dict[str, Any]) -> None:
         raise OSError(28, "No space left on device", "steps.jsonl")
 
-    with bare(tmp_path, look_steps=0) as recorder:
+    with bare(tmp_path) as recorder:
         with recorder.step() as step:
             step.loss(1.0)
         monkeypatch.setattr(StepFile, "append", full)
@@ -238,7 +239,7 @@ def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
 
 
 def test_past_the_last_step_nothing_is_recorded_and_the_loop_may_go_on(tmp_path: Path) -> None:
-    with bare(tmp_path, max_steps=3, look_steps=0) as recorder:
+    with bare(tmp_path, max_steps=3) as recorder:
         seen = list(recorder.batches([[1], [2]]))
         for number in range(5):
             assert recorder.done == (number >= 3)
@@ -265,7 +266,7 @@ def test_a_tracker_gets_each_step_and_the_exact_scalars(tmp_path: Path) -> None:
 
 def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
     config = {"hub_token": "hf_x", "wandb_api_key": "k", "learning_rate": 0.1, "warm": [1, 2]}
-    recorder = Recorder("loop", output_dir=tmp_path, config=config)
+    recorder = bare(tmp_path, config=config)
     with recorder:
         pass
     assert recorder.folder is not None
@@ -282,7 +283,7 @@ def test_nothing_is_counted_after_a_failure_or_the_last_step(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
     """Step 3 is the one whose operators are counted."""
-    recorder = bare(tmp_path, **limits)
+    recorder = bare(tmp_path, 12, **limits)
 
     def loop() -> None:
         with recorder:
@@ -303,7 +304,7 @@ def test_nothing_is_counted_after_a_failure_or_the_last_step(
 def test_alone_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with bare(tmp_path, model=model, optimizer=optimizer) as recorder:
+    with bare(tmp_path, 12, model=model, optimizer=optimizer) as recorder:
         for _ in range(12):
             with recorder.step():
                 model(torch.ones(2, 4)).square().mean().backward()
