@@ -35,6 +35,7 @@ from canary.campaign.worktrees import (
     commit_of,
     repository_of,
     uncommitted,
+    working_tree,
 )
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, metric_gates_for, thresholds_for
@@ -227,8 +228,11 @@ def _sides(
     repository = repository_of(here)
     refs = {"base": request.base, "head": request.head or "HEAD"}
     commits = {role: commit_of(repository, ref) for role, ref in refs.items()}
-    changed = uncommitted(repository)
-    if changed and commits["head"] == commit_of(repository, "HEAD"):
+    if request.trusts_folder and request.head is None:
+        if edited := working_tree(repository):
+            refs["head"] = f"working tree on {commits['head'][:9]}"
+            commits["head"] = edited
+    elif commits["head"] == commit_of(repository, "HEAD") and (changed := uncommitted(repository)):
         files = "file in the working tree is" if changed == 1 else "files in the working tree are"
         say(f"note: {changed} uncommitted {files} not part of the comparison")
     if len(set(commits.values())) == 1 and request.head_config is None:
@@ -237,7 +241,8 @@ def _sides(
         sides = {}
         folder = _folder(request, _config_of(request, "base", here), here)
         for role, ref in refs.items():
-            label = f"{ref} {commits[role][:9]}" if ref not in commits[role] else commits[role][:9]
+            short = commits[role][:9]
+            label = ref if " " in ref else short if ref in commits[role] else f"{ref} {short}"
             sides[role] = _commit_side(
                 request, role, label, repository, trees[role], here, folder, say
             )

@@ -32,7 +32,9 @@ from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_REGRESSION
 
 SidesConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
 Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
-Head = Annotated[str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")]
+Head = Annotated[
+    str | None, typer.Option("--head", metavar="REF", help="Commit to judge [working tree].")
+]
 BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base only.")]
 HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head only.")]
 Pairs = Annotated[

@@ -87,7 +87,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compared(repository: Path) -> tuple[Finished, Path]:
     """Head against the commit before it, from a checkout with a change of its own."""
     (repository / "data.jsonl").write_text("changed, and not committed\n")
-    arguments = ("canary.yaml", "--base", "HEAD~1", "--pairs", "2", "--format", "json")
+    sides = ("--base", "HEAD~1", "--head", "HEAD")
+    arguments = ("canary.yaml", *sides, "--pairs", "2", "--format", "json")
     return canary("ab", *arguments, cwd=repository), repository
 
 

@@ -11,14 +11,21 @@ from pathlib import Path
 import pytest
 
 from canary.campaign import environments
-from canary.campaign.ab import AbRequest, run_ab
+from canary.campaign.ab import AbRequest, _sides, run_ab
 from canary.campaign.environments import (
     Editable,
     own_code_first,
     own_environment,
     refuse_foreign_code,
 )
-from canary.campaign.worktrees import checked_out, commit_of, git, repository_of, uncommitted
+from canary.campaign.worktrees import (
+    checked_out,
+    commit_of,
+    git,
+    repository_of,
+    uncommitted,
+    working_tree,
+)
 from canary.errors import MachineError, UsageError
 from tests.contract.git_server import git as git_run
 
@@ -83,6 +90,43 @@ def test_uncommitted_changes_are_counted(repository: Path) -> None:
     (repository / "src/theirs/__init__.py").write_text("NUMBER = 3\n")
     (repository / "untracked.txt").write_text("")
     assert uncommitted(repository) == 1
+
+
+def test_the_working_tree_is_a_commit_that_changes_nothing(repository: Path) -> None:
+    assert working_tree(repository) is None, "it is the commit that is checked out"
+    package = repository / "src" / "theirs"
+    (package / "__init__.py").write_text("NUMBER = 3\n")
+    git(repository, "add", "-A")
+    (package / "__init__.py").write_text("NUMBER = 4\n")
+    (package / "new part.py").write_text("")
+    (repository / "notes.txt").write_text("")
+    installed = repository / "venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "theirs.py").write_text("")
+    before = git(repository, "status", "--porcelain"), git(repository, "for-each-ref")
+    commit = working_tree(repository)
+    assert commit is not None
+    assert (git(repository, "status", "--porcelain"), git(repository, "for-each-ref")) == before
+    assert git(repository, "show", f"{commit}:src/theirs/__init__.py") == "NUMBER = 4"
+    assert git(repository, "rev-parse", f"{commit}^") == git(repository, "rev-parse", "HEAD")
+    files = git(repository, "ls-tree", "-r", "--name-only", commit).splitlines()
+    assert files == ["src/theirs/__init__.py", "src/theirs/new part.py"]
+
+
+@pytest.mark.parametrize(("head", "number"), [(None, 3), ("HEAD", 2)])
+def test_without_a_named_commit_the_head_is_the_working_tree(
+    repository: Path, head: str | None, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
+    (repository / "canary.yaml").write_text("command: [python, -m, theirs]\n")
+    (repository / "src" / "theirs" / "__init__.py").write_text("NUMBER = 3\n")
+    said: list[str] = []
+    request = AbRequest(Path("canary.yaml"), base="HEAD~1", head=head, trusts_folder=True)
+    with _sides(request, said.append) as (sides, _):
+        code = (sides["head"].folder / "src" / "theirs" / "__init__.py").read_text()
+    assert code == f"NUMBER = {number}\n"
+    assert sides["head"].label.startswith("HEAD" if head else "working tree on ")
+    assert any("1 uncommitted file" in one for one in said) == bool(head)
 
 
 def imported_number(python: Path, folder: Path, environment: dict[str, str]) -> str:
