@@ -16,7 +16,7 @@ ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 # need the link-time optimizer (60 MB).
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates gcc git libc6-dev \
+    && apt-get install --yes --no-install-recommends ca-certificates gcc git libc6-dev tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
         /usr/bin/*-lto-dump-* /usr/lib/gcc/*/*/lto1 \
     && git config --system --add safe.directory /workspace
@@ -104,5 +104,7 @@ USER 10001:10001
 # Rarely: a check takes CPU time from the training that is being timed.
 HEALTHCHECK --interval=10m --timeout=1m --retries=2 CMD ["canary", "env"]
 
-ENTRYPOINT ["python", "/opt/canary/entrypoint.py"]
+# An init process passes signals on and collects what a killed training leaves. `-s`: also below that of
+# `docker run --init`.
+ENTRYPOINT ["tini", "-s", "--", "python", "/opt/canary/entrypoint.py"]
 CMD ["--help"]

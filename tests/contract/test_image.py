@@ -150,14 +150,15 @@ def test_the_labels_say_what_the_image_is_and_from_what() -> None:
 
 
 def test_entry_point_and_default_command() -> None:
-    assert json.loads(last("ENTRYPOINT")) == ["python", "/opt/canary/entrypoint.py"]
+    below_init = ["tini", "-s", "--", "python", "/opt/canary/entrypoint.py"]
+    assert json.loads(last("ENTRYPOINT")) == below_init
     assert json.loads(last("CMD")) == ["--help"]
     assert "COPY entrypoint.py /opt/canary/entrypoint.py" in DOCKERFILE
 
 
 def test_triton_has_a_compiler_and_a_mounted_checkout_is_trusted() -> None:
     [packages] = [rest for name, rest in stages()[0] if name == "RUN" and "apt-get" in rest]
-    assert {"ca-certificates", "gcc", "git", "libc6-dev"} <= set(packages.split())
+    assert {"ca-certificates", "gcc", "git", "libc6-dev", "tini"} <= set(packages.split())
     assert "git config --system --add safe.directory /workspace" in packages
 
 

@@ -37,3 +37,9 @@ def test_every_pin_admits_the_oldest_python(python: str) -> None:
                 refused.append(f"{name}=={version} needs {needed}")
     assert refused == []
     assert asked > 20, "the tested set is not installed here"
+
+
+def test_requirements_are_what_trains_in_the_tested_versions() -> None:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    said = [line for line in lines if not line.startswith("#")]
+    assert said == ["-c constraints.txt", "torch", ".[train,report]"]
