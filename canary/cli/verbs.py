@@ -241,8 +241,12 @@ def _show_traceback() -> None:
 
 
 def _show_usage_error(error: Exception) -> None:
-    """Print an error of the argument parser in one line and exit with 2."""
+    """Print an error of the argument parser in one line and exit with 2. A group without a verb is
+    no error: print its help."""
     message = getattr(error, "format_message", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and message is not None:
+        print(message())
+        sys.exit(EXIT_OK)
     if message is not None:
         now = replaced(getattr(error, "option_name", ""))
         print(f"canary: {printable(message())}{f' ({now})' if now else ''}", file=sys.stderr)

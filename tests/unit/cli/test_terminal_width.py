@@ -131,3 +131,15 @@ def test_a_profile_fits_with_names_of_operators_cut(tmp_path: Path, width: int) 
         len(line) <= width or any(path in line for path in paths) for line in shown.split("\n")
     )
     assert "share" in shown
+
+
+@pytest.mark.parametrize("words", [(), ("baseline",), ("config",)])
+def test_a_group_without_a_verb_prints_its_help(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words])
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.err) == (0, "")
+    assert shown.out.startswith("Usage: ")
+    assert len(shown.out.splitlines()) > 5
