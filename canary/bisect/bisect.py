@@ -128,7 +128,7 @@ class _Bisect:
     spent_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.judge = Judge(self.here, Measured(self.say, None, self.here))
+        self.judge = Judge(self.here, Measured(self.say, self.here))
 
     def commits(self) -> Answered:
         """Find the commit."""

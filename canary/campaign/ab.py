@@ -53,6 +53,8 @@ from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
+NO_LIMITS = Request((), ())
+"""Gives no limits: those of the config count."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +62,19 @@ class AbRequest:
     """The arguments of `canary ab`."""
 
     config: Path | None
+    """Of both sides, or of the base alone if `head_config` is given."""
     base: str | None = None
     head: str | None = None
-    base_config: Path | None = None
     head_config: Path | None = None
     pairs: str = AUTO
     budget_minutes: float | None = None
     setup: str | None = None
-    noise_file: Path | None = None
-    """File of a noise model, or folder of a history that holds one."""
     trusts_folder: bool = False
     """Nobody but the user writes to the working directory. Then a noise model is looked for there,
     and a side whose commit lacks the config uses the user's file."""
     exact: bool = False
     """End each training after its look: compare the exact signals and do not measure speed."""
     output_dir: Path | None = None
-    tier: str | None = None
-    threshold_file: Path | None = None
     settings: tuple[str, ...] = ()
     accept: str | None = None
     prepared: Path | None = None
@@ -134,17 +132,12 @@ def run_ab(
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
     folder = Path.cwd() if request.trusts_folder else None
-    measured = Measured(say, request.noise_file, folder)
-    given_limits = Request((), (), request.tier, request.threshold_file)
-    if request.tier or request.threshold_file:
-        # Report an invalid limit before anything runs.
-        thresholds_for(given_limits, ())
-        metric_gates_for(given_limits, ())
+    measured = Measured(say, folder=folder)
     with _sides(request, say) as (sides, folder):
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
-            """Compare with the thresholds of the base's config, unless others were given."""
-            thresholds, tier = thresholds_for(given_limits, (*base, *head))
+            """Compare with the limits of the base's config."""
+            thresholds, tier = thresholds_for(NO_LIMITS, (*base, *head))
             found = compare_to_baseline(
                 head,
                 base,
@@ -152,7 +145,7 @@ def run_ab(
                 paired=len(head) == len(base),
                 noise=None if request.exact else measured.of((*base, *head)[0]),
                 budget=budget,
-                metrics=metric_gates_for(given_limits, base or head),
+                metrics=metric_gates_for(NO_LIMITS, base or head),
                 accept=request.accept,
                 source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
             )
@@ -266,7 +259,7 @@ def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:
     try:
         return load_config(side.config, settings)
     except ConfigError as error:
-        more = "give that side a config of its own: --base-config or --head-config"
+        more = "give both sides a config: canary ab BASE.yaml HEAD.yaml"
         hint = f"{error.hint}; or {more}" if error.hint else more
         raise ConfigError(f"{side.role} ({side.label}): {error.message}", hint) from error
 
@@ -348,7 +341,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
     if configs["base"] == configs["head"]:
         raise UsageError(
             "nothing to compare: both sides have the same config and commit",
-            "name a commit with --base REF, or a second config with --head-config",
+            "name a commit with --base REF, or a second config",
         )
     if request.setup:
         raise UsageError("--setup needs --base", "without it both configs run in this environment")
@@ -372,12 +365,11 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
 
 
 def _config_of(request: AbRequest, role: str, here: Path) -> Path:
-    of_side = request.base_config if role == "base" else request.head_config
-    config = of_side or request.config
+    config = (request.head_config if role == "head" else None) or request.config
     if config is None:
         raise UsageError(f"no config for {role}", "canary ab CONFIG --base REF")
     missing = not (here / config).exists() and shipped(config) is None
-    if missing and (request.base is None or of_side is not None):
+    if missing and (request.base is None or request.head_config is not None):
         raise UsageError(f"no config at {config}", "write one with: canary init-config")
     return config
 

@@ -1,20 +1,19 @@
-"""The noise model of an A/B: the one that you name, or one that `canary calibrate` wrote here."""
+"""The noise model of an A/B, which `canary calibrate` wrote here."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.baseline.branch import BRANCH, Remote, push
 from canary.baseline.comparability import machine_key, slug
-from canary.baseline.history import NOISE_FILE, VERSION, drawer, is_history
+from canary.baseline.history import NOISE_FILE, VERSION, drawer
 from canary.baseline.origin import Surroundings, remote_of
 from canary.baseline.verbs import pulled, require_allowed
 from canary.compare.paths import require_same_machine
 from canary.compare.timing.noise import NoiseModel, load_noise, save_noise
-from canary.errors import InputError, UsageError
+from canary.errors import InputError
 from canary.record.types import RunRecord
 
 
@@ -28,46 +27,24 @@ class Measured:
     """Finds the noise model once a record shows the machine, and prints which one it uses."""
 
     say: Callable[[str], None]
-    named: Path | None = None
-    """A noise model's file, or a history that holds noise models."""
     folder: Path | None = None
-    """Where to look if none is named; None: do not look."""
+    """Where to look, and in its histories; None: do not look."""
     _found: NoiseModel | None = field(default=None, init=False)
     _looked: bool = field(default=False, init=False)
 
-    def __post_init__(self) -> None:
-        if self.named is not None and not is_history(self.named):
-            self._found, self._looked = load_noise(self.named), True
-
     def of(self, record: RunRecord) -> NoiseModel | None:
-        """Return the noise model for runs like this one.
-
-        Raises:
-            InputError: the named file is for another canary or machine.
-        """
+        """Return the newest noise model for runs like this one."""
         if not self._looked:
             self._looked = True
-            self._found = self._look(record)
-        if self._found is not None:
-            require_same_machine(self._found, record)
+            places = self._places(record)
+            models = [model for path in places if (model := self._fits(path, record))]
+            self._found = max(models, key=lambda model: model.created, default=None)
+            if self._found is not None:
+                made = self._found
+                self.say(f"noise model of {made.runs} runs, measured {made.created[:10]}")
         return self._found
 
-    def _look(self, record: RunRecord) -> NoiseModel | None:
-        found = [model for path in self._places(record) if (model := self._fits(path, record))]
-        if found:
-            newest = max(found, key=lambda model: model.created)
-            self.say(f"noise model of {newest.runs} runs, measured {newest.created[:10]}")
-            return newest
-        if self.named is not None:
-            self.say(
-                f"note: the history has no noise model of {record.name or 'this canary'} "
-                f"on {machine_key(record)}; measure one with canary calibrate"
-            )
-        return None
-
     def _places(self, record: RunRecord) -> list[Path]:
-        if self.named is not None:
-            return [drawer(self.named, record) / NOISE_FILE]
         if self.folder is None:
             return []
         inner = f"{VERSION}/{slug(record.name or 'canary')}/{machine_key(record)}/{NOISE_FILE}"
@@ -126,20 +103,3 @@ def push_noise(remote: Remote, here: Surroundings, model: NoiseModel, record: Ru
     words = f"the noise of {model.runs} runs of {record.name or 'canary'}"
     pushed = push(remote, add, message=words, keep=None, environ=here.environ)
     return f"{words} added to {remote}, now at {pushed.sha[:9]}"
-
-
-@contextlib.contextmanager
-def named_noise(file: Path | None, place: Place | None) -> Iterator[Path | None]:
-    """Yield the file or history that `--noise` names, or the history of the branch.
-
-    Raises:
-        UsageError: both are given.
-        MachineError, RecordError: the branch cannot be read.
-    """
-    if place is None:
-        yield file
-        return
-    if file is not None:
-        raise UsageError("--noise and --remote name two noise models", "give only one of them")
-    with pulled(*place) as (_, history):
-        yield history

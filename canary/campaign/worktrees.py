@@ -50,7 +50,7 @@ def repository_of(folder: Path) -> Path:
     except MachineError as error:
         raise UsageError(
             f"{folder} is not in a git repository",
-            "compare two configs instead: --base-config A --head-config B",
+            "compare two configs instead: canary ab BASE.yaml HEAD.yaml",
         ) from error
 
 

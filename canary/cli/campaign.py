@@ -16,27 +16,25 @@ from canary.cli.options import (
     Branch,
     Config,
     Form,
-    Noise,
     NoProgress,
     OutputDir,
     RemoteName,
     Set,
     Strict,
-    ThresholdFile,
-    Tier,
     Verbose,
 )
 from canary.cli.terminal import sayer, stoppable
 from canary.config.output import OUTPUT_DIR
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_REGRESSION
 
-SidesConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
+BaseConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
+HeadConfig = Annotated[
+    Path | None, typer.Argument(help="Another one for the head; then CONFIG is the base's.")
+]
 Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
 Head = Annotated[
     str | None, typer.Option("--head", metavar="REF", help="Commit to judge [working tree].")
 ]
-BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base only.")]
-HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head only.")]
 Pairs = Annotated[
     str, typer.Option("--pairs", metavar="auto|N", help="Pairs; auto stops after 3, 5 or 8.")
 ]
@@ -58,31 +56,23 @@ SidesDir = Annotated[
 
 
 def ab(
-    config: SidesConfig = None,
+    config: BaseConfig = None,
+    head_config: HeadConfig = None,
     base: Base = None,
     head: Head = None,
-    base_config: BaseConfig = None,
-    head_config: HeadConfig = None,
     pairs: Pairs = "auto",
     exact: Exact = False,
     budget: Budget = None,
     setup: Setup = None,
-    noise: Noise = None,
-    remote: RemoteName = None,
-    branch: Branch = BRANCH,
     output_dir: SidesDir = None,
-    tier: Tier = None,
-    threshold_file: ThresholdFile = None,
     set_: Set = None,
     form: Form = "text",
     strict: Strict = False,
     accept: Accept = None,
-    quiet: NoProgress = False,
     verbose: AllChecks = False,
 ) -> None:
     """Run two commits or configs alternately and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
-    from canary.campaign.noise_model import named_noise, noise_branch
     from canary.campaign.side import undisturbed
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
@@ -91,35 +81,30 @@ def ab(
     check_format(form)
     stoppable()
     with contextlib.ExitStack() as around:
-        noise_file = around.enter_context(named_noise(noise, noise_branch(remote, branch)))
         found, folder = run_ab(
             AbRequest(
                 config=config,
                 base=base,
                 head=head,
-                base_config=base_config,
                 head_config=head_config,
                 pairs=pairs,
                 budget_minutes=budget,
                 setup=setup,
-                noise_file=noise_file,
                 trusts_folder=True,
                 exact=exact,
                 output_dir=output_dir,
-                tier=tier,
-                threshold_file=threshold_file,
                 settings=tuple(set_ or ()),
                 accept=accept,
             ),
-            sayer(quiet),
-            campaign_panel(sys.stderr, quiet),
+            sayer(quiet=False),
+            campaign_panel(sys.stderr, quiet=False),
             # A verdict is delivered, even if this process is asked to end now.
             lambda: around.enter_context(undisturbed()),
         )
         written(found, folder)
         told = leave_report(compared_in(folder), folder)
         deliver(found, form, every=verbose)
-        sayer(quiet)(told)
+        sayer(quiet=False)(told)
         raise typer.Exit(found.exit_code(strict))
 
 
@@ -152,7 +137,7 @@ BisectDir = Annotated[
 
 
 def bisect(
-    config: SidesConfig = None,
+    config: BaseConfig = None,
     good: Good = None,
     bad: Bad = "HEAD",
     packages: TwoLists = None,

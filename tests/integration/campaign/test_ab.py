@@ -134,7 +134,7 @@ def test_two_configs_of_one_commit(tmp_path: Path) -> None:
     base = settings("sft", **SMALL, thresholds=PATIENT)
     write_config(tmp_path, base, "base.yaml")
     write_config(tmp_path, base | {"learning_rate": 2e-3}, "head.yaml")
-    configs = ("--base-config", "base.yaml", "--head-config", "head.yaml")
+    configs = ("base.yaml", "head.yaml")
     process = started(
         "ab", *configs, "--pairs", "1", "--format", "json", "--accept", "tuned", cwd=tmp_path
     )
@@ -190,7 +190,7 @@ def test_equal_looks_are_no_pass_for_the_speed(tmp_path: Path) -> None:
     base = settings("sft", **SMALL)
     write_config(tmp_path, base, "base.yaml")
     write_config(tmp_path, base | {"timeout": 555}, "head.yaml")
-    configs = ("--base-config", "base.yaml", "--head-config", "head.yaml")
+    configs = ("base.yaml", "head.yaml")
     finished = canary("ab", *configs, "--exact", "--format", "json", cwd=tmp_path)
     assert finished.code == 0, finished.err
     found = json.loads(finished.out)

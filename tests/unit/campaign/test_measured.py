@@ -16,13 +16,12 @@ from canary.baseline.origin import Surroundings
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.noise_model import (
     Measured,
-    named_noise,
     noise_branch,
     push_noise,
     require_writable,
 )
 from canary.compare.timing.noise import NoiseModel, save_noise
-from canary.errors import ConfigError, InputError, MachineError, UsageError
+from canary.errors import ConfigError, MachineError, UsageError
 from tests.contract.git_server import bare_repository
 from tests.unit.branching import adding, run_ids, stored
 from tests.unit.comparing import noise_model, record
@@ -70,21 +69,6 @@ def test_nothing_is_looked_for_where_nobody_asked(tmp_path: Path) -> None:
     assert AbRequest(config=None).trusts_folder is False
 
 
-def test_a_history_that_is_named_has_the_model_or_a_note_says_so(tmp_path: Path) -> None:
-    place = drawer(tmp_path / "baselines", RUN) / NOISE_FILE
-    place.parent.mkdir(parents=True)
-    said = Said()
-    assert Measured(said, tmp_path / "baselines").of(RUN) is None
-    assert "no noise model of sft_smoke on cpu" in said[0]
-    save_noise(model_of(0.03), place)
-    assert Measured(Said(), tmp_path / "baselines").of(RUN) == model_of(0.03)
-
-
-def test_a_file_that_is_named_is_read_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
-        Measured(Said(), tmp_path / "none.json")
-
-
 @pytest.fixture
 def remote(tmp_path: Path) -> Remote:
     return Remote(str(bare_repository(tmp_path / "theirs.git")))
@@ -94,16 +78,12 @@ def here(**environ: str) -> Surroundings:
     return Surroundings({**os.environ, **environ}, Path.cwd(), datetime(2026, 2, 1, tzinfo=UTC))
 
 
-def test_the_branch_gets_the_model_beside_its_runs_and_ab_finds_it_there(
-    remote: Remote, tmp_path: Path
-) -> None:
+def test_the_branch_gets_the_model_beside_its_runs(remote: Remote, tmp_path: Path) -> None:
     push(remote, adding(1, 2), message="two runs")
     said = push_noise(remote, here(), model_of(0.03), RUN)
     assert said.startswith("the noise of 31 runs of sft_smoke added to branch canary-baselines of")
     assert stored(remote, tmp_path / "pulled") == run_ids(1, 2)
     assert select(tmp_path / "pulled", record(9)).noise_file is not None, "compare finds it too"
-    with named_noise(None, (remote, here())) as history:
-        assert Measured(Said(), history).of(RUN) == model_of(0.03)
 
 
 def test_the_branch_may_begin_with_a_model(remote: Remote, tmp_path: Path) -> None:
@@ -125,11 +105,6 @@ def test_the_branch_is_asked_for_by_remote_or_branch_alone(tmp_path: Path) -> No
     place = noise_branch(str(tmp_path), "other")
     assert place is not None
     assert (place[0].url, place[0].branch) == (str(tmp_path), "other")
-    with (
-        pytest.raises(UsageError, match="name two noise models"),
-        named_noise(tmp_path / "noise.json", place),
-    ):
-        pass
 
 
 def refused(**changes: object) -> UsageError:
@@ -164,7 +139,7 @@ def test_an_imported_run_has_no_look_for_exact(
     for name in ("one.yaml", "other.yaml"):
         text = "name: a\ncommand: [python3, train.py]\nimport: {source: outputs}\n"
         (tmp_path / name).write_text(text, encoding="utf-8")
-    request = AbRequest(None, base_config=Path("one.yaml"), head_config=Path("other.yaml"))
+    request = AbRequest(Path("one.yaml"), head_config=Path("other.yaml"))
     with pytest.raises(UsageError, match="--exact does not work with `import` in base"):
         run_ab(replace(request, exact=True), Said())
 
@@ -175,8 +150,8 @@ def test_a_config_that_cannot_be_used_is_named_with_its_side(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.yaml").write_text("name: a\ntraining_type: sft\nprobe_steps: 12\n")
     (tmp_path / "new.yaml").write_text("name: a\ntraining_type: sft\n")
-    request = AbRequest(None, base_config=Path("old.yaml"), head_config=Path("new.yaml"))
+    request = AbRequest(Path("old.yaml"), head_config=Path("new.yaml"))
     with pytest.raises(ConfigError, match=r"base \(old.yaml\): unknown key 'probe_steps'") as found:
         run_ab(request, Said())
     assert "write `look_steps` instead; or" in str(found.value.hint)
-    assert "--base-config" in str(found.value.hint)
+    assert "canary ab BASE.yaml HEAD.yaml" in str(found.value.hint)

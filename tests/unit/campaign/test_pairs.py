@@ -246,7 +246,7 @@ def test_a_file_that_a_checkout_lacks_is_told_by_a_field_and_no_words(
         )
 
     monkeypatch.setattr("canary.campaign.ab._sides", two)
-    request = AbRequest(tmp_path / "canary.yaml", base="main", tier="smoke")
+    request = AbRequest(tmp_path / "canary.yaml", base="main")
     found, _ = run_ab(request, lambda _: None)
     assert found.verdict == "error"
     assert any("--setup" in note for note in found.notes) == hinted

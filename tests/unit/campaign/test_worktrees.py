@@ -81,7 +81,7 @@ def test_a_ref_that_is_none_is_named_with_a_remedy(repository: Path) -> None:
 
 
 def test_outside_a_repository_two_configs_are_offered(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"not in a git repository.*--base-config"):
+    with pytest.raises(UsageError, match=r"not in a git repository.*canary ab BASE.yaml HEAD.yaml"):
         repository_of(tmp_path)
 
 
