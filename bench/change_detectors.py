@@ -18,16 +18,14 @@ from canary.trends.runs import run_of
 
 
 class Found(NamedTuple):
-    """A change point, or a drift if `standing` says so."""
+    """A change point."""
 
     place: int
     percent: float
     standing: str = "confirmed"
-    """As in `canary.trends.model`, or `drift`."""
+    """As in `canary.trends.model`."""
     machine: tuple[str, ...] = ()
     """The facts that are named as suspects, the first first."""
-    last: int = RUNS
-    """Of a drift."""
 
 
 Detector = Callable[[Array, Sequence[Facts]], Sequence[Found]]
@@ -65,14 +63,10 @@ def ours(values: Array, facts: Sequence[Facts]) -> list[Found]:
     trends = trends_of_stored(stored, None, records[-1].name, machine_key(records[-1]), [])
     series = next(it for it in trends.series if it.metric == "step_time_median")
     at = [int(point.run_id.removeprefix("run-")) for point in series.points]
-    found = [
+    return [
         Found(at[it.place], it.percent, it.standing, tuple(fact.name for fact in it.machine))
         for it in series.changes
     ]
-    drift = series.drift
-    if drift is not None:
-        found.append(Found(at[drift.first], drift.percent, "drift", last=at[drift.last]))
-    return found
 
 
 @lru_cache(maxsize=RUNS)

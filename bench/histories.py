@@ -131,9 +131,6 @@ def planted_events(what: str, rng: Generator, taken: Iterable[int] = ()) -> tupl
             [p for p in free if low <= p <= high] for low, high in ((25, 80), (115, 170))
         )
         return tuple(Event("step", int(rng.choice(some)), 5.0) for some in (early, late))
-    if what == "drift":
-        start = int(rng.integers(FIRST, 76))
-        return (Event("drift", start, 100 * (1.001**100 - 1), start + 99),)
     return {
         "healthy": (),
         "returns": (Event("step", place, 10.0, place + 14),),
@@ -142,7 +139,7 @@ def planted_events(what: str, rng: Generator, taken: Iterable[int] = ()) -> tupl
     }[what]
 
 
-PLANTED = ("healthy", *(f"+{size}%" for size in STEPS), "two steps", "returns", "drift", "spike")
+PLANTED = ("healthy", *(f"+{size}%" for size in STEPS), "two steps", "returns", "spike")
 
 
 def simulate(seed: int, laboratory: Laboratory, what: str = "healthy") -> History:
@@ -163,12 +160,7 @@ def _with(events: Iterable[Event], values: Array) -> Array:
     """Return values at the levels that the events give."""
     levels = np.ones(len(values))
     for event in events:
-        if event.kind == "drift":
-            length = event.last - event.place + 1
-            risen = np.clip((np.arange(len(values)) - event.place + 1) / length, 0, 1)
-            levels *= (1 + event.percent / 100) ** risen
-        else:
-            levels[event.place : event.last + 1] *= 1 + event.percent / 100
+        levels[event.place : event.last + 1] *= 1 + event.percent / 100
     return values * levels
 
 

@@ -75,19 +75,16 @@ def score_healthy(detect: Detector, history: History) -> Counter[str]:
     """Count false alerts, each place once, and how shifts of the machine are told."""
     shifts = [event for event in history.machine if event.percent]
     known: list[Found] = []
-    drifts = False
 
     def seen(count: int) -> Sequence[Found]:
         return detect(history.values[:count], history.facts[:count])
 
     for count in range(EARLIEST, RUNS + 1, EVERY):
-        found = seen(count)
-        drifts |= any(it.standing == "drift" for it in found)
-        for it in alerts(found):
+        for it in alerts(seen(count)):
             beside = any(abs(it.place - event.place) <= NEAR for event in shifts)
             if not beside and all(abs(it.place - other.place) > SAME for other in known):
                 known.append(it)
-    scores = Counter(runs=RUNS, histories=1, drifts=int(drifts), false=len(known))
+    scores = Counter(runs=RUNS, histories=1, false=len(known))
     scores["false, slower"] = sum(it.percent > 0 for it in known)
     for event in shifts:
         hit = nearest(alerts(seen(event.place + AFTER)), event)
@@ -132,22 +129,6 @@ def score_return(detect: Detector, history: History) -> Counter[str]:
     )
 
 
-def score_drift(detect: Detector, history: History) -> Counter[str]:
-    """Count what a slow drift is called 12 runs after its end; a told one may have steps too."""
-    (event,) = history.planted
-    count = event.last + 1 + AFTER
-    told = [it for it in detect(history.values[:count], history.facts[:count]) if it.percent > 0]
-    if any(
-        it.standing == "drift" and it.place <= event.last and it.last >= event.place for it in told
-    ):
-        return Counter(["drift"])
-    alerted = any(
-        it.percent > 0 and event.place <= it.place <= event.last
-        for it in alerts_after(detect, history, count)
-    )
-    return Counter(["as steps" if alerted else "missed"])
-
-
 def score_spike(detect: Detector, history: History) -> Counter[str]:
     """Count whether a single slow run ever raises an alert."""
     (event,) = history.planted
@@ -164,7 +145,6 @@ SCORES: dict[str, Callable[[Detector, History], Counter[str]]] = {
     **{f"+{size}%": score_step for size in STEPS},
     "two steps": score_two,
     "returns": score_return,
-    "drift": score_drift,
     "spike": score_spike,
 }
 
@@ -254,16 +234,14 @@ OTHERS = (
     "shifts of the machine: found",
     "and named first",
     "code steps blamed on it",
-    "drift: told, as steps, missed",
-    "healthy histories told to drift",
     "spikes alerted",
     "returns: told, as a step down",
 )
 
 
 def _others(scores: Scores, name: str) -> list[str]:
-    kinds = (["healthy"], ["+5%", "+10%"], ["two steps"], ["returns"], ["drift"], ["spike"])
-    healthy, steps, two, back, drift, spike = (pooled(scores, name, "all", *it) for it in kinds)
+    kinds = (["healthy"], ["+5%", "+10%"], ["two steps"], ["returns"], ["spike"])
+    healthy, steps, two, back, spike = (pooled(scores, name, "all", *it) for it in kinds)
     errors = [
         int(key.removeprefix("error "))
         for key, count in steps.items()
@@ -271,15 +249,12 @@ def _others(scores: Scores, name: str) -> list[str]:
         for _ in range(count)
     ]
     middle, high = np.percentile(errors, [50, 90]) if errors else (np.nan, np.nan)
-    drift["all"] = drift.total()
     return [
         f"{middle:.0f}, {high:.0f}" if errors else "-",
         share(two, "both", "pairs"),
         share(healthy, "shifts found", "shifts"),
         share(healthy, "shifts named", "shifts"),
         share(pooled(scores, name, "runner", "+5%", "+10%"), "blamed", "placed"),
-        ", ".join(share(drift, told, "all") for told in ("drift", "as steps", "missed")),
-        share(healthy, "drifts", "histories"),
         share(spike, "alerted", "spikes"),
         ", ".join(share(back, told, "returns") for told in ("returned", "step down")),
     ]

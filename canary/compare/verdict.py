@@ -237,13 +237,9 @@ def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
     )
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
     untimed = next((check for check in checks if check.unjudged == "untimed"), None)
-    if same and untimed is not None:
-        return f"{same} Speed was not measured: {untimed.message}.{tail}"
-    if "exact" in lanes and untimed is not None:
-        return (
-            "Inconclusive: no exact check failed, but speed was not measured: "
-            f"{untimed.message}.{tail}"
-        )
+    if untimed is not None and (same or "exact" in lanes):
+        speed = f"{same} Speed" if same else "Inconclusive: no exact check failed, but speed"
+        return f"{speed} was not measured: {untimed.message}.{tail}"
     absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
     return (
         f"Inconclusive: no {absent} check ran "

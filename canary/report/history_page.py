@@ -80,8 +80,7 @@ def _worst(found: Sequence[HistoryTrends]) -> str:
         named = [f"{_drawer(one)}: {text}" for one, text in zip(once, said, strict=True)]
         return f" {' '.join(dict.fromkeys(named if many else said))}"
     _, series, change = worse[0]
-    drifts = sum(bool(one.drift and one.drift.worse) for each in once for one in each.series)
-    left = len(worse) - 1 + drifts
+    left = len(worse) - 1
     more = f" {counted(left, 'more change').capitalize()} for the worse." if left else ""
     return f" {sentence(change_words(series, change))}{more}"
 

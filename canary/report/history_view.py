@@ -17,7 +17,6 @@ from canary.report.trend_words import (
     DERIVED,
     LARGEST_PERCENT,
     change_words,
-    drift_words,
     in_one_commit,
     place_words,
     point_words,
@@ -44,7 +43,7 @@ NO_CHANGE = "no change"
 
 @dataclass(frozen=True)
 class Finding:
-    """A change or a drift of a series."""
+    """A change of a series."""
 
     sentence: str
     more: tuple[str, ...]
@@ -103,11 +102,9 @@ def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
 def headline(found: HistoryTrends) -> str:
     """Return what got worse and holds, in one line."""
     open_ = [series for series in found.series if _open(series)]
-    drifts = [series for series in found.series if series.drift and series.drift.worse]
     waiting = [series for series in found.series if _waiting(series)]
-    worse = list(dict.fromkeys(series.title for series in (*open_, *drifts)))
-    if worse:
-        return f"{listed(worse)} got worse"
+    if open_:
+        return f"{listed([series.title for series in open_])} got worse"
     if waiting:
         names = listed([series.title for series in waiting])
         return f"{names} may have got worse: more runs will show it"
@@ -185,9 +182,6 @@ def _trend(series: Series) -> str:
 
 def _since(series: Series) -> str:
     """Return the newest fact: where the series is since when."""
-    if series.drift is not None and not _open(series):
-        runs = series.drift.last - series.drift.first + 1
-        return f"drift {signed(series.drift.percent)} in {runs} runs"
     if not series.changes:
         return NO_CHANGE if series.levels else ""
     newest = series.changes[-1]
@@ -204,7 +198,7 @@ def _size(series: Series, change: ChangePoint) -> str:
 
 
 def _findings(drawer: HistoryTrends, series: Series, count: Count) -> list[Finding]:
-    """Return the changes, the newest first, then the drift; the last one with the levels."""
+    """Return the changes, the newest first; the last one with the levels."""
     found = [
         Finding(
             sentence(change_words(series, change)),
@@ -213,8 +207,6 @@ def _findings(drawer: HistoryTrends, series: Series, count: Count) -> list[Findi
         )
         for change in reversed(series.changes)
     ]
-    if series.drift is not None:
-        found.append(Finding(sentence(drift_words(series, series.drift)), ()))
     if found:
         found[-1] = replace(found[-1], more=(*found[-1].more, _levels(series)))
     return [replace(one, more=tuple(filter(None, one.more))) for one in found]

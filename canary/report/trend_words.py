@@ -8,7 +8,6 @@ from dataclasses import replace
 from canary.report.numbers import amount, signed
 from canary.trends.model import (
     ChangePoint,
-    Drift,
     HistoryTrends,
     MachineChange,
     Series,
@@ -50,8 +49,7 @@ def _own(series: Series, source: Series | None) -> Series:
         for change in series.changes
         if not any(abs(change.place - place) < LEAST_LEVEL for place in places)
     ]
-    drift = None if source.drift is not None else series.drift
-    return replace(series, changes=tuple(own), drift=drift)
+    return replace(series, changes=tuple(own))
 
 
 def point_words(point: StoredPoint) -> str:
@@ -73,7 +71,7 @@ def percent_words(percent: float, interval: tuple[float, float]) -> str:
 
 def change_words(series: Series, change: ChangePoint) -> str:
     """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
-    where the driver changed (1 -> 2), confirmed by 5 pairs`."""
+    where the driver changed (1 -> 2), confirmed by five runs`."""
     parts = [
         f"{series.title} {_size(series, change)} {_since(series, change)}",
         *_machine(change),
@@ -135,8 +133,7 @@ def _evidence(change: ChangePoint) -> str:
         return "accepted by a person"
     if change.standing == "returned":
         return "and the level returned later"
-    by = counted(change.pairs, "pair") if change.pairs else counted(change.runs_after, "run")
-    return f"confirmed by {by}"
+    return f"confirmed by {counted(change.runs_after, 'run')}"
 
 
 def _s(count: int) -> str:
@@ -149,26 +146,15 @@ def counted(count: int, what: str) -> str:
     return f"{number} {what}{'' if count == 1 else 's'}"
 
 
-def drift_words(series: Series, drift: Drift) -> str:
-    """Return how far a series drifted: `step time drifted +7.2% [3.1, 11] over 34 runs since commit
-    1a2b3c4d5, in steps too small to be found alone`."""
-    runs = drift.last - drift.first + 1
-    return (
-        f"{series.title} drifted {percent_words(drift.percent, drift.interval)} over {runs} runs "
-        f"since {point_words(series.points[drift.first])}, in steps too small to be found alone"
-    )
-
-
 def sentence(text: str) -> str:
     """Return words as a sentence."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def findings(series: Series) -> Sequence[str]:
-    """Return every change that may still hold, the newest first, then the drift."""
-    held = [change for change in reversed(series.changes) if change.standing in HELD]
-    found = [change_words(series, change) for change in held]
-    return [*found, *([drift_words(series, series.drift)] if series.drift else [])]
+    """Return every change that may still hold, the newest first."""
+    held = (change for change in reversed(series.changes) if change.standing in HELD)
+    return [change_words(series, change) for change in held]
 
 
 def series_sentence(series: Series, machine_changes: int = 0) -> str:

@@ -1,5 +1,5 @@
-"""The entry points: a drawer, or stored runs, in; levels, change points and drifts of all metrics
-out. They read files but start no process and need no network.
+"""The entry points: a drawer, or stored runs, in; levels and change points of all metrics out. They
+read files but start no process and need no network.
 """
 
 from __future__ import annotations
@@ -108,15 +108,12 @@ def trends_of_stored(
 
 
 def _worst_first(series: Series) -> tuple[int, float]:
-    """Return the order of a series: confirmed changes for the worse, drifts, waiting ones, rest."""
+    """Return the order of a series: confirmed changes for the worse, waiting ones, rest."""
     open_ = [change for change in series.changes if change.worse and change.standing == "confirmed"]
     if open_:
         return 0, -max(abs(change.percent) for change in open_)
-    if series.drift is not None and series.drift.worse:
-        return 1, -abs(series.drift.percent)
-    if any(change.worse and change.standing == "waiting" for change in series.changes):
-        return 2, 0.0
-    return 3, 0.0
+    waiting = any(change.worse and change.standing == "waiting" for change in series.changes)
+    return (1 if waiting else 2), 0.0
 
 
 def _gates(newest: RunRecord, notes: list[str]) -> tuple[MetricGate, ...]:

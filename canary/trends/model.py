@@ -2,7 +2,7 @@
 
 A *series* is one metric over the runs of one drawer (a canary on a machine), oldest first. A
 *level* is a stretch of runs in which nothing changed. A *change point* is the first run of a new
-level. A *drift* is a slow change, each step of it too small to be a change point.
+level.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Standing = Literal["confirmed", "waiting", "returned", "accepted"]
-"""`confirmed`: at least three runs after it, or pairs, show it. `waiting`: too few runs after it.
+"""`confirmed`: at least three runs after it show it. `waiting`: too few runs after it.
 `returned`: a later level is back where it was before. `accepted`: a person accepted it."""
 
 
@@ -71,25 +71,11 @@ class ChangePoint:
     standing: Standing
     runs_after: int
     """Runs with a value from `place` on, within the new level."""
-    pairs: int
-    """Pairs that compared both sides again; 0 without."""
     within: tuple[int, int]
     """First and last place where the change may have happened (95%)."""
     machine: tuple[MachineChange, ...]
     """What changed on the machine there or a few runs earlier, the nearest first: the first
     suspects."""
-
-
-@dataclass(frozen=True)
-class Drift:
-    """A slow change over a stretch of runs, of which no single step is a change point."""
-
-    first: int
-    last: int
-    percent: float
-    """Over the whole stretch; plus is more."""
-    interval: tuple[float, float]
-    worse: bool
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,6 @@ class Series:
     points: tuple[StoredPoint, ...]
     levels: tuple[Level, ...]
     changes: tuple[ChangePoint, ...]
-    drift: Drift | None
     trend: tuple[float, float, float] | None
     """Change per ten runs within the newest level, in percent: estimate, low, high (95%). None: too
     few runs."""

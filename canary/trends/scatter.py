@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 from canary.baseline.history import WINDOW
 from canary.compare.timing.estimate import Spread
-from canary.compare.timing.student import t_quantile
 
 Values = npt.NDArray[np.float64]
 
@@ -166,25 +165,11 @@ def _excess(
     return found
 
 
-@dataclass(frozen=True)
-class Slope:
-    """Change per run on the series' scale."""
+def slope_of(values: Values, scatter: Scatter) -> tuple[float, float]:
+    """Return (slope per run, its standard error) of at least two values, by Theil (1950) and Sen
+    (1968).
 
-    per_run: float
-    error: float
-    """Standard error."""
-    df: float
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        """Return both ends, each with error `alpha`."""
-        reach = t_quantile(1 - alpha, self.df) * self.error
-        return self.per_run - reach, self.per_run + reach
-
-
-def slope_of(values: Values, scatter: Scatter) -> Slope:
-    """Return the slope of at least two values by Theil (1950) and Sen (1968).
-
-    Its standard error is that of the least-squares slope of an AR(1) process. It never claims more
+    The error is that of the least-squares slope of an AR(1) process. It never claims more
     than the means of `WINDOW` runs at both ends would.
     """
     count = len(values)
@@ -199,7 +184,7 @@ def slope_of(values: Values, scatter: Scatter) -> Slope:
     exact *= scatter.factor(count // 2)
     half = max(1, count // 3)
     ends = scatter.error(half, half) / max(1, count - half)
-    return Slope(per_run, max(exact, ends), scatter.spread.df)
+    return per_run, max(exact, ends)
 
 
 def _quadratic(weights: Values, correlation: float) -> float:

@@ -1,10 +1,10 @@
-"""One metric over the runs of a drawer: its numbers in, levels, change points and drift out; and
-what became of each change: confirmed, accepted, returned, or waiting for more runs."""
+"""One metric over the runs of a drawer: its numbers in, levels and change points out; and what
+became of each change: confirmed, accepted, returned, or waiting for more runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,12 +14,11 @@ from canary.compare.metrics.judging import SMALLEST
 from canary.compare.timing.estimate import Spread
 from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile
-from canary.trends.drift import BUDGET_SHARE, Course, course_of
 from canary.trends.followed import Number, finite
-from canary.trends.model import ChangePoint, Drift, Level, Series, Standing, StoredPoint
+from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
 from canary.trends.runs import MachineChanges, Run, suspects
 from canary.trends.scatter import Scatter, Values, center, levels_of, slope_of
-from canary.trends.steps import LEAST_RUNS, Step, waiting_step
+from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps, waiting_step
 
 FEWEST = 2 * LEAST_RUNS
 """Values of a series in which a change can be found."""
@@ -82,14 +81,21 @@ class _Analysed:
     values: Values
     places: Sequence[int]
     """Of each value among all runs."""
-    course: Course
+    steps: Steps
     waiting: Step | None
-    level: Values
-    """The values without the drift."""
+    better: bool | None
+    """Whether lower values are better; None: neither direction is."""
 
     @property
     def scatter(self) -> Scatter:
-        return self.course.steps.scatter
+        """The noise about the levels."""
+        return self.steps.scatter
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """(first, one after the last) of each level, without the runs that wait."""
+        end = self.waiting.place if self.waiting else len(self.values)
+        return levels_of(end, self.steps.cuts)
 
 
 def series_of(
@@ -127,27 +133,23 @@ def series_of(
     values = [point.value for point in points if point.value is not None]
     levels: tuple[Level, ...] = ()
     changes: tuple[ChangePoint, ...] = ()
-    drift, trend = None, None
+    trend = None
     if len(values) < FEWEST:
         count = f"{len(values)} value{'' if len(values) == 1 else 's'}"
         notes.append(f"not judged: {count}, and {FEWEST} are needed")
     else:
-        found = _analysed(values, known, points, newest.kind, budget, model)
-        better = newest.lower_is_better
+        found = _analysed(values, known, points, newest, budget, model)
         levels = tuple(_levels(found))
-        changes = tuple(_changes(found, points, machines, better))
-        drift = _drift(found, better)
+        changes = tuple(_changes(found, points, machines))
         trend = _trend(found)
-    unit = f"{newest.unit}/token" if per_token else newest.unit
     return Series(
         metric,
         newest.title,
-        unit,
+        f"{newest.unit}/token" if per_token else newest.unit,
         newest.lower_is_better,
         points,
         levels,
         changes,
-        drift,
         trend,
         tuple(notes),
     )
@@ -170,62 +172,36 @@ def _analysed(
     values: Sequence[float],
     known: Sequence[int],
     points: Sequence[StoredPoint],
-    kind: str,
+    newest: Number,
     budget: float,
     model: Spread | None,
 ) -> _Analysed:
-    scale = scale_of(values, kind)
+    scale = scale_of(values, newest.kind)
     model = model if scale.logs else None
     on_scale = np.array([scale.to(value) for value in values])
     accepted_at = [number for number, place in enumerate(known) if points[place].accepted]
-    course = course_of(on_scale, scale.floor, budget, model, accepted_at)
-    level = on_scale
-    if course.ramp is not None:
-        level = on_scale - course.ramp.on(len(on_scale))
-    stepped = (1 - BUDGET_SHARE) * budget
-    waiting = waiting_step(level, course.steps.cuts, scale.floor, stepped, model)
-    return _Analysed(scale, on_scale, known, course, waiting, level)
+    steps = find_steps(on_scale, scale.floor, budget, model, accepted_at)
+    waiting = waiting_step(on_scale, steps.cuts, scale.floor, budget, model)
+    return _Analysed(scale, on_scale, known, steps, waiting, newest.lower_is_better)
 
 
-def _levels(found: _Analysed) -> list[Level]:
-    """Return the levels; the runs of a drift are of none."""
+def _levels(found: _Analysed) -> Iterator[Level]:
     sd, df = found.scatter.spread.sd, found.scatter.spread.df
-    end = found.waiting.place if found.waiting else len(found.values)
-    made = []
-    for first, after in _stretches(found, end):
+    for first, after in found.bounds:
         middle = center(found.values[first:after], sd)
         runs = after - first
         wide = sd * math.sqrt(found.scatter.variance(runs)) * found.scatter.factor(runs)
         reach = t_quantile(LEVEL, df) * wide
         low, high = (found.scale.back(middle + side * reach) for side in (-1, 1))
         places = found.places[first], found.places[after - 1]
-        made.append(Level(*places, found.scale.back(middle), (low, high)))
-    return made
-
-
-def _stretches(found: _Analysed, end: int) -> list[tuple[int, int]]:
-    """Return (first, one after the last) of each stretch without a change."""
-    cuts, ramp = found.course.steps.cuts, found.course.ramp
-    if ramp is None:
-        return levels_of(end, cuts)
-    bounds = sorted({*cuts, ramp.first, ramp.last + 1} - {0})
-    return [
-        (first, after)
-        for first, after in levels_of(end, [cut for cut in bounds if cut < end])
-        if not (ramp.first <= first and after <= ramp.last + 1)
-    ]
+        yield Level(*places, found.scale.back(middle), (low, high))
 
 
 def _changes(
-    found: _Analysed,
-    points: Sequence[StoredPoint],
-    machines: MachineChanges,
-    lower_is_better: bool | None,
-) -> list[ChangePoint]:
-    steps = found.course.steps.found
-    end = found.waiting.place if found.waiting else len(found.values)
-    lengths = [after - first for first, after in levels_of(end, found.course.steps.cuts)]
-    made = []
+    found: _Analysed, points: Sequence[StoredPoint], machines: MachineChanges
+) -> Iterator[ChangePoint]:
+    steps = found.steps.found
+    lengths = [after - first for first, after in found.bounds]
     for number, step in enumerate(steps):
         first, last = (found.places[place] for place in step.within)
         standing: Standing = "confirmed"
@@ -233,23 +209,16 @@ def _changes(
             standing = "returned"
         elif _accepted(points, first, last):
             standing = "accepted"
-        runs = lengths[number + 1]
-        made.append(_change(found, step, standing, runs, machines, lower_is_better))
+        yield _change(found, step, standing, lengths[number + 1], machines)
     if found.waiting is not None:
         runs = len(found.values) - found.waiting.place
         place = found.places[found.waiting.place]
-        waiting: Standing = "accepted" if _accepted(points, place, place) else "waiting"
-        made.append(_change(found, found.waiting, waiting, runs, machines, lower_is_better))
-    return made
+        standing = "accepted" if _accepted(points, place, place) else "waiting"
+        yield _change(found, found.waiting, standing, runs, machines)
 
 
 def _change(
-    found: _Analysed,
-    step: Step,
-    standing: Standing,
-    runs: int,
-    machines: MachineChanges,
-    lower_is_better: bool | None,
+    found: _Analysed, step: Step, standing: Standing, runs: int, machines: MachineChanges
 ) -> ChangePoint:
     percent = found.scale.percent
     low, high = step.interval
@@ -261,55 +230,30 @@ def _change(
         place,
         percent(step.change, step.before),
         (percent(low, step.before), percent(high, step.before)),
-        _is_worse(step.sign, lower_is_better),
+        found.better is not None and (step.sign > 0) == found.better,
         standing,
         runs,
-        0,
         within,
         tuple(suspects(machines, place, earliest, within[1])),
     )
 
 
-def _is_worse(sign: int, lower_is_better: bool | None) -> bool:
-    return lower_is_better is not None and (sign > 0) == lower_is_better
-
-
-def _drift(found: _Analysed, lower_is_better: bool | None) -> Drift | None:
-    ramp = found.course.ramp
-    if ramp is None:
-        return None
-    near = found.values[max(0, ramp.first - LEAST_RUNS) : ramp.first + 1]
-    before = center(near, found.scatter.spread.sd)
-    low, high = (found.scale.percent(end, before) for end in ramp.interval(found.course.alpha))
-    return Drift(
-        found.places[ramp.first],
-        found.places[ramp.last],
-        found.scale.percent(ramp.change, before),
-        (low, high),
-        _is_worse(1 if ramp.change > 0 else -1, lower_is_better),
-    )
-
-
 def _trend(found: _Analysed) -> tuple[float, float, float] | None:
-    """Return the change per ten runs of the newest level, or of a drift that goes on."""
-    end = found.waiting.place if found.waiting else len(found.values)
-    ramp = found.course.ramp
-    first, after = levels_of(end, found.course.steps.cuts)[-1]
-    if ramp is not None and ramp.last >= end - 1:
-        first = max(first, ramp.first)
-    elif ramp is not None:
-        first = max(first, ramp.last + 1)
+    """Return the change per ten runs of the newest level."""
+    first, after = found.bounds[-1]
     values = found.values[first:after]
     if len(values) < TREND_FROM:
         return None
     before = center(values, found.scatter.spread.sd)
     if not found.scale.logs and not before:
         return None  # No percentage of 0 means anything.
-    slope = slope_of(values, found.scatter)
-    low, high = (TREND_RUNS * side for side in slope.interval(1 - LEVEL))
-    estimate = TREND_RUNS * slope.per_run
-    shown = [found.scale.percent(each, before) for each in (estimate, low, high)]
-    return shown[0], shown[1], shown[2]
+    slope, error = slope_of(values, found.scatter)
+    reach = t_quantile(LEVEL, found.scatter.spread.df) * error
+    estimate, low, high = (
+        found.scale.percent(TREND_RUNS * each, before)
+        for each in (slope, slope - reach, slope + reach)
+    )
+    return estimate, low, high
 
 
 def _returned(number: int, found: Sequence[Step], lengths: Sequence[int], scatter: Scatter) -> bool:

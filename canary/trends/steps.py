@@ -235,7 +235,7 @@ def waiting_step(
     """Return the change that the newest one or two runs may begin; None if they may be noise.
 
     Args:
-        values: on the series' scale, without drift.
+        values: on the series' scale.
         cuts: first places of the known levels.
         floor: smallest credible standard deviation of a run.
         budget: error budget of the metric's steps.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,7 +23,7 @@ from canary.report.charts.chart import (
 from canary.report.charts.theme import LIGHT
 from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence
-from canary.trends.model import ChangePoint, Drift, HistoryTrends, Series, StoredPoint
+from canary.trends.model import ChangePoint, HistoryTrends, Series, StoredPoint
 
 PAPER = LIGHT["paper"]
 MOST_CHARTS = 12
@@ -149,10 +148,6 @@ def _layers(
     if rules:
         rule = alt.Chart().mark_rule(color=FAINT, strokeDash=[1, 4])
         yield Layer(rules[-MOST_RULES:], rule.encode(x="run:Q"))
-    if series.drift is not None:
-        ends = _drift(series, series.drift)
-        line = alt.Chart().mark_line(color=_colour(series.drift.worse, series), strokeWidth=2.5)
-        yield Layer(ends, line.encode(x="run:Q", y=y))
     yield from _runs(shown, y)
     yield from _changes(series)
     for align, dx in SIDES:
@@ -275,15 +270,3 @@ def _label(series: Series, change: ChangePoint) -> str:
     more = " ..." if len(change.machine) > 1 else ""
     sure = [] if change.standing == "confirmed" else [change.standing]
     return ", ".join([" ".join(words), *(f"{fact}{more}" for fact in facts), *sure])
-
-
-def _drift(series: Series, drift: Drift) -> list[dict[str, float]]:
-    """Return both ends of a line that rises by the drift through the middle of its runs."""
-    values = [run.value for run in series.points[drift.first : drift.last + 1]]
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    middle = statistics.median(known) if known else 0.0
-    half = middle * drift.percent / 100 / 2 / (1 + drift.percent / 200)
-    return [
-        {"run": drift.first + 1, "value": middle - half},
-        {"run": drift.last + 1, "value": middle + half},
-    ]

@@ -15,10 +15,9 @@ from canary.errors import InputError
 from canary.report.charts.history import history_charts
 from canary.report.history_page import history_page
 from canary.report.page import Page, page_text
-from canary.report.trend_words import drift_words, findings, sentence
+from canary.report.trend_words import findings
 from canary.trends.model import (
     ChangePoint,
-    Drift,
     HistoryTrends,
     Level,
     MachineChange,
@@ -91,7 +90,6 @@ WORSE = ChangePoint(
     worse=True,
     standing="confirmed",
     runs_after=6,
-    pairs=5,
     within=(5, 7),
     machine=(DRIVER,),
 )
@@ -112,7 +110,7 @@ def made(title: str = "step time", commit: str = "", **values: object) -> Series
         for place in range(12)
     )
     levels = (Level(0, 5, 100.2, (99.8, 100.6)), Level(6, 11, 106.3, (105.9, 106.7)))
-    base = Series("step_time_median", title, "ms", True, points, levels, (WORSE,), None, None)
+    base = Series("step_time_median", title, "ms", True, points, levels, (WORSE,), None)
     return replace(base, **values)  # type: ignore[arg-type]
 
 
@@ -130,7 +128,7 @@ def test_a_change_point_stands_in_the_picture_with_commit_percent_and_machine() 
 
 
 def test_what_waits_is_not_said_to_be_confirmed() -> None:
-    waiting = replace(WORSE, standing="waiting", runs_after=1, pairs=0, machine=())
+    waiting = replace(WORSE, standing="waiting", runs_after=1, machine=())
     series = made(changes=(waiting,))
     assert findings(series) == [
         "step time +6.1% [4.0, 8.2] since commit 666666666, "
@@ -154,16 +152,6 @@ def test_levels_have_an_interval_and_the_table_has_their_values() -> None:
     assert [row[6] for row in rows] == [100.2] * 6 + [106.3] * 6
     assert [row[7] for row in rows if row[7] is not None] == [6.1]
     assert rows[6][8] == "driver"
-
-
-def test_a_drift_is_a_sloped_line_and_told_apart_from_a_step() -> None:
-    drift = Drift(2, 11, 7.2, (3.1, 11.0), True)
-    series = made(changes=(), drift=drift)
-    words = drift_words(series, drift)
-    assert words.startswith("step time drifted +7.2% [3.1, 11.0] over 10 runs since commit 22222")
-    page = drawn(series)
-    assert sentence(words) in Read(page).text
-    assert 'aria-roledescription="line mark"' in page
 
 
 @pytest.mark.parametrize("odd", [float("inf"), float("-inf"), 1e300])

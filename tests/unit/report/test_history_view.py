@@ -23,29 +23,21 @@ from canary.trends.model import HistoryTrends
 from tests.contract.git_server import bare_repository, git
 from tests.unit.comparing import committed, record
 from tests.unit.hostile import PAYLOADS, planted
-from tests.unit.trends.histories import (
-    noise,
-    ramped,
-    runs_of,
-    series,
-    stepped,
-    times,
-    trends_of_runs,
-)
+from tests.unit.trends.histories import noise, runs_of, series, stepped, times, trends_of_runs
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 runs: a step two runs after a new driver, a drift, a change that waits."""
+    """60 runs: a step two runs after a new driver, one of memory, a change that waits."""
     root = tmp_path_factory.mktemp("history")
     step = stepped(noise(60, 1, lasting=0.3), 40, 6)
-    drift = ramped(noise(60, 2, sd=0.004), 10, 59, 4)
+    memory = stepped(noise(60, 2, sd=0.004), 20, 4)
     cpu = stepped(noise(60, 3), 58, 20)
     for place in range(60):
         one = record(
             3600 * place,
             0.1 * math.exp(step[place]),
-            memory_mb=600 * math.exp(drift[place]),
+            memory_mb=600 * math.exp(memory[place]),
             cpu_s=0.08 * math.exp(cpu[place]),
         )
         one.env = {**one.env, "driver": "560.1" if place >= 38 else "550.2"}
@@ -74,7 +66,7 @@ def test_the_text_says_what_began_where(stored: Path) -> None:
     assert (
         f"after commit {of_two(stored, 39)}, with commit {of_two(stored, 40)} at the latest" in flat
     )
-    assert re.search(r"Peak memory drifted \+[34]\.\d%", flat)
+    assert re.search(rf"Peak memory \+[34]\.\d% .{{,30}} since commit {of_two(stored, 20)}", flat)
     assert "CPU time per step +" in flat
     assert "not confirmed: only two runs show it, three are needed" in flat
     assert "(2 of 3 runs)" in flat
@@ -114,14 +106,12 @@ def test_json_is_the_model(stored: Path) -> None:
     first = next(one for one in drawer["series"] if one["metric"] == "step_time_median")
     assert set(first) == {
         *("metric", "title", "newest", "unit", "lower_is_better", "points", "levels", "changes"),
-        *("drift", "trend", "notes"),
+        *("trend", "notes"),
     }
     (change,) = first["changes"]
     assert (change["place"], change["standing"], change["worse"]) == (40, "confirmed", True)
     assert change["machine"][0]["runs_before"] == 2
     assert first["newest"] == first["points"][-1]["value"]
-    memory = next(one for one in drawer["series"] if one["metric"] == "max_memory")
-    assert set(memory["drift"]) == {"first", "last", "percent", "interval", "worse"}
 
 
 def test_the_verb_prints_and_writes(stored: Path, tmp_path: Path) -> None:

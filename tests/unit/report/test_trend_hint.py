@@ -9,7 +9,7 @@ import pytest
 from canary.report.history_view import history_text
 from canary.trends.model import ChangePoint, HistoryTrends, Series, StoredPoint
 
-CHANGE = ChangePoint(8, 6.1, (4.0, 8.2), True, "confirmed", 4, 0, (7, 9), ())
+CHANGE = ChangePoint(8, 6.1, (4.0, 8.2), True, "confirmed", 4, (7, 9), ())
 
 
 def series(*changes: ChangePoint, commits: str = "0123456789ab") -> Series:
@@ -17,7 +17,7 @@ def series(*changes: ChangePoint, commits: str = "0123456789ab") -> Series:
         StoredPoint(f"run-{n}", sha * 40, f"2026-01-{n + 1:02}", 100.0 + n % 2, 1, "pass", False)
         for n, sha in enumerate(commits)
     )
-    return Series("step_time_median", "step time", "ms", True, points, (), changes, None, None)
+    return Series("step_time_median", "step time", "ms", True, points, (), changes, None)
 
 
 def drawer(one: Series, config: str = "canary.yaml") -> HistoryTrends:

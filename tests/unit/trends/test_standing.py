@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from canary.compare.stats import compare_to_baseline
 from canary.trends.model import HistoryTrends, newest_worse
-from canary.trends.standing import confirmed_by, with_pairs
-from tests.unit.comparing import pairs
 from tests.unit.trends.histories import noise, series, stepped, times
 
 
@@ -71,45 +66,6 @@ def test_neither_direction_is_worse_without_one() -> None:
     assert not series(values, lower_is_better=None).changes[0].worse
     assert not series(values, lower_is_better=False).changes[0].worse
     assert series(times(stepped(noise(60, 0), 30, -10)), lower_is_better=False).changes[0].worse
-
-
-@pytest.mark.parametrize(("effect", "standing"), [(0.15, "confirmed"), (0.0, "waiting")])
-def test_pairs_confirm_a_change_that_waits(effect: float, standing: str) -> None:
-    found = replace(series(times(stepped(noise(61, 0), 60, 15))), metric="step_time_median")
-    (change,) = found.changes
-    current, baseline = pairs(5, effect)
-    compared = compare_to_baseline(current, baseline, paired=True)
-    after = confirmed_by(found, change, compared)
-    assert after.standing == standing
-    assert after.pairs == (5 if effect else 0)
-    opposite = confirmed_by(found, replace(change, percent=-15.0), compared)
-    assert opposite.pairs == 0
-
-
-@pytest.mark.parametrize(
-    ("commits", "standing", "notes"),
-    [
-        ((59, 60), "confirmed", 0),
-        ((40, 60), "confirmed", 0),
-        ((58, 59), "waiting", 1),
-        ((60, 59), "waiting", 1),
-    ],
-)
-def test_pairs_confirm_only_what_lies_between_their_commits(
-    commits: tuple[int, int], standing: str, notes: int
-) -> None:
-    found = replace(series(times(stepped(noise(61, 0), 60, 15))), metric="step_time_median")
-    current, baseline = pairs(5, 0.15)
-    compared = compare_to_baseline(current, baseline, paired=True)
-    base, head = (found.points[place].commit for place in commits)
-    compared = replace(
-        compared,
-        baseline=replace(compared.baseline, sha=base),
-        current=replace(compared.current, sha=head),
-    )
-    after = with_pairs(HistoryTrends("c", "m", (found,)), compared)
-    assert [one.standing for one in after.series[0].changes] == [standing]
-    assert len(after.notes) == notes
 
 
 def test_only_open_changes_for_the_worse_are_news() -> None:

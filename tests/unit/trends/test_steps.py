@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from canary.compare.timing.estimate import Spread
-from canary.trends.drift import course_of
 from canary.trends.scatter import measure, of_mean
 from canary.trends.steps import find_steps
-from tests.unit.trends.histories import BUDGET, FLOOR, noise, series, stepped, times
+from tests.unit.trends.histories import BUDGET, FLOOR, noise, ramped, series, stepped, times
 
 
 def places(values: np.ndarray, budget: float = BUDGET) -> list[int]:
@@ -119,8 +118,8 @@ def test_a_smaller_budget_finds_less() -> None:
 def test_an_accepted_run_is_a_candidate() -> None:
     """The search alone stops at two steps that it takes for one."""
     values = noise(40, 1, sd=0.001)
-    assert course_of(stepped(values, 20, 5), FLOOR, BUDGET, None, [20]).steps.cuts == [20]
-    assert course_of(values, FLOOR, BUDGET, None, [20]).steps.cuts == []
+    assert find_steps(stepped(values, 20, 5), FLOOR, BUDGET, None, [20]).cuts == [20]
+    assert find_steps(values, FLOOR, BUDGET, None, [20]).cuts == []
 
 
 def test_several_levels_are_all_found() -> None:
@@ -136,3 +135,13 @@ def test_several_levels_are_all_found() -> None:
     ]
     low, high = found.levels[0].interval
     assert low < 100 < high
+
+
+def test_the_trend_of_a_level_is_about_zero_and_of_a_ramp_is_not() -> None:
+    level = series(times(noise(100, 1))).trend
+    assert level is not None
+    assert level[1] < 0 < level[2]
+    ramp = series(times(ramped(noise(100, 1, sd=0.05), 0, 99, 6))).trend
+    assert ramp is not None
+    assert ramp[0] > 0
+    assert series([1.0] * 4 + [2.0] * 3).trend is None
