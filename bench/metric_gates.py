@@ -3,9 +3,6 @@
 `bench/simulated_runs.py` makes the runs; it knows nothing of the gates. Each trial has its own
 history of 30 imported runs and one new run of the same kind, healthy or with a fault. All go
 through `compare_to_baseline`, as imported records. `GATES` is the config, the same for every kind.
-
-`--equivalence` compares groups of seeds instead: how often equal groups are shown equivalent, and
-how often a worse one is called worse, or equivalent by mistake.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from typing import Any
 
 from scipy import stats
 
-from bench.simulated_runs import FAULTS, LABORATORIES, Series, faulty, healthy, history, simulate
+from bench.simulated_runs import FAULTS, LABORATORIES, Series, faulty, healthy, history
 from canary.compare.checks import SPEED
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -41,8 +38,6 @@ GATES: list[dict[str, Any]] = [
     {"name": "mismatch", "last": 20, "worse": "both", "limit": "history"},
     {"name": "mismatch", "statistic": "max", "limit": "history"},
 ]
-MARGIN: dict[str, Any] = {"name": "reward", "equivalent": "10%"}
-GROUPS = (3, 5, 10)
 ROW_FIELDS = ("loss", "grad_norm")
 IN_RL = ("reward", "kl", "entropy", "mismatch", "completion_length")
 
@@ -139,24 +134,6 @@ def by_gate(
     return {planted: dict(counts) for planted, counts in failed.items()}
 
 
-def equivalence_trial(seed: int, laboratory: str, size: int, planted: str) -> str:
-    """Return the answer for two groups of seeds of one kind."""
-    changes = FAULTS[planted].changes if planted else {}
-    sides = [
-        [
-            record(
-                simulate(seed, run=place + first, laboratory=laboratory, **more),
-                place + first,
-                [MARGIN],
-            )
-            for place in range(size)
-        ]
-        for first, more in ((0, {}), (100, changes))
-    ]
-    found = compare_to_baseline(sides[1], sides[0], metrics=gates_in([MARGIN], "the benchmark"))
-    return found.check("metrics.reward.area").status
-
-
 def main() -> None:
     """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -165,13 +142,9 @@ def main() -> None:
     parser.add_argument("--current", type=int, default=1, help="new runs per comparison")
     parser.add_argument("--healthy", action="store_true", help="plant no faults")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--equivalence", action="store_true")
     parser.add_argument("--json", action="store_true", help="print the counts too")
     given = parser.parse_args()
     for laboratory in LABORATORIES:
-        if given.equivalence:
-            _equivalence(given.n, laboratory, given.workers)
-            continue
         seeds = range(given.first, given.first + given.n)
         faults = () if given.healthy else tuple(FAULTS)
         found = by_gate(seeds, laboratory, given.workers, given.current, faults)
@@ -189,16 +162,6 @@ def main() -> None:
             )
         if given.json:
             print(json.dumps(found))
-
-
-def _equivalence(trials: int, laboratory: str, workers: int) -> None:
-    for size in GROUPS:
-        for planted in ("", "reward_worse_small", "reward_worse_large"):
-            ask = partial(equivalence_trial, laboratory=laboratory, size=size, planted=planted)
-            with multiprocessing.Pool(workers) as pool:
-                counts = Counter(pool.imap_unordered(ask, range(trials), chunksize=4))
-            words = ", ".join(f"{name} {share(counts[name], trials)}" for name in sorted(counts))
-            print(f"{laboratory:11} {size:2} per side, {planted or 'healthy':20} {words}")
 
 
 if __name__ == "__main__":

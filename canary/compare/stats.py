@@ -22,7 +22,7 @@ from canary.compare.exact.changes import change_difference, config_changes
 from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
 from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
-from canary.compare.metrics.checks import metric_gate_checks
+from canary.compare.metrics.judging import metric_gate_checks
 from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places
 from canary.compare.refusal import comparable, refusal, require_distinct
@@ -226,10 +226,8 @@ class _Asked:
 
     def _metric_checks(self) -> list[Check]:
         """Judge the gates of `metrics`; decisions of an A/B run share its error budget too."""
-        share = min(1.0, self.budget / FAMILY_BUDGET)
-        gates = [gate.model_copy(update={"alpha": share * gate.alpha}) for gate in self.metrics]
-        alarms = share * self.thresholds.metric_false_alarms
-        found = metric_gate_checks(self.now, self.good, gates, alarms)
+        alarms = min(1.0, self.budget / FAMILY_BUDGET) * self.thresholds.metric_false_alarms
+        found = metric_gate_checks(self.now, self.good, self.metrics, alarms)
         if len({look_alone(record) for record in (*self.now, *self.good)}) > 1:
             # A look has other steps than a whole training.
             return [without_values(check, "skip", ONE_LOOK) for check in found]

@@ -9,7 +9,6 @@ from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
 from canary.compare.exact.signal_kinds import show
 from canary.compare.exact.stages import LEARNED_STAGES
-from canary.compare.metrics.judging import EQUIVALENT
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
 
 NAMED_STAGES = {
@@ -289,16 +288,6 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     )
 
 
-def _shown_equal(checks: Sequence[Check]) -> str:
-    """Return what gates of equivalence showed, which is more than that nothing got worse."""
-    found = [
-        check
-        for check in checks
-        if is_metric_gate(check.name) and check.status == "pass" and EQUIVALENT in check.message
-    ]
-    return f"; {found[0].message}{_more(found, 'gate')}" if found else ""
-
-
 def _pass_line(
     checks: Sequence[Check], same: str, imported: bool = False, same_program: bool = False
 ) -> str:
@@ -312,7 +301,6 @@ def _pass_line(
         more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
     plural = "" if len(warned) == 1 else "s"
-    speed = _shown_equal(checks) + speed
     if same_program and any(check.status == "inconclusive" for check in checks):
         speed += "; the program is the same, so times differ only by the machine's noise"
     tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""

@@ -12,11 +12,9 @@ from pydantic_core import PydanticCustomError
 from canary.config.sections import Real, Strict, as_number
 from canary.errors import ConfigError, did_you_mean, nearest
 
-Statistic = Literal[
-    "mean", "median", "last", "max", "min", "area", "count", "share_above", "at", "steps"
-]
+Statistic = Literal["mean", "median", "last", "max", "min", "area", "count", "share_above", "at"]
 Worse = Literal["higher", "lower", "both"]
-OF_SINGLE_STEPS: tuple[Statistic, ...] = ("last", "max", "min", "at", "steps")
+OF_SINGLE_STEPS: tuple[Statistic, ...] = ("last", "max", "min", "at")
 """Statistics that one step alone can move beyond any limit."""
 MOST_GATES = 100
 MOST_SPIKES = 10
@@ -45,8 +43,6 @@ def percent_in(text: str) -> float | None:
 
 def _as_limit(value: Any) -> Any:
     value = as_number(value)
-    if value is None:
-        return None
     if isinstance(value, bool) or not isinstance(value, float | int | str):
         raise PydanticCustomError("gate", "must be a number, a percentage or `history`")
     if not isinstance(value, str):
@@ -56,16 +52,8 @@ def _as_limit(value: Any) -> Any:
     return value.replace(" ", "")
 
 
-def _as_percent(value: Any) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not percent_in(value):
-        raise PydanticCustomError("gate", "must be a percentage above 0, such as 5%")
-    return value.replace(" ", "")
-
-
 class MetricGate(Strict):
-    """A limit of one metric, judged on one number of its curve (or step by step)."""
+    """A limit of one metric, judged on one number of its curve."""
 
     name: str = Field(
         min_length=1,
@@ -73,11 +61,7 @@ class MetricGate(Strict):
         description="The metric: the canary's name, or the name in the trainer or in the source.",
     )
     statistic: Statistic = Field(
-        "mean",
-        description=(
-            "The number that is judged; `area` is divided by the steps, `steps` judges each step. "
-            "With `equivalent` the default is `area`."
-        ),
+        "mean", description="The number that is judged; `area` is divided by the steps."
     )
     last: int | None = Field(None, ge=1, description="Use only the last k values.")
     from_step: int | None = Field(
@@ -98,20 +82,13 @@ class MetricGate(Strict):
     worse: Worse | None = Field(
         None, description="The bad direction; not needed for metrics that the canary knows."
     )
-    limit: Annotated[float | str | None, BeforeValidator(_as_limit)] = Field(
-        None,
+    limit: Annotated[float | str, BeforeValidator(_as_limit)] = Field(
         description=(
             "A number: of the metric itself. `5%`: relative to the baseline. `history`: from the "
             "spread of the stored runs."
         ),
     )
     exclusive: bool = Field(False, description="The limit itself fails too; for a number.")
-    equivalent: Annotated[str | None, BeforeValidator(_as_percent)] = Field(
-        None, description="Instead of `limit`: show that both sides are equal within this margin."
-    )
-    alpha: Real = Field(
-        0.05, gt=0, le=0.2, description="For `equivalent`: the risk of calling it equal wrongly."
-    )
     spikes: int = Field(
         1,
         ge=0,
@@ -122,15 +99,10 @@ class MetricGate(Strict):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, given: Any) -> Any:
-        """Fill in what the other keys decide, so that a record's config shows it."""
-        if not isinstance(given, Mapping):
+        """Fill in the direction that the name decides, so that a record's config shows it."""
+        if not isinstance(given, Mapping) or given.get("worse") is not None:
             return given
-        found = dict(given)
-        if found.get("equivalent") is not None:
-            found.setdefault("statistic", "area")
-        if found.get("worse") is None:
-            found["worse"] = KNOWN_WORSE.get(str(found.get("name")))
-        return found
+        return {**given, "worse": KNOWN_WORSE.get(str(given.get("name")))}
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricGate:
@@ -143,15 +115,13 @@ class MetricGate(Strict):
         """Return why the keys do not fit together; empty if they do."""
         if not self.name.isprintable() or self.name != self.name.strip():
             return "name must be printable text without spaces around it"
-        if (self.limit is None) == (self.equivalent is None):
-            return "needs exactly one of limit (1.5, 5% or history) and equivalent (5%)"
         if self.worse is None:
             return "needs worse: higher, lower or both"
         if (self.step is None) == (self.statistic == "at"):
             return "statistic at needs step, and no other statistic takes it"
         if (self.above is None) == (self.statistic == "share_above"):
             return "statistic share_above needs above, and no other statistic takes it"
-        if self.of_step is not None and self.statistic in ("count", "share_above", "steps"):
+        if self.of_step is not None and self.statistic in ("count", "share_above"):
             return f"of_step has no meaning for {self.statistic}"
         if self.last is not None and (self.from_step is not None or self.to_step is not None):
             return "takes last, or from_step and to_step, but not both"
@@ -159,21 +129,12 @@ class MetricGate(Strict):
             return "statistic at takes step alone"
         if self.exclusive and (not isinstance(self.limit, float) or self.worse == "both"):
             return "exclusive needs a limit that is a number, and worse: higher or lower"
-        if self.equivalent is not None and self.statistic not in ("area", "mean", "median", "last"):
-            return "equivalent compares area, mean, median or last"
-        if self.margin is not None and not 0 < self.margin < 100:
-            return "equivalent must be above 0% and below 100%"
         return ""
 
     @property
     def percent(self) -> float | None:
         """The limit in percent of the baseline; None if it has another kind."""
         return percent_in(self.limit) if isinstance(self.limit, str) else None
-
-    @property
-    def margin(self) -> float | None:
-        """The margin of equivalence in percent of the baseline."""
-        return percent_in(self.equivalent) if self.equivalent is not None else None
 
     @property
     def needs_baseline(self) -> bool:
@@ -183,10 +144,6 @@ class MetricGate(Strict):
     def written(self) -> dict[str, Any]:
         """Return the keys that a person would write."""
         keys = self.model_dump(exclude_defaults=True)
-        if self.equivalent is not None and self.statistic == "area":
-            del keys["statistic"]
-        elif self.equivalent is not None:
-            keys["statistic"] = self.statistic
         if KNOWN_WORSE.get(self.name) == self.worse:
             del keys["worse"]
         return keys
@@ -226,7 +183,6 @@ def check_keys(gates: Any, places: Mapping[str, str], source: str) -> None:
 
 HINTS = {
     "limit": "for example limit: 1.5, limit: 5% or limit: history",
-    "equivalent": "for example equivalent: 5%",
     "name": "the name of a metric, such as reward",
     "worse": "higher, lower or both",
 }

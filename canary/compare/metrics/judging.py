@@ -1,30 +1,29 @@
-"""Judge one gate's samples against a number, the baseline, or the spread of the stored runs. Pure.
+"""The gates of `metrics:` as checks: against a number, the baseline, or the spread of the stored
+runs. Pure.
 
-A judgement that rests on a spread waits for its share of the family's error budget (`Pending`).
+All gates are one family with one error budget. A judgement that rests on a spread waits for its
+share of it (`Pending`).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from canary.compare.checks import change
-from canary.compare.metrics.equivalence import MIN_RUNS as MIN_PER_SIDE
-from canary.compare.metrics.equivalence import Sides
+from canary.compare.checks import METRICS, change
 from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
-from canary.compare.metrics.samples import Samples
+from canary.compare.metrics.samples import Samples, samples_of
 from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.timing import estimate
 from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
-from canary.compare.timing.student import t_quantile
+from canary.config.metric_gates import MetricGate
+from canary.record.types import RunRecord
 
-MOST_RUNS = 1000
-EQUIVALENT = "equivalent within"
-OF_RUNS = "measured in these runs"
 SMALLEST = 1e-300
 """Smallest spread, so that one can divide by it."""
 NEAR_ZERO = 1e-12
@@ -46,13 +45,47 @@ class Pending:
     """Returns the check at an error level."""
 
 
-def judged(samples: Samples) -> Check | Pending:
+def metric_gate_checks(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    gates: Sequence[MetricGate],
+    false_alarms: float,
+) -> list[Check]:
+    """Return one check per gate, in their order.
+
+    `false_alarms`: the probability that any of them fails by its spread if nothing changed. Holm's
+    procedure shares it (Scandinavian Journal of Statistics 6, 1979).
+    """
+    found: dict[str, Check | Pending] = {}
+    for name, gate in zip(check_names(gates), gates, strict=True):
+        samples = samples_of(gate, name, current, baseline)
+        found[name] = _judged(samples) if isinstance(samples, Samples) else samples
+    pending = {name: one for name, one in found.items() if isinstance(one, Pending)}
+    left = len(pending)
+    for name in sorted(pending, key=lambda name: pending[name].p_value):
+        alpha = false_alarms / left
+        found[name] = pending[name].decide(alpha)
+        if pending[name].p_value < alpha:
+            left -= 1
+    return [one for one in found.values() if isinstance(one, Check)]
+
+
+def check_names(gates: Sequence[MetricGate]) -> list[str]:
+    """Return each gate's name as a check; a number follows the second gate of an equal name."""
+    seen: Counter[str] = Counter()
+    names = []
+    for gate in gates:
+        name = f"{METRICS}.{gate.name}.{gate.statistic}"
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return names
+
+
+def _judged(samples: Samples) -> Check | Pending:
     """Judge by the gate's kind of limit."""
     gate = samples.gate
     if isinstance(gate.limit, float):
         return against_number(samples, gate.limit)
-    if gate.margin is not None:
-        return equivalence(samples, gate.margin / 100)
     if gate.percent is not None:
         return against_baseline(samples, gate.percent)
     return against_history(samples)
@@ -250,70 +283,3 @@ def _remarks(known: Expected, percent: float | None) -> str:
     if known.left_out is not None:
         words += f". Left out, because it is far from all others: a run with {known.left_out:.4g}"
     return words
-
-
-def equivalence(samples: Samples, margin: float) -> Check | Pending:
-    """Show that the means of both sides are equal within a share of the baseline's, or worse."""
-    counts = (len(samples.current), len(samples.baseline))
-    percent = f"{100 * margin:g}%"
-    if min(counts) < MIN_PER_SIDE:
-        words = (
-            f"{samples.title}: {counts[0]} and {counts[1]} runs cannot be shown equivalent within "
-            f"{percent}; at least {MIN_PER_SIDE} per side are needed"
-        )
-        return samples.check("inconclusive", words)
-    sides = Sides.of(samples.current, samples.baseline)
-    before = sides.means[1]
-    if abs(before) <= NEAR_ZERO * max(map(abs, (*samples.baseline, *samples.current))):
-        words = f"{samples.title} is 0 on the baseline: a margin in percent means nothing"
-        return samples.check("inconclusive", words)
-    worse = sides.p_different(_sign(samples, before))
-    return Pending(
-        _p_value(samples, worse),
-        lambda alpha: _by_two_tests(samples, sides, margin, _alpha(samples, alpha)),
-    )
-
-
-def _by_two_tests(samples: Samples, sides: Sides, margin: float, alpha: float) -> Check:
-    """Answer equivalent (pass), worse (fail), better (warn), or how many runs would decide."""
-    after, before = sides.means
-    percent, own = f"{100 * margin:g}%", samples.gate.alpha
-    sign = _sign(samples, before)
-    beyond = abs(after - before) >= margin * abs(before)
-    power = sides.power(margin, own)
-    moved = _change(samples, before)
-    status: CheckStatus
-    if sides.p_equivalent(margin) < own:
-        status, words = "pass", f"{moved}: {EQUIVALENT} {percent}"
-    elif beyond and sides.p_different(sign) < alpha:
-        status, words = "fail", f"{moved}: worse, margin {percent}"
-    elif beyond and sides.p_different(-sign) < own:
-        status, words = "warn", f"{moved}: better by more than the margin of {percent}"
-    else:
-        status = "inconclusive"
-        words = f"{moved}: not shown equivalent within {percent}. "
-        words += _more_runs(sides, margin, own, alpha, sign)
-    words += f" (power {power:.0%}: so many such comparisons pass if nothing changed)"
-    found = sides.difference(1.0)
-    unit = 100 / abs(before)
-    half = t_quantile(1 - own, found.df) * found.error
-    return samples.check(
-        status,
-        words,
-        **change(before, after),
-        interval=(unit * (found.mean - half), unit * (found.mean + half)),
-        threshold=100 * margin,
-        detectable=100 * sides.shown(own),
-        noise=OF_RUNS,
-    )
-
-
-def _more_runs(sides: Sides, margin: float, own: float, alpha: float, sign: float) -> str:
-    """Say how many more runs would decide if means and spreads are right."""
-    beyond = abs(sides.means[0] - sides.means[1]) >= margin * abs(sides.means[1])
-    for count in range(min(sides.runs) + 1, MOST_RUNS + 1):
-        more = sides.with_runs(count)
-        if more.p_equivalent(margin) < own or (beyond and more.p_different(sign) < alpha):
-            added = max(count - have for have in sides.runs)
-            return f"{added} more run{'' if added == 1 else 's'} per side would decide"
-    return f"{MOST_RUNS:,} runs per side would not decide"

@@ -27,7 +27,6 @@ OF_STATISTIC = {
     "count": "number of values of {}",
     "share_above": "share of {}",
     "at": "{}",
-    "steps": "{}, step by step,",
 }
 
 
@@ -66,8 +65,6 @@ class Samples:
     """Of the current runs."""
     current: tuple[float, ...]
     baseline: tuple[float, ...]
-    curves: tuple[tuple[Curve, ...], tuple[Curve, ...]]
-    """Of (current, baseline)."""
     metric: str = ""
     """The canary's name for the metric, if it has one."""
 
@@ -131,7 +128,7 @@ def samples_of(
     )
     if lacking:
         return check("inconclusive", f"{title(gate)}: {lacking}")
-    usable = [(curve, one) for curve in stored if (one := reading(curve, gate)).value is not None]
+    usable = [value for curve in stored if (value := reading(curve, gate).value) is not None]
     if gate.needs_baseline and not usable:
         if not baseline:
             return check("skip", f"{title(gate)}: needs a baseline")
@@ -144,8 +141,7 @@ def samples_of(
         name,
         readings,
         tuple(one.value for one in readings if one.value is not None),
-        tuple(one.value for _, one in usable if one.value is not None),
-        (tuple(curve for _, curve in found), tuple(curve for curve, _ in usable)),
+        tuple(usable),
         group,
     )
 

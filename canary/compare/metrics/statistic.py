@@ -107,10 +107,8 @@ def _start(curve: Curve, step: int) -> float | str:
 
 
 def value_of(points: Sequence[Point], gate: MetricGate) -> float:
-    """Return the statistic of at least one finite point. Of `steps` it is the worst value."""
+    """Return the statistic of at least one finite point."""
     values = [value for _, value in points]
-    if gate.statistic == "steps":
-        return min(values) if gate.worse == "lower" else max(values)
     if gate.statistic == "share_above":
         assert gate.above is not None
         return sum(value >= gate.above for value in values) / len(values)

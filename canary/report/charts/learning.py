@@ -38,7 +38,7 @@ from canary.report.charts.sides import (
 )
 from canary.report.numbers import signed, significant
 
-IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at", "steps")
+IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at")
 """Statistics whose limit can be drawn beside the values."""
 _GATE = re.compile(rf"metrics\.(.+)\.({'|'.join(get_args(Statistic))})(\.\d+)?", re.DOTALL)
 MOST_CHARTS = 20

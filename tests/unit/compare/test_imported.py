@@ -71,7 +71,7 @@ def test_without_a_gate_and_without_speed_nothing_is_decided() -> None:
 
 
 def test_a_gate_that_is_undecided_is_no_pass() -> None:
-    undecided = gate("reward", equivalent="1%")
+    undecided = gate("reward", statistic="at", step=999, limit=1.0)
     found = compared(imported(rewarded(100)), stored(), GATE, undecided)
     assert found.verdict == "inconclusive"
     assert not found.passed

@@ -25,11 +25,9 @@ GOOD: list[dict[str, Any]] = [
     {"name": "train/x", "statistic": "median", "worse": "higher", "limit": 1.1},
     {"name": "train/x", "statistic": "at", "step": -1, "worse": "both", "limit": "1e-3"},
     {"name": "x", "statistic": "share_above", "above": 1.05, "worse": "higher", "limit": 0.1},
-    {"name": "loss", "statistic": "steps", "limit": "history", "spikes": 0},
+    {"name": "loss", "statistic": "max", "limit": "history", "spikes": 0},
     {"name": "loss", "from_step": -10, "to_step": -2, "limit": 2, "exclusive": True},
     {"name": "loss", "of_step": 1, "limit": 0.6},
-    {"name": "reward", "equivalent": "5%"},
-    {"name": "reward", "equivalent": "5%", "statistic": "last", "alpha": 0.01},
 ]
 
 
@@ -52,14 +50,11 @@ def test_gates_survive_the_way_through_config_and_record(tmp_path: Path) -> None
 BAD: list[tuple[Any, str]] = [
     ({"limit": 1}, "metrics.0.name"),
     ({"name": "x", "limit": 1}, "needs worse: higher, lower or both"),
-    ({"name": "loss"}, "exactly one of limit"),
+    ({"name": "loss"}, "metrics.0.limit"),
     ({"name": "loss", "limit": "five"}, "a percentage such as 5%"),
     ({"name": "loss", "limit": True}, "must be a number, a percentage"),
     ({"name": "loss", "limit": "nan"}, "metrics.0.limit"),
     ({"name": "loss", "limit": "-5%"}, "a percentage such as 5%"),
-    ({"name": "reward", "equivalent": 5}, "such as 5%"),
-    ({"name": "reward", "equivalent": "100%"}, "below 100%"),
-    ({"name": "reward", "equivalent": "5%", "statistic": "max"}, "area, mean, median or last"),
     ({"name": "loss", "limit": 1, "statistic": "avg"}, "metrics.0.statistic"),
     ({"name": "loss", "limit": 1, "statistic": "at"}, "needs step"),
     ({"name": "loss", "limit": 1, "statistic": "share_above"}, "needs above"),

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from canary.baseline.comparability import is_imported
-from canary.compare.metrics.checks import check_names, metric_gate_checks
+from canary.compare.metrics.judging import check_names, metric_gate_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.curves import Curve
 from canary.record.types import RunRecord
 from canary.report.render import render
 from tests.unit.comparing import altered, committed, record
-from tests.unit.gating import curve, gate, imported, judged, runs, scattered, with_curve
+from tests.unit.gating import gate, imported, judged, runs, scattered, with_curve
 
 
 def answer(current: list[RunRecord], baseline: list[RunRecord], **keys: Any) -> Check:
@@ -65,14 +65,12 @@ def test_a_spike_is_a_warning_that_names_its_step() -> None:
     assert "one spike alone does not decide" in found.message
 
 
-@pytest.mark.parametrize(
-    ("limit", "statistic"), [(2.0, "mean"), ("5%", "steps"), ("history", "mean")]
-)
-def test_nan_fails_whatever_the_statistic(limit: Any, statistic: str) -> None:
+@pytest.mark.parametrize("limit", [2.0, "5%", "history"])
+def test_nan_fails_whatever_the_limit(limit: Any) -> None:
     values = [1.0] * 20
     values[-1] = math.nan
     current = [with_curve(record(100), values, "reward")]
-    found = answer(current, HISTORY, statistic=statistic, limit=limit, worse="higher")
+    found = answer(current, HISTORY, limit=limit, worse="higher")
     assert found.status == "fail"
     assert "NaN" in found.message
     assert "step 20" in found.message
@@ -154,44 +152,11 @@ def test_a_run_within_the_spread_passes_and_one_beyond_fails() -> None:
     assert few.status == "inconclusive", "two runs show no spread"
 
 
-# Step by step.
-
-
-def stepwise(factor: float = 1.0, spike: int | None = None, number: int = 0) -> RunRecord:
-    """A rising curve with noise."""
-    noise = scattered(40, 1.0, 0.02, number)
-    values = [factor * (1 + step / 50) * noise[step] for step in range(40)]
-    if spike is not None:
-        values[spike] *= 0.3
-    return with_curve(record(number), values, "reward")
-
-
-@pytest.mark.parametrize(
-    ("run", "status"),
-    [
-        (stepwise(number=100), "pass"),
-        (stepwise(0.7, number=100), "fail"),
-        (stepwise(spike=20, number=100), "warn"),
-    ],
-)
-def test_each_step_is_judged_by_percent(run: RunRecord, status: str) -> None:
-    before = [stepwise(number=number) for number in range(12)]
-    assert answer([run], before, limit="15%", statistic="steps").status == status
-
-
-def test_other_steps_than_the_baselines_are_not_judged() -> None:
-    every_third = record(100).model_copy(
-        update={"curves": {"reward": curve([1.0] * 20, first=100, every=3)}}
-    )
-    found = answer([every_third], HISTORY, limit="5%", statistic="steps")
-    assert found.status == "inconclusive"
-
-
 # What is missing is told and never passes.
 
 
 def test_a_metric_that_only_the_baseline_has_never_passes() -> None:
-    for keys in ({"limit": "5%"}, {"limit": 0.5}, {"limit": "history"}, {"equivalent": "5%"}):
+    for keys in ({"limit": "5%"}, {"limit": 0.5}, {"limit": "history"}):
         found = answer([record(100)], HISTORY, **keys)
         assert found.status == "fail"
         assert "recorded on the baseline but not in run" in found.message
@@ -353,6 +318,6 @@ def test_a_gated_row_metric_that_vanishes_fails_without_an_import_too() -> None:
 
 def test_a_large_number_of_spikes_is_refused_and_does_not_hang() -> None:
     with pytest.raises(ValueError, match="less than or equal to 10"):
-        gate("reward", statistic="steps", spikes=1_000_000_000, limit="5%")
-    found = answer(runs([0.5], 100), HISTORY, statistic="steps", spikes=10, limit="5%")
+        gate("reward", spikes=1_000_000_000, limit="5%")
+    found = answer(runs([0.5], 100), HISTORY, statistic="min", spikes=10, limit="5%")
     assert found.status == "fail"

@@ -57,7 +57,7 @@ def test_the_area_does_not_depend_on_how_often_a_line_is_logged() -> None:
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 @pytest.mark.parametrize(
-    "statistic", ["mean", "median", "last", "max", "min", "area", "count", "share_above", "steps"]
+    "statistic", ["mean", "median", "last", "max", "min", "area", "count", "share_above"]
 )
 def test_no_statistic_hides_a_value_that_is_not_finite(statistic: str, broken: float) -> None:
     keys: dict[str, Any] = {"above": 1.0} if statistic == "share_above" else {}
