@@ -106,7 +106,7 @@ def judge(
         return compare_to_baseline(
             now,
             was,
-            TIER_THRESHOLDS[tier],  # type: ignore[index]
+            TIER_THRESHOLDS[tier],
             paired=count > 0,
             history=count == 0,
             budget=budget,

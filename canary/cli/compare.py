@@ -118,23 +118,14 @@ def _request(
 
     current, against = sides(runs, baseline or [])
     if len(current) > 1 and not baseline:
-        newest = newest_of(current, against)
+        newest, run_id = newest_of(current, against)
         typer.echo(
             f"note: you named {len(current)} current runs; only the newest is compared, "
-            f"{printable(newest.run_id)} (--baseline BASELINE compares all of them)",
+            f"{printable(run_id)}. Completed runs of the baseline's canary come first (--baseline "
+            "BASELINE compares all of them)",
             err=True,
         )
-        skipped = (
-            ("it did not complete", newest.incomplete),
-            (f"the baseline is of canary {newest.canary!r}", newest.of_others),
-        )
-        for why, run_ids in skipped:
-            if run_ids:
-                words = printable(f"{why}: {', '.join(run_ids)}")
-                typer.echo(
-                    f"note: skipped, because {words} (name it alone to compare it)", err=True
-                )
-        current = (newest.path,)
+        current = (newest,)
     source = partial(source_between, repository or Path.cwd())
     return Request(current, against, tier, threshold_file, noise, accept, source=source)
 

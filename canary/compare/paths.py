@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import ONLY_EARLIER, WINDOW, is_history, only_earlier, rows, select
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -16,14 +14,13 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     Thresholds,
-    from_config,
+    limits_of,
     load_metric_gates,
     load_thresholds,
     tier_thresholds,
 )
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.metric_gates import MetricGate, gates_in
-from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError, EarlierRecord, InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
 from canary.record.types import RunRecord
@@ -103,53 +100,25 @@ def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class Newest:
-    """The run chosen from several."""
-
-    path: Path
-    run_id: str
-    canary: str
-    """Empty if runs of all canaries were considered."""
-    incomplete: tuple[str, ...]
-    """Newer runs that did not complete, with their status."""
-    of_others: tuple[str, ...]
-    """Newer runs of other canaries, with their names."""
-
-
-def newest_of(paths: Sequence[Path], baseline: Sequence[Path]) -> Newest:
-    """Return the newest completed run, or the newest of all if none completed.
-
-    Only runs of the baseline's canary count, if the baseline is a run and there are such runs.
+def newest_of(paths: Sequence[Path], baseline: Sequence[Path]) -> tuple[Path, str]:
+    """Return (path, run id) of the newest run; completed runs of the baseline's canary come first.
 
     Raises:
         InputError, RecordError: a run is missing or unreadable.
     """
-    records = {path: load_record(path) for path in paths}
-    canary = _canary_of(baseline)
-    if canary not in {record.name for record in records.values()}:
-        canary = ""
-    ordered = sorted(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
-    same = [path for path in ordered if canary in ("", records[path].name)]
-    completed = (path for path in reversed(same) if records[path].status == "completed")
-    newest = next(completed, same[-1])
-    newer = [(path in same, records[path]) for path in ordered[ordered.index(newest) + 1 :]]
-    return Newest(
-        newest,
-        records[newest].run_id,
-        canary,
-        tuple(f"{record.run_id} ({record.status})" for is_same, record in newer if is_same),
-        tuple(f"{record.run_id} ({record.name!r})" for is_same, record in newer if not is_same),
-    )
-
-
-def _canary_of(baseline: Sequence[Path]) -> str:
-    """Return the baseline's canary; empty if the baseline is not a readable run."""
+    names = set()
     for path in baseline:
         # Loading both sides reports an unreadable run.
         with contextlib.suppress(InputError, RecordError):
-            return load_record(path).name
-    return ""
+            names.add(load_record(path).name)
+    records = {path: load_record(path) for path in paths}
+
+    def order(path: Path) -> tuple[bool, bool, str, str]:
+        one = records[path]
+        return one.name in names, one.status == "completed", one.timestamp, one.run_id
+
+    newest = max(paths, key=order)
+    return newest, records[newest].run_id
 
 
 def compared_paths(request: Request) -> Compared:
@@ -225,19 +194,14 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
         return load_thresholds(request.threshold_file, request.tier), name
     if request.tier is not None:
         return tier_thresholds(request.tier), request.tier
+    source = f"the config of run {records[0].run_id}"
     section = records[0].config.get("thresholds") or {}
-    try:
-        config = ThresholdsConfig.model_validate(section)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(
-            f"thresholds.{key} in the config of run {records[0].run_id}: {first['msg']}",
-            "give --threshold-tier or --threshold-file",
-        ) from error
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"thresholds in {source} must be a section")
+    limits = limits_of(section, source)
     changed = any(key != "base_tier" and section[key] is not None for key in section)
     extra = " with limits from the config" if changed else ""
-    return from_config(config), f"{config.base_tier}{extra}"
+    return limits, f"{section.get('base_tier') or 'default'}{extra}"
 
 
 def metric_gates_for(request: Request, records: Sequence[RunRecord]) -> tuple[MetricGate, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,46 @@ from canary.config.threshold_keys import (
 from canary.errors import ConfigError, did_you_mean, nearest
 
 
-def tier_thresholds(name: str) -> Thresholds:
-    """Return the limits of a tier, or raise ConfigError for an unknown tier."""
-    for tier, thresholds in TIER_THRESHOLDS.items():
-        if tier == name:
-            return thresholds
-    raise ConfigError(f"no threshold tier {name!r}", f"one of {', '.join(TIER_THRESHOLDS)}")
+def tier_thresholds(name: str, where: str = "") -> Thresholds:
+    """Return the limits of a tier, or raise ConfigError for an unknown tier.
+
+    `where`: the key and the file of the name, if it is not an option's."""
+    if name not in TIER_THRESHOLDS:
+        known = f"one of {', '.join(TIER_THRESHOLDS)}"
+        raise ConfigError(f"{where}no threshold tier {name!r}", known, key="base_tier")
+    return TIER_THRESHOLDS[name]
 
 
 def from_config(config: ThresholdsConfig) -> Thresholds:
     """Return the limits of the config's tier, with the config's changes."""
-    given = config.model_dump(exclude={"base_tier"}, exclude_none=True)
-    return check_values(tier_thresholds(config.base_tier), given, "the config")
+    return limits_of(config.model_dump(), "the config")
+
+
+def limits_of(section: Mapping[str, Any], source: str, tier: str | None = None) -> Thresholds:
+    """Return the limits of a section with `base_tier` and keys of `Thresholds`; a key of None is
+    not set. `tier` replaces `base_tier`.
+
+    Raises:
+        ConfigError: an unknown key or a wrong value; names source and key.
+    """
+    given = {key: value for key, value in section.items() if value is not None}
+    named = str(given.pop("base_tier", "default"))
+    base = tier_thresholds(tier) if tier else tier_thresholds(named, f"base_tier in {source}: ")
+    for key in given:
+        if key not in Thresholds.model_fields:
+            hint = did_you_mean(nearest(key, Thresholds.model_fields), "no check reads it")
+            raise ConfigError(
+                f"unknown threshold {key!r} in {source}", hint, file=source, key=str(key)
+            )
+    try:
+        return Thresholds.model_validate(base.model_dump() | given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"][0].lower() + first["msg"][1:]
+        raise ConfigError(
+            f"{key} in {source}: {message}, got {first['input']!r}", file=source, key=key
+        ) from error
 
 
 def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
@@ -45,31 +74,20 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
     Raises:
         ConfigError: unreadable, an unknown key or a wrong value; names file and key.
     """
-    file = Path(path)
-    document, _ = read_chain(file)
-    values = dict(document)
-    if isinstance(values.get("thresholds"), dict):
-        beside = {k: value for k, value in values.items() if k not in CanaryConfig.model_fields}
-        check_values(DEFAULT_THRESHOLDS, beside, str(file))
-        for key in beside:
-            raise ConfigError(
-                f"{key} in {file} has no effect outside `thresholds:`",
-                "move it under `thresholds:`",
-                file=file,
-                key=key,
-            )
-        values = dict(values["thresholds"])
-    values.pop("metrics", None)
-    named = str(values.pop("base_tier", "default"))
-    try:
-        base = tier_thresholds(tier or named)
-    except ConfigError as error:
-        if tier:
-            raise
-        raise ConfigError(
-            f"base_tier in {file}: {error.message}", error.hint, file=file, key="base_tier"
-        ) from error
-    return check_values(base, values, str(file))
+    document, _ = read_chain(Path(path))
+    values = {key: value for key, value in document.items() if key != "metrics"}
+    section = values.get("thresholds")
+    if isinstance(section, dict):
+        for key in values:
+            if key not in CanaryConfig.model_fields:
+                raise ConfigError(
+                    f"{key} in {path} has no effect outside `thresholds:`",
+                    "move it under `thresholds:`",
+                    file=path,
+                    key=key,
+                )
+        values = section
+    return limits_of(values, str(path), tier)
 
 
 def load_metric_gates(path: Path | str) -> tuple[MetricGate, ...] | None:
@@ -82,25 +100,6 @@ def load_metric_gates(path: Path | str) -> tuple[MetricGate, ...] | None:
     return gates_in(document["metrics"], str(path), places) if "metrics" in document else None
 
 
-def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thresholds:
-    """Return `base` changed by `values`; raise ConfigError for an unknown key or a bad value."""
-    for key in values:
-        if key not in Thresholds.model_fields:
-            hint = did_you_mean(nearest(key, Thresholds.model_fields), "no check reads it")
-            raise ConfigError(
-                f"unknown threshold {key!r} in {source}", hint, file=source, key=str(key)
-            )
-    try:
-        return Thresholds.model_validate(base.model_dump() | values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"][0].lower() + first["msg"][1:]
-        raise ConfigError(
-            f"{key} in {source}: {message}, got {first['input']!r}", file=source, key=key
-        ) from error
-
-
 __all__ = [
     "DEFAULT_THRESHOLDS",
     "NIGHTLY_THRESHOLDS",
@@ -109,8 +108,8 @@ __all__ = [
     "TIER_THRESHOLDS",
     "Thresholds",
     "TierName",
-    "check_values",
     "from_config",
+    "limits_of",
     "load_metric_gates",
     "load_thresholds",
     "tier_thresholds",

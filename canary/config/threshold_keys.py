@@ -144,7 +144,7 @@ NIGHTLY_THRESHOLDS = Thresholds(
     max_mem_increase_mb=200.0,
 )
 
-TIER_THRESHOLDS: dict[TierName, Thresholds] = {
+TIER_THRESHOLDS: dict[str, Thresholds] = {
     "default": DEFAULT_THRESHOLDS,
     "smoke": SMOKE_THRESHOLDS,
     "perf": PERF_THRESHOLDS,

@@ -124,9 +124,6 @@ def test_a_threshold_beside_its_section_is_refused(tmp_path: Path) -> None:
     assert "has no effect outside `thresholds:`" in refused(
         yaml_file(tmp_path, f"max_nan_steps: 3\n{nested}")
     )
-    assert "unknown threshold 'max_mem_incr'" in refused(
-        yaml_file(tmp_path, f"max_mem_incr: 3\n{nested}")
-    )
 
 
 def test_a_missing_or_empty_file_is_one_line(tmp_path: Path) -> None:
