@@ -164,7 +164,7 @@ def _later(facts: Facts) -> bool:
 
 def _other_gradient(facts: Facts) -> int | None:
     """Return the first later step whose gradient differs while its loss is equal."""
-    loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
+    loss, norm = facts.first_step("loss"), facts.first_step("grad_norm")
     before = norm is not None and (loss is None or norm < loss)
     return norm if _later(facts) and before else None
 
@@ -183,7 +183,7 @@ def _loss_of_step_2(facts: Facts) -> object:
     same = facts.same_parameters_after_first_update
     if not _later(facts) or _other_gradient(facts) or sampled or same is False:
         return None
-    return facts.first_step("losses") == 2 and not facts.failed("raw_loss_finite")
+    return facts.first_step("loss") == 2 and not facts.failed("raw_loss_finite")
 
 
 def _later_update(facts: Facts) -> int:
@@ -292,7 +292,7 @@ def _other_bits(facts: Facts) -> object:
 
 def _steps_later(facts: Facts) -> bool:
     """Whether the loss of step 3 or later differs first, after equal first updates."""
-    loss = None if _other_gradient(facts) or _later_update(facts) else facts.first_step("losses")
+    loss = None if _other_gradient(facts) or _later_update(facts) else facts.first_step("loss")
     return _later(facts) and loss is not None and loss > 2
 
 

@@ -63,7 +63,7 @@ def _other_samples(facts: Facts) -> list[Difference]:
 
 def _sampled_at_step_2(facts: Facts) -> Difference | None:
     """Return the difference of step 2's completions, if the parameters are equal until then."""
-    loss = facts.first_step("losses")
+    loss = facts.first_step("loss")
     first = facts.batches.steps_differ_from == 2 and (loss is None or loss >= 2)
     same = facts.same_parameters_after_first_update is not False
     found = facts.difference("trajectory", "sampled completions")

@@ -23,7 +23,7 @@ from canary.compare.exact.learning_stages import (
     losses,
 )
 from canary.compare.exact.rollout_stage import SIGNALS
-from canary.compare.exact.signal_kinds import Sides, Signal, is_finite
+from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
@@ -169,12 +169,10 @@ class Facts:
         allowed = 100 * tolerance_for(self.now).at_step(step)
         return relative_difference(was, now, scale) > allowed
 
-    def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
+    def first_step(self, signal: Literal["loss", "grad_norm"]) -> int | None:
         """Return the first step, from 1, at which the series differs; None if none does."""
-        compare = losses if series == "losses" else gradient_norms
-        signal = Signal("trajectory", series, compare)
-        found = compare(signal, Sides(self.before, self.now))
-        return next((one.step for one in found if one.signal == series), None)
+        found = {"loss": losses, "grad_norm": gradient_norms}[signal](Sides(self.before, self.now))
+        return next((one.step for one in found if one.signal == signal), None)
 
     @cached_property
     def same_parameters_after_first_update(self) -> bool | None:
@@ -268,8 +266,8 @@ class Facts:
         if self.entry not in ("first_update", "trajectory"):
             return None
         found = self.difference(self.entry, APPLIED_GRADIENT)
-        losses = self.first_step("losses")
-        return found if found is None or losses is None or losses > (found.step or 1) else None
+        loss = self.first_step("loss")
+        return found if found is None or loss is None or loss > (found.step or 1) else None
 
     @cached_property
     def advantages_exchanged(self) -> bool:

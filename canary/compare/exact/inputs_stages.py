@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, Literal
 
 from canary.compare.exact.changes import flatten
-from canary.compare.exact.signal_kinds import Sides, Signal
+from canary.compare.exact.sides import Sides, learned
 from canary.compare.report import Difference
 from canary.config.trainers import trainer_row
 from canary.record.exact import Micro, TokenCount
@@ -37,24 +37,19 @@ def short(value: Any) -> Any:
     return value[:12] if isinstance(value, str) and len(value) == 64 else value
 
 
-def data_differences(_: Signal, sides: Sides) -> list[Difference]:
+def data_differences(sides: Sides) -> list[Difference]:
     """Compare dataset fingerprint, tokenizer vocabulary, chat template and special tokens."""
     before, after = (
         dict(flatten(data)) for data in sides.read(lambda exact: exact.get("data", {}))
     )
     seen = [any(key.startswith("tokenizer.") for key in side) for side in (before, after)]
-    return [
-        Difference(
-            "data",
-            key,
-            short(before.get(key)),
-            short(after.get(key)),
-            detail=f"{key} {short(before.get(key))} -> {short(after.get(key))}",
-            learned=True,
-        )
-        for key in sorted(dict.fromkeys((*before, *after)), key=_cause_first)
-        if before.get(key) != after.get(key) and (all(seen) or not key.startswith("tokenizer."))
-    ]
+    found = []
+    for key in sorted(dict.fromkeys((*before, *after)), key=_cause_first):
+        was, now = before.get(key), after.get(key)
+        if was != now and (all(seen) or not key.startswith("tokenizer.")):
+            words = f"{key} {short(was)} -> {short(now)}"
+            found.append(learned("data", key, short(was), short(now), words))
+    return found
 
 
 def _cause_first(key: str) -> int:
@@ -63,7 +58,7 @@ def _cause_first(key: str) -> int:
     return next((i for i, cause in enumerate(causes) if key.startswith(cause)), len(causes))
 
 
-def batch_differences(_: Signal, sides: Sides) -> list[Difference]:
+def batch_differences(sides: Sides) -> list[Difference]:
     """Return the first step whose batches differ, with their token counts.
 
     Completions of a rollout trainer after step 1 depend on what it learned, so their difference
@@ -85,19 +80,10 @@ def batch_differences(_: Signal, sides: Sides) -> list[Difference]:
         for s in differing
     )
     signal, was, now, detail = _described(before[:common], after[:common], first)
-    late = first > 0 and is_rollout(sides.current)
-    return [
-        Difference(
-            "trajectory" if late else "batches",
-            "sampled completions" if late else signal,
-            was,
-            now,
-            count=micro,
-            detail=detail,
-            learned=True,
-            step=first + 1,
-        )
-    ]
+    stage = "batches"
+    if first > 0 and is_rollout(sides.current):
+        stage, signal = "trajectory", "sampled completions"
+    return [learned(stage, signal, was, now, detail, count=micro, step=first + 1)]
 
 
 CHANGED_BEFORE_MODEL = "fed_sha256"
@@ -118,19 +104,13 @@ def _fed_differences(before: Steps, after: Steps) -> list[Difference]:
     if not differing:
         return []
     first, was, now = differing[0]
-    return [
-        Difference(
-            "trajectory" if first else "batches",
-            CHANGED_BEFORE_MODEL,
-            short(was),
-            short(now),
-            count=len({step for step, _, _ in differing}),
-            detail="the DataLoader yields equal batches, but other values enter the model, from "
-            f"step {first + 1} on",
-            learned=True,
-            step=first + 1,
-        )
-    ]
+    words = (
+        "the DataLoader yields equal batches, but other values enter the model, from step "
+        f"{first + 1} on"
+    )
+    more = {"count": len({step for step, _, _ in differing}), "step": first + 1}
+    stage = "trajectory" if first else "batches"
+    return [learned(stage, CHANGED_BEFORE_MODEL, short(was), short(now), words, **more)]
 
 
 def not_seen(*sides: RunRecord) -> str:
@@ -209,7 +189,7 @@ ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
 """Model facts judged by other signals: the work, or the hash of the parameters."""
 
 
-def model_differences(_: Signal, sides: Sides) -> list[Difference]:
+def model_differences(sides: Sides) -> list[Difference]:
     """Compare initial parameters, trainable parameters, dtypes and the reference model."""
     found = []
     before: Mapping[str, Any]
@@ -245,15 +225,8 @@ def _model_difference(key: str, was: Any, now: Any) -> Difference:
         words = ", ".join(f"{k} {was[k] or 0} -> {now[k] or 0}" for k in changed[:4])
     else:
         words = f"{short(was)} -> {short(now)}"
-    return Difference(
-        "model",
-        key,
-        short(was),
-        short(now),
-        count,
-        detail=f"{key.replace('_', ' ')} {words}",
-        learned=True,
-    )
+    words = f"{key.replace('_', ' ')} {words}"
+    return learned("model", key, short(was), short(now), words, count=count)
 
 
 def rows_of(micro_batches: Iterable[Micro]) -> dict[str, Counter[str]]:

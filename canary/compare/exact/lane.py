@@ -22,7 +22,7 @@ from canary.compare.exact.changes import (
 from canary.compare.exact.counts import work_checks
 from canary.compare.exact.inputs_stages import not_seen
 from canary.compare.exact.rollout_stage import steps_with_same_completions
-from canary.compare.exact.signal_kinds import Sides, is_finite
+from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.signals import SIGNALS
 from canary.compare.exact.stages import (
     LEARNED_STAGES,
@@ -75,7 +75,7 @@ def learned_differences(
 
     `allowed`: tolerances other than those of the current record's dtype."""
     sides = Sides(baseline, current, allowed)
-    found = [one for signal in SIGNALS for one in signal.compare(signal, sides)]
+    found = [one for signal in SIGNALS for one in signal(sides)]
     return sorted(found, key=lambda d: d.when)
 
 

@@ -1,16 +1,19 @@
-"""The learning stages: first loss, first gradient (and its clipping), first update, trajectory."""
+"""The learning stages: first loss, first gradient (and its clipping), first update, trajectory.
+
+Each function compares one signal. A value that only one side recorded is no difference: the check
+of its stage says that.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from canary.compare.exact.inputs_stages import cut_otherwise, is_rollout
-from canary.compare.exact.signal_kinds import (
+from canary.compare.exact.sides import (
     Sides,
-    Signal,
     is_finite,
+    learned,
     number_difference,
     of_baseline,
     show,
@@ -18,7 +21,7 @@ from canary.compare.exact.signal_kinds import (
 )
 from canary.compare.exact.tolerances import relative_difference, repeats_bitwise
 from canary.compare.report import Difference
-from canary.record.exact import Exact, FirstGradient, FirstUpdate, Series
+from canary.record.exact import Exact, Series
 from canary.record.types import RunRecord
 
 OTHER_SIGNALS = ("num_tokens", "loss", "explained_variance")
@@ -41,7 +44,21 @@ def loss_floor(record: RunRecord) -> float:
     return 1.0 if is_rollout(record) else 0.01
 
 
-def micro_losses(signal: Signal, sides: Sides) -> list[Difference]:
+def first_loss(sides: Sides) -> list[Difference]:
+    """Compare the loss of step 1."""
+    was, now = sides.read(lambda exact: exact.get("first_loss", {}).get("loss"))
+    floor = loss_floor(sides.current)
+    if not _moved(was, now, sides.tolerance.first_loss, floor):
+        return []
+    return [number_difference("first_loss", "loss", was, now, floor, "loss")]
+
+
+def _moved(was: float | None, now: float | None, allowed: float, floor: float = 0.0) -> bool:
+    """Whether both sides recorded a number, and it differs by more than `allowed`."""
+    return None not in (was, now) and relative_difference(was, now, floor) > allowed
+
+
+def micro_losses(sides: Sides) -> list[Difference]:
     """Return the micro-batch loss of step 1 that differs most.
 
     An empty list if the loss of the whole step differs, or if the sides cut it differently."""
@@ -54,9 +71,9 @@ def micro_losses(signal: Signal, sides: Sides) -> list[Difference]:
     if max(sizes, default=0.0) <= allowed:
         return []
     place = sizes.index(max(sizes))
-    one = number_difference(signal, before[place], after[place], floor)
-    words = one.detail.removeprefix(f"{signal.name} ")
-    return [replace(one, detail=f"loss of micro-batch {place + 1} {words}")]
+    words = f"loss of micro-batch {place + 1}"
+    was, now = before[place], after[place]
+    return [number_difference("first_loss", "micro_losses", was, now, floor, words)]
 
 
 def _cut_in(sides: Sides, steps: int) -> bool:
@@ -65,13 +82,9 @@ def _cut_in(sides: Sides, steps: int) -> bool:
     return any(cut_otherwise(was, now) for was, now in zip(before, after, strict=False))
 
 
-def _first_gradient(exact: Exact) -> FirstGradient:
-    return exact.get("first_gradient", {})
-
-
-def first_gradient(signal: Signal, sides: Sides) -> list[Difference]:
+def first_gradient(sides: Sides) -> list[Difference]:
     """Compare the gradient norm of step 1 before clipping: total, and per module group."""
-    before, after = sides.read(_first_gradient)
+    before, after = sides.read(lambda exact: exact.get("first_gradient", {}))
     was, now = before.get("total"), after.get("total")
     groups, groups_now = before.get("groups", {}), after.get("groups", {})
     floor = 1e-3 * max(abs(was or 0), abs(now or 0))
@@ -89,20 +102,22 @@ def first_gradient(signal: Signal, sides: Sides) -> list[Difference]:
         f"module groups, most in {largest}"
     )
     relative, _ = of_baseline(was, now)
-    count = max(len(differing), 1)
-    return [signal.differs(was, now, words, count=count, relative=relative)]
+    more = {"count": max(len(differing), 1), "relative": relative}
+    return [learned("first_gradient", "total", was, now, words, **more)]
 
 
-def tensors_without_gradient(signal: Signal, sides: Sides) -> list[Difference]:
+def tensors_without_gradient(sides: Sides) -> list[Difference]:
     """Compare the tensors that the first gradient does not reach."""
-    was, now = sides.read(lambda exact: _first_gradient(exact).get("tensors_without_gradient", []))
+    before, after = sides.read(lambda exact: exact.get("first_gradient", {}))
+    was, now = (side.get("tensors_without_gradient", []) for side in (before, after))
     if was == now:
         return []
-    words = f"tensors without a gradient {len(was)} -> {len(now)}"
-    return [signal.differs(len(was), len(now), words, count=len(set(was) ^ set(now)))]
+    words, count = f"tensors without a gradient {len(was)} -> {len(now)}", len(set(was) ^ set(now))
+    names = ("first_gradient", "tensors_without_gradient")
+    return [learned(*names, len(was), len(now), words, count=count)]
 
 
-def learning_rate(signal: Signal, sides: Sides) -> list[Difference]:
+def learning_rate(sides: Sides) -> list[Difference]:
     """Return the first step whose learning rate differs."""
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("learning_rates", []))
     differing = [step for step, size in enumerate(_sizes(was, now)) if size > 1e-9]
@@ -115,50 +130,50 @@ def learning_rate(signal: Signal, sides: Sides) -> list[Difference]:
     )
     relative, _ = of_baseline(was[first], now[first])
     more = {"count": len(differing), "relative": relative, "step": first + 1}
-    return [signal.differs(was[first], now[first], words, **more)]
+    return [learned("first_update", "learning_rate", was[first], now[first], words, **more)]
 
 
-def _first_update(exact: Exact) -> FirstUpdate:
-    return exact.get("first_update", {})
+def update_norm(sides: Sides) -> list[Difference]:
+    """Compare the size of the first update."""
+    was, now = sides.read(lambda exact: exact.get("first_update", {}).get("delta_norm"))
+    if not _moved(was, now, sides.tolerance.update):
+        return []
+    return [number_difference("first_update", "delta_norm", was, now, 0.0, "norm of the update")]
 
 
-def tensors_changed(signal: Signal, sides: Sides) -> list[Difference]:
+def tensors_changed(sides: Sides) -> list[Difference]:
     """Compare how many tensors the first update changed."""
-    before, after = sides.read(_first_update)
+    before, after = sides.read(lambda exact: exact.get("first_update", {}))
     was, now = before.get("tensors_changed"), after.get("tensors_changed")
     if was == now:
         return []
     names = [set(side.get("tensors_unchanged", [])) for side in (before, after)]
-    words = f"tensors changed {was} -> {now}"
-    return [signal.differs(was, now, words, count=len(names[0] ^ names[1]) or 1)]
+    words, count = f"tensors changed {was} -> {now}", len(names[0] ^ names[1]) or 1
+    return [learned("first_update", "tensors_changed", was, now, words, count=count)]
 
 
-def _of_losses(exact: Exact) -> Series:
-    """Return the losses of the look."""
-    return exact.get("trajectory", {}).get("losses", [])
+def losses(sides: Sides) -> list[Difference]:
+    """Compare the look's losses; on a CPU also those of all steps, which repeat exactly."""
+    baseline, current = sides.baseline, sides.current
+    floor = loss_floor(current)
+    before, after = sides.read(lambda exact: exact.get("trajectory", {}).get("losses", []))
+    found = _sequence("loss", sides, before, after, floor)
+    if not found and repeats_bitwise(baseline) and repeats_bitwise(current):
+        whole = (baseline.stability.loss_values, current.stability.loss_values)
+        return _sequence("loss after the look", sides, *whole, floor)
+    return found
 
 
-def _of_norms(exact: Exact) -> Series:
+def _norms(exact: Exact) -> Series:
     """Return the gradient norms of the look before clipping."""
     return exact.get("trajectory", {}).get("grad_norms", [])
 
 
-def losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare the look's losses; on a CPU also those of all steps, which repeat exactly."""
-    baseline, current = sides.baseline, sides.current
-    floor = loss_floor(current)
-    found = _sequence(signal, sides, *sides.read(_of_losses), floor)
-    if not found and repeats_bitwise(baseline) and repeats_bitwise(current):
-        before, after = baseline.stability.loss_values, current.stability.loss_values
-        return _sequence(replace(signal, name="loss after the look"), sides, before, after, floor)
-    return found
-
-
-def gradient_norms(signal: Signal, sides: Sides) -> list[Difference]:
+def gradient_norms(sides: Sides) -> list[Difference]:
     """Compare the gradient norms of the look's steps."""
-    before, after = sides.read(_of_norms)
+    before, after = sides.read(_norms)
     floor = _norm_floor(before) if is_rollout(sides.current) else 0.0
-    return _sequence(signal, sides, before, after, floor, GRADIENT_NORM_FACTOR)
+    return _sequence("grad_norm", sides, before, after, floor, GRADIENT_NORM_FACTOR)
 
 
 def _norm_floor(norms: Series) -> float:
@@ -166,10 +181,10 @@ def _norm_floor(norms: Series) -> float:
     return VANISHING * max((abs(norm) for norm in norms if is_finite(norm)), default=0.0)
 
 
-def metrics(signal: Signal, sides: Sides) -> list[Difference]:
+def metrics(sides: Sides) -> list[Difference]:
     """Compare the trainer's metrics; not if micro-batches are cut differently, for metrics are
     unweighted means over micro-batches."""
-    if _cut_in(sides, len(_of_norms(sides.baseline.exact))):
+    if _cut_in(sides, len(_norms(sides.baseline.exact))):
         return []
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("rl", {}))
     found = []
@@ -179,8 +194,7 @@ def metrics(signal: Signal, sides: Sides) -> list[Difference]:
         scale = max((abs(v) for v in (*was[name], *now[name]) if is_finite(v)), default=0.0)
         if name.rpartition("/")[2] == "kl":
             scale = max(scale, KL_FLOOR)
-        row = replace(signal, name=name)
-        found += _sequence(row, sides, was[name], now[name], scale, METRIC_FACTOR)
+        found += _sequence(name, sides, was[name], now[name], scale, METRIC_FACTOR)
     return found
 
 
@@ -192,7 +206,7 @@ def _sizes(
 
 
 def _sequence(
-    signal: Signal,
+    signal: str,
     sides: Sides,
     before: Sequence[float | None],
     after: Sequence[float | None],
@@ -209,12 +223,14 @@ def _sequence(
     relative, scale = of_baseline(before[worst], after[worst], floor)
     size = f"up to {size_words(relative, scale)}"
     words = (
-        f"{signal.name} {show(before[first])} -> {show(after[first])} at step {first + 1}, "
+        f"{signal} {show(before[first])} -> {show(after[first])} at step {first + 1}, "
         f"{len(over)} of {len(sizes)} steps beyond tolerance, "
         f"{size if math.isfinite(relative) else 'not finite on one side'}"
     )
     return [
-        signal.differs(
+        learned(
+            "trajectory",
+            signal,
             before[first],
             after[first],
             words,
@@ -231,7 +247,7 @@ CUT = 1e-3
 """A norm that drops by more than this share was clipped."""
 
 
-def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
+def applied_gradient(sides: Sides) -> list[Difference]:
     """Return the first step whose gradient differs at the optimizer, if no gradient before
     clipping differs up to that step."""
     before, after = sides.read(lambda exact: exact.get("clipping", {}))
@@ -250,6 +266,7 @@ def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
                 f"gradient norm at the optimizer {' -> '.join(shown)} at step {step}, but after "
                 f"backward {now:.6g} on both sides"
             )
-            found = signal.differs(was_applied, now_applied, words, relative=size, step=step)
-            return [found if step == 1 else replace(found, stage="trajectory")]
+            stage = "first_update" if step == 1 else "trajectory"
+            more = {"relative": size, "step": step}
+            return [learned(stage, APPLIED_GRADIENT, was_applied, now_applied, words, **more)]
     return []

@@ -6,7 +6,7 @@ first of them that differs shows which computation changed.
 
 from __future__ import annotations
 
-from canary.compare.exact.signal_kinds import Sides, Signal, is_finite
+from canary.compare.exact.sides import Sides, is_finite, learned
 from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
 from canary.record.exact import Exact
@@ -43,7 +43,7 @@ def steps_with_same_completions(baseline: RunRecord, current: RunRecord) -> int:
     return same
 
 
-def rollout_differences(_: Signal, sides: Sides) -> list[Difference]:
+def rollout_differences(sides: Sides) -> list[Difference]:
     """Return the signals that differ at the first step where one does, while completions are equal.
 
     After step 1 they depend on what was learned and belong to the trajectory."""
@@ -75,17 +75,10 @@ def _at_step(sides: Sides, signal: str, step: int) -> Difference | None:
     )
     share = f"of the root mean square of {of}"
     words = words or "different values with equal mean and root mean square"
-    return Difference(
-        "rollout" if step == 1 else "trajectory",
-        signal,
-        was["mean"],
-        now["mean"],
-        relative=size,
-        scale=share,
-        detail=f"{signal}: {words} at step {step} ({size:.1e} {share})",
-        learned=True,
-        step=step,
-    )
+    words = f"{signal}: {words} at step {step} ({size:.1e} {share})"
+    stage = "rollout" if step == 1 else "trajectory"
+    more = {"relative": size, "scale": share, "step": step}
+    return learned(stage, signal, was["mean"], now["mean"], words, **more)
 
 
 def _statistics(exact: Exact, signal: str, step: int) -> dict[str, float]:

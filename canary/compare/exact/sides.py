@@ -1,4 +1,4 @@
-"""The type of a signal of the exact lane, and the usual ways to compare signals."""
+"""Two records whose exact signals are compared, and how a difference of two values is told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from canary.compare.exact.tolerances import (
     TOLERANCES,
@@ -21,9 +21,6 @@ from canary.record.jsonio import shown
 from canary.record.types import RunRecord
 
 T = TypeVar("T")
-EVERY_KEY = "*"
-"""The name of an entry that reports one signal per key."""
-Compare: TypeAlias = "Callable[[Signal, Sides], list[Difference]]"
 
 
 @dataclass(frozen=True)
@@ -47,56 +44,20 @@ class Sides:
         return read(self.baseline.exact), read(self.current.exact)
 
 
-IN_WORDS = {"delta_norm": "norm of the update"}
-"""Names of signals that say nothing to people."""
+def learned(stage: str, signal: str, was: Any, now: Any, words: str, **more: Any) -> Difference:
+    """Return a difference of learning; `more`: further fields."""
+    return Difference(stage, signal, was, now, detail=words, learned=True, **more)
 
 
-@dataclass(frozen=True)
-class Signal:
-    """A signal that shows learning."""
-
-    stage: str
-    name: str
-    compare: Compare
-
-    @property
-    def words(self) -> str:
-        """Its name in a message."""
-        return IN_WORDS.get(self.name, self.name)
-
-    def differs(self, was: Any, now: Any, detail: str, **more: Any) -> Difference:
-        """Make its difference; `more` are further fields."""
-        return Difference(self.stage, self.name, was, now, detail=detail, learned=True, **more)
-
-
-def number(
-    read: Callable[[Exact], float | None],
-    tolerance: Callable[[Tolerance], float],
-    floor: Callable[[RunRecord], float] = lambda _: 0.0,
-) -> Compare:
-    """Return a comparison of one number within a tolerance, on a scale of at least `floor`.
-
-    A number that only one side recorded is no difference: the stage's check says that."""
-
-    def compare(signal: Signal, sides: Sides) -> list[Difference]:
-        was, now = sides.read(read)
-        least = floor(sides.current)
-        if was is None or now is None:
-            return []
-        if relative_difference(was, now, least) <= tolerance(sides.tolerance):
-            return []
-        return [number_difference(signal, was, now, least)]
-
-    return compare
-
-
-def number_difference(signal: Signal, was: Any, now: Any, floor: float) -> Difference:
-    """Return the difference of two numbers, on a scale of at least `floor`."""
+def number_difference(
+    stage: str, signal: str, was: Any, now: Any, floor: float, words: str
+) -> Difference:
+    """Return the difference of two numbers, on a scale of at least `floor`; `words`: their name."""
     relative, scale = of_baseline(was, now, floor)
     size = size_words(relative, scale) if math.isfinite(relative) else "not finite"
     size = "missing on one side" if was is None or now is None else size
-    detail = f"{signal.words} {show(was)} -> {show(now)} ({size})"
-    return signal.differs(was, now, detail, relative=relative, scale=scale)
+    detail = f"{words} {show(was)} -> {show(now)} ({size})"
+    return learned(stage, signal, was, now, detail, relative=relative, scale=scale)
 
 
 def size_words(relative: float, scale: str) -> str:
