@@ -231,51 +231,37 @@ def _logged(quantity: Quantity, current: Records, baseline: Records, limit: floa
         was, now = next(iter(before)), next(iter(after))
         words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
         return check_of(quantity.name, "skip", words)
-    judge = _rise if quantity.worse == "higher" else _drop
-    return judge(quantity, metric, (before[metric], after[metric]), (current, baseline), limit)
+    return _judged(quantity, metric, (before[metric], after[metric]), (current, baseline), limit)
 
 
-def _rise(
+def _judged(
     quantity: Quantity,
     metric: str,
     means: tuple[float, float],
     sides: tuple[Records, Records],
     limit: float,
 ) -> Check:
-    """Fail if the mean rises to more than `limit` times the baseline's."""
-    before, after = means
-    failed = after / max(before, KL_FLOOR) > limit
-    words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}{_steps_left_out(sides)}"
-    words += ": blow-up" if failed else ""
-    status: CheckStatus = "fail" if failed else "pass"
+    """Fail if the mean rises to more than `limit` times the baseline's, or drops by more than that.
+    A drop is in percent, or in standard deviations of the baseline."""
+    name, (before, after) = quantity.name, means
+    scale = {"ratio": "x", "std": "std", "pct": "%"}[quantity.limit.rpartition("_")[2]]
+    unit = max(before, KL_FLOOR) if scale == "x" else abs(before) / 100
+    if scale == "std":
+        unit = _mean(sides[1], metric, "std") or 0.0
+    if unit < 1e-9:
+        return check_of(name, "skip", f"the baseline's {name} does not vary")
+    worse = after / unit if scale == "x" else (before - after) / unit
+    status: CheckStatus = "fail" if worse > limit else "pass"
+    words = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}{_steps_left_out(sides)}"
+    if worse > limit:
+        words += ": blow-up" if scale == "x" else f", a drop of {worse:.3g} {scale}: collapse"
+    elif quantity.too_good and -worse > SUSPICIOUS * limit:
+        status = "warn"
+        words += f", a rise of {-worse:.3g} {scale}: suspiciously good; check for leaks or hacking"
     numbers = change(before, after)
     return check_of(
-        quantity.name, status, words, **numbers, unit=quantity.unit, threshold=limit, scale="x"
+        name, status, words, **numbers, unit=quantity.unit, threshold=limit, scale=scale
     )
-
-
-def _drop(
-    quantity: Quantity,
-    metric: str,
-    means: tuple[float, float],
-    sides: tuple[Records, Records],
-    limit: float,
-) -> Check:
-    """Fail if the mean drops by more than `limit`, in percent or baseline standard deviations."""
-    name, scale = quantity.name, "std" if quantity.limit.endswith("_std") else "%"
-    before, after = means
-    unit = _mean(sides[1], metric, "std") if scale == "std" else abs(before) / 100
-    if not unit or unit < 1e-9:
-        return check_of(name, "skip", f"the baseline's {name} does not vary")
-    drop = (before - after) / unit
-    status: CheckStatus = "pass"
-    words = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}{_steps_left_out(sides)}"
-    if drop > limit:
-        status, words = "fail", f"{words}, a drop of {drop:.3g} {scale}: collapse"
-    elif quantity.too_good and -drop > SUSPICIOUS * limit:
-        status = "warn"
-        words += f", a rise of {-drop:.3g} {scale}: suspiciously good; check for leaks or hacking"
-    return check_of(name, status, words, **change(before, after), threshold=limit, scale=scale)
 
 
 def _steps_left_out(sides: tuple[Records, Records]) -> str:

@@ -17,7 +17,6 @@ from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
 from canary.compare.causes.settings import likeliest_first
 from canary.compare.checks import check_of
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.exact.changes import change_difference, config_changes
 from canary.compare.exact.lane import ExactResult, exact_lane, most_different, newest_looked
 from canary.compare.heuristics import analyze_regression
@@ -34,7 +33,7 @@ from canary.compare.timing.checks import TIMING_GATES, timing_checks
 from canary.compare.timing.cpu_time import settled
 from canary.compare.timing.lane import FAMILY_BUDGET, Metric
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.side_figures import figures_of_checks, side_of
+from canary.compare.timing.side_figures import side_of
 from canary.compare.timing.within_run import within_run_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_acceptance
 from canary.config.metric_gates import MetricGate
@@ -101,30 +100,14 @@ def compare_to_baseline(
     found = refusal(now, before, good, paired) or asked.answer(accept)
     unused = [judgeable(record) for record in before if record not in good] if good else []
     notes = (*found.notes, *(f"left out of the baseline: {reason}" for reason in unused))
-    seen = found = replace(found, notes=notes)
     # If both sides fail after training, their looks still show what differs.
     looked = good or [record for record in before if record.exact]
-    judged = found.verdict != "error" and now[-1].status == "completed"
-    if not judged and looked and not mismatch(looked[-1], now[-1]):
-        # For the diagnosis only: these checks do not judge the run.
-        lane = exact_lane(now, looked, thresholds)
-        broken = [check for check in rule_checks(now, looked) if check.failed]
-        seen = asked.with_differences(found, lane, looked, (*lane.checks, *broken))
-    diagnosis = Diagnosis()
-    if found.verdict != "error" or comparable(now, looked):
-        diagnosis = analyze_regression(seen, now, looked if seen is not found else good, source)
-    if seen is not found and newest_looked(looked).exact and newest_looked(now).exact:
-        silent = not seen.differences and seen.notes == found.notes
-        notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
-        found = replace(seen, checks=found.checks, notes=notes)
-    after, was = side_of(now), side_of(good or before)
-    old, new = figures_of_checks(found.checks, was.summary, after.summary)
+    found = asked.explained(replace(found, notes=notes), looked)
     return replace(
         found,
-        current=replace(after, summary=new),
-        baseline=replace(was, summary=old),
+        current=side_of(now, found.checks, "current"),
+        baseline=side_of(good or before, found.checks, "baseline"),
         alerts=alerts_of(now),
-        diagnosis=diagnosis,
     )
 
 
@@ -185,6 +168,30 @@ class _Asked:
         )
         line = first_line(found, history=len(good), imported=imported, same_program=same_program)
         return replace(found, first_line=line)
+
+    def explained(self, found: Comparison, looked: Sequence[RunRecord]) -> Comparison:
+        """Return the comparison with its diagnosis; if the run was not judged, also with what
+        differs between the looks.
+
+        `looked`: runs of the baseline, also failed ones if no other has a look."""
+        now, shown, known = self.now, found, self.good
+        judged = found.verdict != "error" and now[-1].status == "completed"
+        if not judged and looked and not mismatch(looked[-1], now[-1]):
+            # For the diagnosis only: these checks do not judge the run.
+            lane = exact_lane(now, looked, self.thresholds)
+            broken = [check for check in rule_checks(now, looked) if check.failed]
+            known, seen = (
+                looked,
+                self.with_differences(found, lane, looked, (*lane.checks, *broken)),
+            )
+            if newest_looked(looked).exact and newest_looked(now).exact:
+                silent = not seen.differences and seen.notes == found.notes
+                notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
+                shown = replace(seen, checks=found.checks, notes=notes)
+            found = seen
+        if found.verdict == "error" and not comparable(now, looked):
+            return shown
+        return replace(shown, diagnosis=analyze_regression(found, now, known, self.source))
 
     def with_differences(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
 
 from canary.baseline.comparability import look_alone
 from canary.compare.report import Check, Side
@@ -25,8 +25,13 @@ CHECKED = {
 """Figure of a side: (check with the same figure, the check's unit, factor to the figure's unit)."""
 
 
-def side_of(records: Sequence[RunRecord]) -> Side:
-    """Return one side as shown: its newest run's commit, and figures over all of its runs."""
+def side_of(
+    records: Sequence[RunRecord],
+    checks: Sequence[Check] = (),
+    name: Literal["baseline", "current"] = "current",
+) -> Side:
+    """Return one side as shown: its newest run's commit, and figures over all of its runs, with
+    those of the `checks` that were judged in their place."""
     if not records:
         return Side(())
     newest = records[-1]
@@ -39,7 +44,7 @@ def side_of(records: Sequence[RunRecord]) -> Side:
         launches=sum(len(record.launches) for record in records),
         # From the launch if the loop reported no loss.
         steps=len(newest.stability.loss_values) or (launches[0].steps if launches else 0),
-        summary=_over_all(records),
+        summary=_over_all(records) | dict(_of_checks(checks, name)),
     )
 
 
@@ -69,19 +74,11 @@ def _typical(values: Iterable[float | None]) -> float | None:
     return statistics.geometric_mean(known) if known else None
 
 
-def figures_of_checks(
-    checks: Sequence[Check], baseline: Mapping[str, Any], current: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the figures, (baseline, current), with those of checks in place of a side's."""
+def _of_checks(checks: Sequence[Check], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the figures of one side that checks have."""
     by_name = {check.name: check for check in checks if check.status != "skip"}
-    was, now = dict(baseline), dict(current)
-    for figure, (name, unit, factor) in CHECKED.items():
-        check = by_name.get(name)
-        if check is None or check.unit != unit:
-            continue
-        for side, value in ((was, check.baseline), (now, check.current)):
-            if isinstance(value, int | float):
-                side[figure] = value * factor
-            elif value is not None:
-                side[figure] = value
-    return was, now
+    for figure, (of_check, unit, factor) in CHECKED.items():
+        check = by_name.get(of_check)
+        value = getattr(check, name) if check is not None and check.unit == unit else None
+        if value is not None:
+            yield figure, value * factor if isinstance(value, int | float) else value
