@@ -9,7 +9,6 @@ from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
 from canary.record.alerts import WORST_FIRST
-from canary.record.bottlenecks import one_line
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
@@ -87,21 +86,3 @@ def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> 
 def _words(alert: RaisedAlert) -> str:
     at = f"{alert.type} ({alert.severity}) at step {alert.step}"
     return at if alert.value is None else f"{at}, value {alert.value:.4g}"
-
-
-def new_bottlenecks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
-    """Return a line per bottleneck that all current runs have and no checked baseline run has."""
-    judged = [record for record in baseline if record.bottlenecks is not None]
-    found = []
-    for one in (current[-1].bottlenecks or []) if current else []:
-        if one.severity != "bottleneck" or not all(_has(r, one.name) for r in current):
-            continue
-        checked = [record for record in judged if one.name not in record.bottlenecks_not_judged]
-        if checked and not any(_has(record, one.name) for record in checked):
-            found.append(f"new bottleneck: {one_line(one)}")
-    return found
-
-
-def _has(record: RunRecord, name: str) -> bool:
-    """Any severity counts: a `watch` that became a `bottleneck` may have grown by very little."""
-    return any(one.name == name for one in record.bottlenecks or [])

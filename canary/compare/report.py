@@ -176,11 +176,6 @@ class Place:
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether its lines are unknown, and the function is all that is known."""
-        return self.kind == "code" and not (self.removed or self.added)
-
 
 @dataclass(frozen=True)
 class Places:

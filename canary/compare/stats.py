@@ -13,7 +13,7 @@ from canary.baseline.comparability import (
     mismatch,
     why_not_timed,
 )
-from canary.compare.alerts import alert_checks, alerts_of, new_bottlenecks
+from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.causes.settings import likeliest_first
 from canary.compare.checks import check_of
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -164,7 +164,7 @@ class _Asked:
             found,
             verdict=verdict,
             accepted=accept if verdict == "changed" else None,
-            notes=(*exact.notes, *((ONLY_SHARED,) * mixed), *new_bottlenecks(now, good)),
+            notes=(*exact.notes, *((ONLY_SHARED,) * mixed)),
         )
         line = first_line(found, history=len(good), imported=imported, same_program=same_program)
         return replace(found, first_line=line)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from canary.compare.checks import CHECKS, change, check_of, sides_with
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
-from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
+from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.crowding import crowding
 from canary.compare.timing.estimate import judged, sentence, signed_percent
 from canary.compare.timing.lane import (
@@ -292,40 +292,37 @@ def timing_samples(
     """Return the samples to judge, and the gates without samples as skipped checks."""
     samples: dict[Metric, Samples] = {}
     refused: list[Check] = []
-    for metric in ("step_time_median", "step_time_mean"):
-        times = time_samples(metric, current, baseline)
-        if times.current and times.baseline:
-            samples[metric] = times
-        elif metric in gates:
-            refused.append(_untimed(metric, current, baseline))
-    if on_cpu((*current, *baseline)):
-        found = cpu_samples("cpu_time", current, baseline)
+    for metric in MEASURED:
+        found = _samples_of(metric, current, baseline)
         if isinstance(found, Samples):
-            samples["cpu_time"] = found
-        elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
-            words = f"CPU time per step: {found}"
-            refused.append(check_of("cpu_time", "skip", words))
-    memory = memory_samples(current, baseline)
-    if memory is not None:
-        samples["max_memory"] = memory
-    elif "max_memory" in gates:
-        refused.append(_no_memory(current, baseline))
+            samples[metric] = found
+        elif found is not None and metric in gates:
+            refused.append(found)
     for drift, metric in DRIFTS.items():
-        if anchor and metric in samples:
-            since = _since(metric, current, anchor)
-            if since is not None:
-                samples[drift] = replace(since, metric=drift)
+        since = _samples_of(metric, current, anchor) if anchor and metric in samples else None
+        if isinstance(since, Samples):
+            samples[drift] = replace(since, metric=drift)
     return samples, refused
 
 
-def _since(
-    metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
-) -> Samples | None:
-    if metric != "cpu_time":
-        times = time_samples(metric, current, anchor)
-        return times if times.current and times.baseline else None
-    found = cpu_samples(metric, current, anchor)
-    return found if isinstance(found, Samples) else None
+MEASURED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
+
+
+def _samples_of(
+    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
+) -> Samples | Check | None:
+    """Return the samples of a metric; its skipped check if a side lacks them; None for CPU time
+    that is not to be judged here."""
+    if metric == "max_memory":
+        return memory_samples(current, baseline) or _no_memory(current, baseline)
+    if metric == "cpu_time":
+        found = cpu_samples(metric, current, baseline)
+        if isinstance(found, Samples):
+            return found
+        words = f"CPU time per step: {found}"
+        return check_of(metric, "skip", words) if found else None
+    times = time_samples(metric, current, baseline)
+    return times if times.current and times.baseline else _untimed(metric, current, baseline)
 
 
 def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:

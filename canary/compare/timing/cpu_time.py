@@ -27,22 +27,17 @@ from canary.record.types import RunRecord
 WALL = ("step_time_median", "step_time_mean", "tokens_per_sec")
 
 
-def on_cpu(records: Sequence[RunRecord]) -> bool:
-    """Return whether all records trained on a CPU."""
-    devices = [record.env.get("device") for record in records]
-    return all(isinstance(one, dict) and one.get("type") == "cpu" for one in devices)
-
-
-def measures_cpu(record: RunRecord) -> bool:
-    """Return whether the launches have CPU time."""
-    return bool(launch_seconds(record, "cpu_time"))
-
-
 def cpu_samples(
     metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
 ) -> Samples | str:
-    """Return logs of CPU time or of step time on a free core, in ms, or why there are none."""
-    threads = {compute_threads(record) for record in (*current, *baseline)}
+    """Return logs of CPU time or of step time on a free core, in ms, or why there are none; no
+    reason if a run is not of a CPU or no run measured it."""
+    every = (*current, *baseline)
+    devices = [record.env.get("device") for record in every]
+    on_cpu = all(isinstance(one, dict) and one.get("type") == "cpu" for one in devices)
+    if not on_cpu or not any(launch_seconds(record, metric) for record in every):
+        return ""
+    threads = {compute_threads(record) for record in every}
     if threads != {1}:
         words = " or ".join(str(count) for count in sorted(threads))
         return (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.alerts import new_bottlenecks
-from canary.record.bottlenecks import find_bottlenecks, one_line, with_bottlenecks
+from canary.record.bottlenecks import find_bottlenecks, one_line
 from canary.record.types import Bottleneck, OperatorRow, Profiler, RunRecord
 from tests.unit.comparing import GPU, MB, altered, example, growing, on_gpu, step_time
 
@@ -248,26 +247,6 @@ def test_gpu_utilisation_is_judged_in_the_documented_bands(
         one.name: one for one in find_bottlenecks(gpu_run(perf__gpu_utilization_avg=percent))[0]
     }
     assert (found["gpu_utilization"].severity if found else None) == severity
-
-
-def waiting_for_data(percent: float) -> RunRecord:
-    return with_bottlenecks(altered(example(), "perf", "dataloader_wait_pct", to=percent))
-
-
-def test_a_comparison_tells_of_new_bottlenecks_alone() -> None:
-    healthy, slow = waiting_for_data(2.0), waiting_for_data(60.0)
-    (note,) = new_bottlenecks([slow], [healthy])
-    assert note.startswith("new bottleneck: data_loading: step time in the data phase 60%")
-    assert new_bottlenecks([slow], [slow]) == []
-    assert new_bottlenecks([slow], [healthy, slow]) == []
-    assert new_bottlenecks([healthy, slow], [healthy]) == []
-    assert new_bottlenecks([healthy], [slow]) == []
-    assert new_bottlenecks([slow], [waiting_for_data(15.0)]) == []
-
-
-def test_a_baseline_of_an_earlier_version_makes_nothing_new() -> None:
-    assert example().bottlenecks is None
-    assert new_bottlenecks([waiting_for_data(60.0)], [example()]) == []
 
 
 def on_crowded_cpu(threads: int = 4, other: float = 100.0, delay: float | None = 0.3) -> RunRecord:
