@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,26 +13,15 @@ from canary.machine.git import Unread, read_git
 from canary.record.types import RunRecord
 
 MOST_LINES = 20_000
-"""Added, and removed, lines of one file that are kept."""
+"""Hunks of a file, and added or removed lines of a hunk, that are kept: a data file may have
+millions."""
 HUNK = re.compile(r"@@ -(?P<was>\d+)(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
-
-ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
-ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
 
 
 @dataclass(frozen=True)
 class Hunk:
     """Neighbouring changed lines of one file."""
 
-    path: str
     line: int
     """Number of the first new line; of removed lines alone, of the line that follows them."""
     old_line: int
@@ -49,20 +39,6 @@ class FileChange:
     old_path: str = ""
     """Its path in the baseline's commit."""
 
-    @property
-    def lines(self) -> list[tuple[int, str]]:
-        """New or changed lines: (number in the new file, text)."""
-        return [
-            (hunk.line + place, text)
-            for hunk in self.hunks
-            for place, text in enumerate(hunk.added)
-        ]
-
-    @property
-    def removed(self) -> list[str]:
-        """Lines that are gone."""
-        return [text for hunk in self.hunks for text in hunk.removed]
-
 
 @dataclass(frozen=True)
 class SourceChanges:
@@ -75,9 +51,10 @@ class SourceChanges:
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
         configs = sorted(self.files, key=lambda file: not file.path.endswith((".yaml", ".yml")))
         for file in configs:
-            for number, text in file.lines:
-                if word.search(text):
-                    return file.path, number, text.strip()
+            for hunk in file.hunks:
+                for number, text in enumerate(hunk.added, start=hunk.line):
+                    if word.search(text):
+                        return file.path, number, text.strip()
         return None
 
 
@@ -86,56 +63,58 @@ def parse_diff(text: str) -> SourceChanges:
     files: list[FileChange] = []
     path = old_path = ""
     hunks: list[Hunk] = []
-    old_line = line = old = new = 0
-    start = was = 0
-    kept = {"+": 0, "-": 0}
-    removed: list[str] = []
-    added: list[str] = []
-
-    def end_hunk() -> None:
-        if removed or added:
-            hunks.append(Hunk(path, start, was, tuple(removed), tuple(added)))
-            removed.clear()
-            added.clear()
 
     def end_file() -> None:
-        end_hunk()
-        kept.update({"+": 0, "-": 0})
         if path:
-            files.append(FileChange(path, tuple(hunks), old_path or path))
+            files.append(FileChange(path, tuple(hunks[:MOST_LINES]), old_path or path))
 
-    # The lines of a hunk are counted, because an added line can look like a header.
-    for text_line in text.split("\n"):
-        if old > 0 or new > 0:
-            sign, content = text_line[:1], text_line[1:]
-            if sign not in "+-\\" or (sign == "-" and added):
-                end_hunk()
-            if sign in kept and not (removed or added):
-                start, was = line, old_line
-            if sign in kept and kept[sign] < MOST_LINES:
-                kept[sign] += 1
-                (added if sign == "+" else removed).append(content)
-            old -= sign in ("-", " ")
-            new -= sign in ("+", " ")
-            old_line += sign in ("-", " ")
-            line += sign in ("+", " ")
-        elif text_line.startswith("--- "):
+    lines = iter(text.split("\n"))
+    for line in lines:
+        if line.startswith("--- "):
             end_file()
-            path, old_path, hunks = "", _name(text_line, "a/"), []
-        elif text_line.startswith("+++ "):
+            path, old_path, hunks = "", _name(line, "a/"), []
+        elif line.startswith("+++ "):
             if path:  # A patch may name the new file only.
                 end_file()
                 old_path, hunks = "", []
-            new_path = _name(text_line, "b/")
+            new_path = _name(line, "b/")
             path = old_path if new_path == "/dev/null" else new_path
-        elif hunk := HUNK.match(text_line):
-            end_hunk()
-            old, new = (int(hunk[group] or 1) for group in ("old", "new"))
-            # Without lines on a side, the header names the line before.
-            old_line = int(hunk["was"]) + (old == 0)
-            line = int(hunk["start"]) + (new == 0)
+        elif header := HUNK.match(line):
+            hunks += _changed_lines(header, lines)
     end_file()
     return SourceChanges(tuple(files))
+
+
+def _changed_lines(header: re.Match[str], lines: Iterator[str]) -> Iterator[Hunk]:
+    """Yield the neighbouring changed lines of one hunk of a diff, from its lines on. They are
+    counted, because an added line can look like a header."""
+    old, new = (int(header[group] or 1) for group in ("old", "new"))
+    # Without lines on a side, the header names the line before.
+    old_line, line = int(header["was"]) + (old == 0), int(header["start"]) + (new == 0)
+    start = line, old_line
+    removed: list[str] = []
+    added: list[str] = []
+
+    def ended() -> Iterator[Hunk]:
+        if removed or added:
+            yield Hunk(*start, tuple(removed), tuple(added))
+            removed.clear()
+            added.clear()
+
+    while old > 0 or new > 0:
+        text = next(lines, None)
+        if text is None:
+            break
+        sign = text[:1]
+        if sign not in ("+", "-", "\\") or (sign == "-" and added):
+            yield from ended()
+        if sign in ("+", "-"):
+            start = start if removed or added else (line, old_line)
+            side = added if sign == "+" else removed
+            side += [text[1:]] * (len(side) < MOST_LINES)
+        old, old_line = old - (sign in ("-", " ")), old_line + (sign in ("-", " "))
+        new, line = new - (sign in ("+", " ")), line + (sign in ("+", " "))
+    yield from ended()
 
 
 def _name(header: str, prefix: str) -> str:
@@ -143,14 +122,9 @@ def _name(header: str, prefix: str) -> str:
     quotes other names like strings of C."""
     name = header[4:].removesuffix("\t")
     if name.startswith('"') and name.endswith('"'):
-        quoted = name[1:-1].encode("utf-8", "replace")
-        name = ESCAPED.sub(_unescaped, quoted).decode("utf-8", "replace")
+        escaped = name[1:-1].encode("utf-8", "replace").decode("unicode_escape", "replace")
+        name = escaped.encode("latin-1", "replace").decode("utf-8", "replace")
     return name.removeprefix(prefix)
-
-
-def _unescaped(escape: re.Match[bytes]) -> bytes:
-    text = escape[1]
-    return bytes([int(text, 8) & 255]) if len(text) == 3 else ESCAPES.get(text, text)
 
 
 CLOCK_S = 1.0

@@ -201,15 +201,13 @@ def test_a_script_without_an_ending_is_code() -> None:
 
 
 def test_lines_of_a_long_hunk_keep_their_numbers() -> None:
-    """It is cut after many lines, of each side."""
     many = 30_000
     lines = [*(f"-x{i} = 1" for i in range(many)), *(f"+x{i} = 2" for i in range(many))]
     head = f"--- a/train.py\n+++ b/train.py\n@@ -3,{many} +5,{many} @@\n"
     after = "\n@@ -40000 +40002 @@\n-a\n+b\n"
     (change,) = parse_diff(head + "\n".join(lines) + after).files
-    (hunk,) = change.hunks
-    assert (hunk.old_line, hunk.line) == (3, 5)
-    assert (hunk.removed[0], hunk.added[0]) == ("x0 = 1", "x0 = 2")
+    assert [(hunk.old_line, hunk.line) for hunk in change.hunks] == [(3, 5), (40000, 40002)]
+    assert change.hunks[0].removed[-1] == "x19999 = 1", "the rest is cut"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +215,6 @@ def test_lines_of_a_long_hunk_keep_their_numbers() -> None:
     [
         ("a/my train.py\t", "my train.py"),
         ('"a/na\\303\\257ve.py"', "naïve.py"),
-        ('"a/odd\\8.py"', "odd8.py"),
         ('"a/tr\\nain \\"1\\".py"', 'tr\nain "1".py'),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_users_configuration_and_much_data_do_not_hide_a_change_of_code(tmp_pa
     head = written(tmp_path, "x = 1\r\ny = 3\r\n")
     _, code, data = parse_diff(diff_between(tmp_path, base, head)).files
     assert (code.path, data.path) == ("train.py", "data.txt")
-    assert code.lines == [(2, "y = 3\r")]
+    assert [(hunk.line, hunk.added) for hunk in code.hunks] == [(2, ("y = 3\r",))]
 
 
 HIDDEN = {

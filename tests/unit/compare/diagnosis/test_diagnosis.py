@@ -258,6 +258,7 @@ def test_lines_of_a_diff_that_look_like_headers_are_lines() -> None:
         "+++ b/evil.py\n+@@ -1 +900 @@\n+beta = 3\n@@ -30,2 +31,0 @@\n-gone = 1\n-gone = 2\n"
     )
     (file,) = parse_diff(text).files
-    assert file.lines == [(7, "++ b/evil.py"), (8, "@@ -1 +900 @@"), (9, "beta = 3")]
-    assert file.removed == ["-- old = 1", "x\u2028y = 2", "gone = 1", "gone = 2"]
+    first, last = file.hunks
+    assert first.added == ("++ b/evil.py", "@@ -1 +900 @@", "beta = 3")
+    assert (*first.removed, *last.removed) == ("-- old = 1", "x\u2028y = 2", "gone = 1", "gone = 2")
     assert [(hunk.line, hunk.old_line) for hunk in file.hunks] == [(7, 7), (32, 30)]
