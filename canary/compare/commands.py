@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from canary.compare.report import KeyChange
-from canary.config.command_line import PYTHON, SHELLS, Started, started
+from canary.config.command_line import PYTHON, SHELLS, started
 from canary.config.redaction import hidden
 from canary.config.sections import as_number
 from canary.config.setting_names import is_place, is_secret, plain_name
@@ -104,34 +104,28 @@ def _options_of(command: Sequence[str]) -> Options:
     """Return the options, launchers, program and arguments of a command, by normalized name."""
     values: dict[str, list[str]] = {}
     written: dict[str, str] = {}
-
-    def keep(key: str, *found: str) -> None:
+    for key, found in _parts(command):
         name = key if key in (PROGRAM, LAUNCHER, ARGUMENTS) else plain_name(key)
         written.setdefault(name, key)
         values.setdefault(name, []).extend(found)
-
-    for one in started(command):
-        for variable, value in one.assigned:
-            keep(variable, value)
-        for word in _launchers(one, keep):
-            keep(LAUNCHER, word)
-        if one.program:
-            keep(PROGRAM, one.program)
-        for key, found in _options(one.arguments, most=len(one.arguments)):
-            keep(key, *found)
     return {name: (written[name], " ".join(found) or True) for name, found in values.items()}
 
 
-def _launchers(one: Started, keep: Any) -> Iterator[str]:
-    """Yield the file names of the launchers, and pass their options to `keep`."""
-    for key, found in _options(one.launch, most=1):
-        if key != ARGUMENTS:
-            keep(key, *found)
-            continue
-        for word in found:
-            name = PurePath(word).name
-            if name not in SHELLS:
-                yield "python" if PYTHON.fullmatch(name) else name
+def _parts(command: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield (key, values) of what a command says, in its order."""
+    for one in started(command):
+        for variable, value in one.assigned:
+            yield variable, [value]
+        for key, found in _options(one.launch, most=1):
+            if key == ARGUMENTS:
+                names = (PurePath(word).name for word in found)
+                key = LAUNCHER
+                found = ["python" if PYTHON.fullmatch(n) else n for n in names if n not in SHELLS]
+            if found or key != LAUNCHER:
+                yield key, found
+        if one.program:
+            yield PROGRAM, [one.program]
+        yield from _options(one.arguments, most=len(one.arguments))
 
 
 def _options(words: Sequence[str], most: int) -> Iterator[tuple[str, list[str]]]:

@@ -33,7 +33,7 @@ from canary.compare.exact.stages import (
     recorded_on_both,
 )
 from canary.compare.exact.tolerances import BITS, RepeatDifferences, Tolerance, arithmetic_of
-from canary.compare.report import Check, CheckStatus, Difference, KeyChange
+from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
@@ -319,27 +319,27 @@ def _learned_checks(
     unseen = not_seen(before, after)
     for stage in sorted(stages, key=lambda name: begins.get(name, (1, 1, 0))[1]):
         first = next((d for d in differences if d.stage == stage), None)
-        if first is not None:
-            checks.append(
-                check_of(
-                    stage,
-                    "changed" if outcome else "warn",
-                    f"{first.detail or first.sentence()}{tail}",
-                    baseline=_shown(first.baseline),
-                    current=_shown(first.current),
-                    delta=_numeric_delta(first),
-                    delta_pct=_percent_delta(first),
-                )
-            )
-            continue
         seen = f", as far as seen: {unseen}" if unseen and stage == "batches" else ""
         checks.append(
-            _not_recorded(stage, before, after)
+            (_of_difference(first, "changed" if outcome else "warn", tail) if first else None)
+            or _not_recorded(stage, before, after)
             or _unsteady(stage, everything, known)
             or rounded.get(stage)
             or check_of(stage, "pass", f"{stages[stage]}: equal{seen}", delta=0.0)
         )
     return checks
+
+
+def _of_difference(first: Difference, status: CheckStatus, tail: str) -> Check:
+    """Return the check of the stage whose first difference this is. Its delta is the change of a
+    number, otherwise the count of items that differ."""
+    was, now, delta, percent = first.baseline, first.current, float(first.count), None
+    if is_finite(was) and is_finite(now):
+        delta = float(now - was) or delta
+        percent = 100.0 * (now / was - 1) if was and not first.scale else None
+    was, now = (v if isinstance(v, float | int | str | None) else str(v) for v in (was, now))
+    numbers = Moved(baseline=was, current=now, delta=delta, delta_pct=percent)
+    return check_of(first.stage, status, f"{first.detail or first.sentence()}{tail}", **numbers)
 
 
 def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
@@ -356,25 +356,6 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
         )
         found[one.stage] = check_of(one.stage, "pass", words, delta=size)
     return found
-
-
-def _shown(value: object) -> float | int | str | None:
-    return value if isinstance(value, float | int | str) or value is None else str(value)
-
-
-def _numeric_delta(difference: Difference) -> float:
-    """Return the change of a number, otherwise the count of items that differ."""
-    was, now = difference.baseline, difference.current
-    if is_finite(was) and is_finite(now):
-        return float(now - was) or float(difference.count)
-    return float(difference.count)
-
-
-def _percent_delta(difference: Difference) -> float | None:
-    was, now = difference.baseline, difference.current
-    if difference.scale or not (is_finite(was) and is_finite(now) and was):
-        return None
-    return 100.0 * (now / was - 1)
 
 
 def _repeatability(
