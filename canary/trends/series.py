@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from canary.compare.metrics.history import FLOOR
-from canary.compare.metrics.judging import SMALLEST
+from canary.compare.metrics.judging import FLOOR, SMALLEST
 from canary.compare.timing.estimate import Spread
 from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile

@@ -15,15 +15,29 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from canary.compare.checks import METRICS, change
-from canary.compare.metrics.history import FLOOR, MIN_RUNS, Expected, expected
 from canary.compare.metrics.samples import Samples, samples_of
 from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.timing import estimate
-from canary.compare.timing.estimate import HI_LEVEL, Estimate, Spread, pooled, signed_percent
+from canary.compare.timing.estimate import (
+    HI_LEVEL,
+    Estimate,
+    Spread,
+    pooled,
+    signed_percent,
+    unpaired_estimate,
+)
+from canary.compare.timing.student import t_quantile
 from canary.config.metric_gates import MetricGate
 from canary.record.types import RunRecord
 
+MIN_RUNS = 3
+"""Runs with which a spread is known at all."""
+OUTLIER_FROM = 6
+OUTLIER_LEVEL = 0.001
+"""Grubbs' test (Technometrics 11, 1969) at this level leaves one run out."""
+FLOOR = 1e-9
+"""Smallest credible spread, as a share of the largest value: the grain of a float32 mean."""
 SMALLEST = 1e-300
 """Smallest spread, so that one can divide by it."""
 NEAR_ZERO = 1e-12
@@ -125,13 +139,18 @@ def _sign(samples: Samples, centre: float) -> float:
     return 1.0 if samples.gate.worse == "higher" else -1.0
 
 
-def _alpha(samples: Samples, alpha: float) -> float:
-    """Return the error level of one direction."""
-    return alpha / 2 if samples.gate.worse == "both" else alpha
+def _worse_by(samples: Samples, stored: Sequence[float], spread: Spread) -> Estimate:
+    """Return the change of the mean in the bad direction; `stored`: values of the baseline."""
+    sd = max(spread.sd, FLOOR * max(map(abs, stored)), SMALLEST)
+    found = unpaired_estimate(samples.current, stored, replace(spread, sd=sd))
+    return replace(found, change=_sign(samples, statistics.fmean(stored)) * found.change)
 
 
-def _p_value(samples: Samples, one_sided: float) -> float:
-    return min(1.0, 2 * one_sided) if samples.gate.worse == "both" else one_sided
+def _pending(samples: Samples, found: Estimate, decide: Callable[[float], Check]) -> Pending:
+    """Return a judgement of an estimate; `decide`: at the error level of one direction."""
+    if samples.gate.worse == "both":
+        return Pending(min(1.0, 2 * found.p_value()), lambda alpha: decide(alpha / 2))
+    return Pending(found.p_value(), decide)
 
 
 def _bounds(samples: Samples, centre: float, room: float) -> Bounds:
@@ -149,35 +168,25 @@ def against_baseline(samples: Samples, percent: float) -> Check | Pending:
         words = f"{samples.title} is 0 on the baseline: set a number or history as its limit"
         return samples.check("inconclusive", words)
     room = abs(before) * percent / 100
-    sign = _sign(samples, before)
-    worse_by = sign * (statistics.fmean(samples.current) - before)
     spread = pooled(samples.current, samples.baseline)
     if len(samples.baseline) < MIN_RUNS or spread is None:
-        return _by_estimate(samples, before, worse_by, room, percent)
-    floor = max(FLOOR * abs(before), SMALLEST)
-    spread = replace(spread, sd=max(spread.sd, floor))
-    runs = (len(samples.current), len(samples.baseline))
-    error = spread.sd * math.sqrt(1 / runs[0] + 1 / runs[1])
-    found = Estimate(worse_by, error, spread.df, spread, runs, paired=False)
-    return Pending(
-        _p_value(samples, found.p_value()),
-        lambda alpha: _by_interval(samples, found, before, room, _alpha(samples, alpha)),
-    )
+        return _by_estimate(samples, before, room, percent)
+    found = _worse_by(samples, samples.baseline, spread)
+    return _pending(samples, found, lambda alpha: _by_interval(samples, found, before, room, alpha))
 
 
-def _by_estimate(
-    samples: Samples, before: float, worse_by: float, room: float, percent: float
-) -> Check:
+def _by_estimate(samples: Samples, before: float, room: float, percent: float) -> Check:
+    after = statistics.fmean(samples.current)
+    worse = _sign(samples, before) * (after - before) > room
     count = len(samples.baseline)
-    status, aside = _with_spikes(
-        samples, _bounds(samples, before, room), "fail" if worse_by > room else "pass"
-    )
+    bounds = _bounds(samples, before, room)
+    status, aside = _with_spikes(samples, bounds, "fail" if worse else "pass")
     few = f"{count} run{'' if count == 1 else 's'} of the baseline"
     words = (
         f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}, "
         f"{MIN_RUNS} needed"
     )
-    numbers = change(before, statistics.fmean(samples.current))
+    numbers = change(before, after)
     return samples.check(status, words, **numbers, threshold=_signed(samples, percent))
 
 
@@ -233,53 +242,60 @@ def against_history(samples: Samples) -> Check | Pending:
         few = f"{count} stored run{'' if count == 1 else 's'}"
         words = f"{samples.title}: {few} cannot show a spread, {MIN_RUNS} are needed"
         return samples.check("inconclusive", words)
-    known = expected(samples.baseline)
-    error = known.error(len(samples.current))
-    sign = _sign(samples, known.centre)
-    worse_by = sign * (statistics.fmean(samples.current) - known.centre)
-    spread = Spread(known.sd, known.df, f"spread of {known.runs} stored runs")
-    sides = (len(samples.current), count)
-    found = Estimate(worse_by, max(error, SMALLEST), known.df, spread, sides, paired=False)
-    return Pending(
-        _p_value(samples, found.p_value()),
-        lambda alpha: _by_prediction(samples, found, known, _alpha(samples, alpha)),
+    stored, left_out = without_outlier(samples.baseline)
+    known = f"spread of {len(stored)} stored runs"
+    found = _worse_by(samples, stored, Spread(statistics.stdev(stored), len(stored) - 1, known))
+    return _pending(
+        samples, found, lambda alpha: _by_prediction(samples, found, stored, left_out, alpha)
     )
 
 
-def _by_prediction(samples: Samples, found: Estimate, known: Expected, alpha: float) -> Check:
-    after, sign = statistics.fmean(samples.current), _sign(samples, known.centre)
-    room = max(found.visible(alpha), known.reach(sign))
-    low, high = known.centre - room, known.centre + room
-    bounds = _bounds(samples, known.centre, room)
+def _by_prediction(
+    samples: Samples,
+    found: Estimate,
+    stored: Sequence[float],
+    left_out: float | None,
+    alpha: float,
+) -> Check:
+    """Judge by the range of a new run. Nothing nearer than the farthest stored run is beyond it, if
+    the runs have heavier tails than a normal's."""
+    after, centre = statistics.fmean(samples.current), statistics.fmean(stored)
+    farthest = max(_sign(samples, centre) * (value - centre) for value in stored)
+    room = max(found.visible(alpha), farthest)
+    low, high = centre - room, centre + room
+    bounds = _bounds(samples, centre, room)
     status, aside = _with_spikes(samples, bounds, "fail" if found.change > room else "pass")
-    drift = known.drift * sign
-    if status == "pass" and drift > 0 and samples.gate.worse != "both":
-        status = "warn"
-    percent = 100 / abs(known.centre) if known.centre else None
-    words = f"{samples.title} is {after:.4g}, {known.runs} stored runs predict "
+    words = f"{samples.title} is {after:.4g}, {len(stored)} stored runs predict "
     words += {
         "higher": f"at most {high:.4g}",
         "lower": f"at least {low:.4g}",
         "both": f"{low:.4g} to {high:.4g}",
     }[str(samples.gate.worse)]
-    visible = found.detectable(alpha) * (percent or 1.0)
+    if left_out is not None:
+        aside += f". Left out, because it is far from all others: a run with {left_out:.4g}"
+    percent = 100 / abs(centre) if centre else 1.0
     return samples.check(
         status,
-        words + aside + _remarks(known, percent),
-        **change(known.centre, after),
-        **_interval(samples, found, known.centre, alpha),
-        threshold=_signed(samples, room * (percent or 1.0)),
-        detectable=_signed(samples, visible),
+        words + aside,
+        **change(centre, after),
+        **_interval(samples, found, centre, alpha),
+        threshold=_signed(samples, room * percent),
+        detectable=_signed(samples, found.detectable(alpha) * percent),
         noise=found.spread.source,
     )
 
 
-def _remarks(known: Expected, percent: float | None) -> str:
-    """Say what was found in the history: a trend, a run that was left out."""
-    words = ""
-    if known.drift:
-        by = f"{known.drift:+.3g}" if percent is None else f"{known.drift * percent:+.2g}%"
-        words += f". The stored runs drift by {by} per run"
-    if known.left_out is not None:
-        words += f". Left out, because it is far from all others: a run with {known.left_out:.4g}"
-    return words
+def without_outlier(values: Sequence[float]) -> tuple[list[float], float | None]:
+    """Return the values without the one that no normal sample of this size would have, if any."""
+    kept, count = list(values), len(values)
+    sd = statistics.stdev(kept) if count >= OUTLIER_FROM else 0.0
+    if not sd:
+        return kept, None
+    mean = statistics.fmean(kept)
+    far = max(kept, key=lambda value: abs(value - mean))
+    t = t_quantile(1 - OUTLIER_LEVEL / (2 * count), count - 2)
+    critical = (count - 1) / math.sqrt(count) * math.sqrt(t * t / (count - 2 + t * t))
+    if abs(far - mean) / sd <= critical:
+        return kept, None
+    kept.remove(far)
+    return kept, far
