@@ -85,8 +85,6 @@ _TABLE = (
         drift=True),
     _times("cpu_time_drift", f"CPU time per step {_LAST}", (_CPU, "sensitivity"), clock="cpu",
         drift=True),
-    _trend("step_time_within_run", "step time from the start to the end of the run", (_STEP,),
-        clock="wall"),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
     _times("step_time_spread", "spread of step times across launches"),
     _trend("gpu_utilization", "GPU utilisation", ("max_gpu_utilization_drop",)),

@@ -34,7 +34,6 @@ from canary.compare.timing.cpu_time import settled
 from canary.compare.timing.lane import FAMILY_BUDGET, Metric
 from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.side_figures import side_of
-from canary.compare.timing.within_run import within_run_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_acceptance
 from canary.config.metric_gates import MetricGate
 from canary.record.folder import load_record
@@ -267,7 +266,6 @@ class _Asked:
             yield from timed
         else:
             yield from settled(timed, now, good, paired=self.paired, noise=self.noise)
-            yield from within_run_checks(now, good, thresholds)
         yield from memory_checks(now, good, thresholds)
         yield from stability_checks(now, good, thresholds)
 

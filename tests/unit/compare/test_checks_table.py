@@ -39,7 +39,6 @@ DOCS = Path(__file__).parents[3] / "docs"
 def comparisons() -> list[Comparison]:
     """Of every kind: trainers, devices, histories, runs that scatter or differ."""
     cpu = [record(number, cpu_s=0.1 * f) for number, f in enumerate(scatter(20, 0.01))]
-    told = [altered(one, "launches", 0, "slowing", to=1.0) for one in cpu[:2]]
     gpu = [
         altered(growing(on_gpu(record(n)), 0.0, 0.1), "memory", "peak_reserved_bytes", to=2**30)
         for n in range(4)
@@ -48,7 +47,6 @@ def comparisons() -> list[Comparison]:
     unequal = [run(8, 1e-4, sha="b" * 40), run(9, sha="b" * 40)]
     return [
         compare_to_baseline(record(100, cpu_s=0.1), cpu, history=True, anchor=cpu[:3]),
-        compare_to_baseline(told[1], told[0]),
         compare_to_baseline(gpu[3], gpu[:3]),
         compare_to_baseline(records([0.1 * f for f in scatter(8, 0.05)], 100), history(0.005, 8)),
         compare_to_baseline(watched[3], watched[:3]),
