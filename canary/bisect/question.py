@@ -27,8 +27,6 @@ CRASH = "crash"
 """The check that follows a crash."""
 ON_LAUNCHES = ("alerts", "steps_trained")
 """Checks without noise although their lane has some."""
-SPREADS = ("step_time_spread", "repeatability")
-"""Checks that one run cannot answer."""
 DEFAULTS = Request((), ())
 
 Kind = Literal["look", "whole"]
@@ -176,7 +174,7 @@ def choose(found: Comparison, wanted: str | None) -> str:
         within = f"within their limits, so name one with --check: {', '.join(warned)}"
         hint = f"worse are: {', '.join(red)}" if red else within
     if wanted is None:
-        able = [check for check in found.failed_checks if check.name not in SPREADS]
+        able = [check for check in found.failed_checks if check.name != "repeatability"]
         if not able:
             raise UsageError("nothing is worse between the ends", hint)
         return leading_failure(able).name
@@ -184,7 +182,7 @@ def choose(found: Comparison, wanted: str | None) -> str:
     check = check_in(found, wanted)
     if wanted == CRASH:
         raise UsageError("--check crash: the bad end does not crash", hint)
-    if check is None or wanted in SPREADS:
+    if check is None or wanted == "repeatability":
         raise UsageError(f"--check {wanted} was not judged between the ends", hint)
     if not (check.failed or check.status == "warn"):
         raise UsageError(f"{wanted} is not worse: {ends_words(check)}", hint)

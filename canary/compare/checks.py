@@ -42,7 +42,6 @@ class CheckType:
 
 _stability = partial(CheckType, group="stability", lane="trend")
 _times = partial(CheckType, group="performance", lane="timing")
-_trend = partial(CheckType, group="performance", lane="trend")
 _count = partial(CheckType, group="performance", lane="exact")
 _memory = partial(CheckType, group="memory")
 _exact = partial(CheckType, group="correctness", lane="exact")
@@ -86,8 +85,8 @@ _TABLE = (
     _times("cpu_time_drift", f"CPU time per step {_LAST}", (_CPU, "sensitivity"), clock="cpu",
         drift=True),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
-    _times("step_time_spread", "spread of step times across launches"),
-    _trend("gpu_utilization", "GPU utilisation", ("max_gpu_utilization_drop",)),
+    CheckType("gpu_utilization", "GPU utilisation", ("max_gpu_utilization_drop",),
+        group="performance", lane="trend"),
     _memory("max_memory", "peak memory", _PEAK, lane="timing"),
     _memory("reserved_memory", "reserved device memory", _PEAK, lane="trend"),
     _memory("memory_growth", "growth of memory per step", ("max_mem_growth_mb_per_step",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, change, check_of, sides_with
@@ -26,7 +26,6 @@ from canary.compare.timing.lane import (
     holm,
     memory_samples,
     runner_unhealthy,
-    spread_grew,
     time_samples,
     tokens_per_step,
     tolerance,
@@ -87,8 +86,8 @@ def timing_checks(
     if crowded is not None:
         checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
-    listed += _derived_checks(checks, found_gates, current, baseline, thresholds)
-    return listed + refused
+    listed.append(_tokens_per_sec(checks, found_gates, current, baseline, thresholds))
+    return [*listed, *_gpu_utilization(current, baseline, thresholds), *refused]
 
 
 _Judged = tuple[dict[Metric, Gate], dict[Metric, Check]]
@@ -157,29 +156,6 @@ def _unhealthy(check: Check, ratio: float) -> Check:
         ),
         unjudged="scattered",
     )
-
-
-def _derived_checks(
-    checks: dict[Metric, Check],
-    gates: dict[Metric, Gate],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    thresholds: Thresholds,
-) -> list[Check]:
-    """Return the checks that need no statistical test beyond the gates'."""
-    listed = [_tokens_per_sec(checks, gates, current, baseline, thresholds)]
-    gate = gates.get("step_time_median")
-    grown = spread_grew(gate.samples) if gate else None
-    if grown is not None:
-        before, after = (100 * sd for sd in grown)
-        words = f"step time varies by {after:.1f}% between launches, in the baseline {before:.1f}%"
-        listed.append(
-            check_of("step_time_spread", "warn", words, **change(before, after), unit="%")
-        )
-    utilization = _gpu_utilization(current, baseline, thresholds)
-    if utilization is not None:
-        listed.append(utilization)
-    return listed
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -262,17 +238,17 @@ def _of_lone_stall(mean: Check, rest: Gate) -> float:
 
 def _gpu_utilization(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check | None:
+) -> Iterator[Check]:
     before = _mean([record.perf.gpu_utilization_avg for record in baseline])
     after = _mean([record.perf.gpu_utilization_avg for record in current])
     if before is None or after is None:
-        return None
+        return
     limit = thresholds.max_gpu_utilization_drop
     dropped = before - after > limit
     words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
     words += f", a drop of more than {limit:g} points" if dropped else ""
     status: CheckStatus = "warn" if dropped else "pass"
-    return check_of(
+    yield check_of(
         "gpu_utilization",
         status,
         words,

@@ -25,7 +25,6 @@ from canary.compare.timing.estimate import (
     unpaired_estimate,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.student import f_upper_tail
 from canary.record.types import RunRecord
 
 FAMILY_BUDGET = 0.005
@@ -92,7 +91,6 @@ PAIRS_ALONE = 5
 both sides about their means, which has twice the degrees of freedom."""
 UNHEALTHY = 3.0
 """Timing is not judged if the baseline's spread is so many times that of the noise model."""
-GROWN_LEVEL = 0.001
 LARGEST = 700.0
 """Largest logarithm used; its exponential is still finite."""
 
@@ -260,18 +258,6 @@ def runner_unhealthy(samples: Samples, noise: NoiseModel | None) -> float | None
         return None
     ratio = measured.sd / max(model.sd, FLOORS[samples.kind])
     return ratio if ratio > UNHEALTHY else None
-
-
-def spread_grew(samples: Samples) -> tuple[float, float] | None:
-    """Return the (baseline, current) spreads if the current one is clearly larger, else None."""
-    current, baseline = spread_of(samples.current, ""), spread_of(samples.baseline, "")
-    if current is None or baseline is None or min(current.df, baseline.df) < MIN_DF:
-        return None
-    floor = FLOORS[samples.kind]
-    ratio = (max(current.sd, floor) / max(baseline.sd, floor)) ** 2
-    if f_upper_tail(ratio, current.df, baseline.df) < GROWN_LEVEL:
-        return baseline.sd, current.sd
-    return None
 
 
 def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Student's t and Snedecor's F without scipy: its import takes as long as a whole comparison may.
+"""Student's t without scipy: its import takes as long as a whole comparison may.
 
 The regularised incomplete beta function is evaluated by its continued fraction (modified Lentz;
 Press et al., Numerical Recipes, 6.4; DLMF 8.17.22). The tests compare it with scipy.
@@ -74,8 +74,3 @@ def t_quantile(level: float, df: float) -> float:
         else:
             high = middle
     return 0.5 * (low + high)
-
-
-def f_upper_tail(f: float, df1: float, df2: float) -> float:
-    """Return P(F > f) for a ratio of two variances with `df1` and `df2` degrees of freedom."""
-    return incomplete_beta(df2 / 2.0, df1 / 2.0, df2 / (df2 + df1 * f)) if f > 0 else 1.0
