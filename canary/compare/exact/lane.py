@@ -7,7 +7,7 @@ repeated runs (of the baseline, or of a noise model) are not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from canary.baseline.comparability import is_imported
@@ -32,7 +32,7 @@ from canary.compare.exact.stages import (
     equal_outcomes,
     recorded_on_both,
 )
-from canary.compare.exact.tolerances import BITS, RepeatDifferences, Tolerance, arithmetic_of
+from canary.compare.exact.tolerances import BITS, Tolerance, arithmetic_of
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
@@ -142,9 +142,8 @@ def inexact_signals(records: Sequence[RunRecord], same_code: bool = False) -> di
         return seen
     for record in equal_runs(records, same_code):
         for found in all_differences(record, newest):
-            key = f"{found.stage}.{found.signal}"
-            size = float("inf") if found.relative is None else found.relative
-            seen[key] = max(seen.get(key, 0.0), size)
+            size = math.inf if found.relative is None else found.relative
+            seen[_key(found)] = max(seen.get(_key(found), 0.0), size)
     return seen
 
 
@@ -176,9 +175,7 @@ def exact_lane(
         status: CheckStatus = "inconclusive" if lost else "skip"
         checks = [check_of(stage, status, reason) for stage in compared_stages(before, after)]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
-    known = RepeatDifferences(
-        {**(noise.inexact if noise else {}), **inexact_signals(baseline, paired)}
-    )
+    known = (noise.inexact if noise else {}) | inexact_signals(baseline, paired)
     everything = [
         difference
         for difference in learned_differences(before, after)
@@ -187,7 +184,7 @@ def exact_lane(
     learned, allowed = _split(everything, known)
     unseeded = _not_reproducible(allowed)
     if unseeded is not None:
-        known = known.with_all([found for found in everything if _follows_a_seed(found)])
+        known |= {_key(found): math.inf for found in everything if _follows_a_seed(found)}
         learned, allowed = _split(everything, known)
     checks = [
         *([unseeded] if unseeded else _repeatability(current, known, paired)),
@@ -199,7 +196,7 @@ def exact_lane(
     work = [
         replace(c, status="skip", message=NOT_REPEATED) if c.name in signals else c for c in work
     ]
-    notes = [f"{d.stage}.{d.signal}: not judged, {NOT_REPEATED}" for d in (*allowed, *unsteady)]
+    notes = [f"{_key(d)}: not judged, {NOT_REPEATED}" for d in (*allowed, *unsteady)]
     ordered = sorted([*links, *learned, *kept], key=lambda d: d.when)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
 
@@ -224,15 +221,21 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
 
 
 def _split(
-    found: Sequence[Difference], known: RepeatDifferences
+    found: Sequence[Difference], known: Mapping[str, float]
 ) -> tuple[list[Difference], list[Difference]]:
     """Return (differences that count, differences that repeated runs show too)."""
     counting: list[Difference] = []
     allowed: list[Difference] = []
     for one in found:
-        seen = known.allows(one.stage, one.signal, one.relative)
-        (allowed if seen else counting).append(one)
+        seen = known.get(_key(one))
+        # At most three times what repeated runs showed.
+        repeats = seen is not None and (one.relative is None or one.relative <= 3 * seen)
+        (allowed if repeats else counting).append(one)
     return counting, allowed
+
+
+def _key(found: Difference) -> str:
+    return f"{found.stage}.{found.signal}"
 
 
 def _only(
@@ -244,7 +247,7 @@ def _only(
 
 
 def _unsteady(
-    stage: str, everything: Sequence[Difference], known: RepeatDifferences
+    stage: str, everything: Sequence[Difference], known: Mapping[str, float]
 ) -> Check | None:
     """Return the check of a stage whose differences repeated runs show too; None without any.
 
@@ -252,7 +255,7 @@ def _unsteady(
     found = [d for d in everything if d.stage == stage]
     if not found:
         return None
-    sizes = [known.seen.get(f"{d.stage}.{d.signal}", 0.0) for d in found if d.relative is not None]
+    sizes = [known.get(_key(d), 0.0) for d in found if d.relative is not None]
     wild = stage in OUTCOME_STAGES and max(sizes, default=0.0) > ARITHMETIC
     words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
     if wild and math.isfinite(max(sizes)):
@@ -306,7 +309,7 @@ def _learned_checks(
     everything: Sequence[Difference],
     before: RunRecord,
     after: RunRecord,
-    known: RepeatDifferences,
+    known: Mapping[str, float],
 ) -> list[Check]:
     """Return one check per stage, in the order of time. Inputs that differ while learning does not
     only warn."""
@@ -359,12 +362,12 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
 
 
 def _repeatability(
-    current: Sequence[RunRecord], known: RepeatDifferences, paired: bool
+    current: Sequence[RunRecord], known: Mapping[str, float], paired: bool
 ) -> list[Check]:
     """Warn if the baseline is reproducible and the current side is not."""
     if len(current) < 2 or not newest_looked(current).exact:
         return []
-    new = {key for key in inexact_signals(current, paired) if key not in known.seen}
+    new = {key for key in inexact_signals(current, paired) if key not in known}
     if not new:
         return []
     words = (

@@ -21,11 +21,9 @@ float32 (threads, attention kernel, micro-batches, order, width, two forwards in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canary.compare.report import Difference
 from canary.record.types import RunRecord
 
 TIGHT_STEPS = 10
@@ -112,27 +110,6 @@ def begins_alike(before: RunRecord, after: RunRecord) -> bool:
         and repeats_bitwise(before)
         and repeats_bitwise(after)
     )
-
-
-@dataclass(frozen=True)
-class RepeatDifferences:
-    """Signals that differ between repeated runs, with the largest relative difference (infinite
-    for signals that are not numbers)."""
-
-    seen: dict[str, float]
-
-    def allows(self, stage: str, signal: str, relative: float | None) -> bool:
-        """Whether repeated runs showed such a difference, or one at least a third as large."""
-        known = self.seen.get(f"{stage}.{signal}")
-        if known is None:
-            return False
-        return relative is None or relative <= 3 * known
-
-    def with_all(self, found: Sequence[Difference]) -> RepeatDifferences:
-        """Also allow these signals to differ by any amount."""
-        return RepeatDifferences(
-            self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found}
-        )
 
 
 def relative_difference(before: Any, after: Any, floor: float = 0.0) -> float:
