@@ -6,13 +6,12 @@ A record compared with itself shows which checks it has data for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from canary.baseline.comparability import is_imported, look_alone, untimed
 from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_looked
 from canary.compare.memory import memory_checks
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Numbers
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
@@ -82,16 +81,6 @@ def with_missing_checks(
 
 
 def without_values(check: Check, status: CheckStatus, message: str) -> Check:
-    """Return the check as one that was not judged."""
-    return replace(
-        check,
-        status=status,
-        message=message,
-        current=None,
-        delta=None,
-        delta_pct=None,
-        interval=None,
-        threshold=None,
-        detectable=None,
-        noise=None,
-    )
+    """Return the check as one that was not judged: only the baseline's value is left."""
+    known = Numbers(baseline=check.baseline, unit=check.unit, scale=check.scale)
+    return Check(check.name, check.group, check.lane, status, message, **known)

@@ -179,10 +179,8 @@ class _Asked:
             # For the diagnosis only: these checks do not judge the run.
             lane = exact_lane(now, looked, self.thresholds)
             broken = [check for check in rule_checks(now, looked) if check.failed]
-            known, seen = (
-                looked,
-                self.with_differences(found, lane, looked, (*lane.checks, *broken)),
-            )
+            seen = self.with_differences(found, lane, looked, (*lane.checks, *broken))
+            known = looked
             if newest_looked(looked).exact and newest_looked(now).exact:
                 silent = not seen.differences and seen.notes == found.notes
                 notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
