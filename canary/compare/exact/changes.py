@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from canary.baseline.comparability import asked_dtype, is_imported
 from canary.compare.commands import command_changes
@@ -140,7 +140,7 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
         *changed_options(baseline, current),
         *(change for change in found if not (loaded and change.key == "dtype")),
     )
-    known = _of_both(changes, baseline, current, baseline.config, current.config)
+    known = _of_both(changes, baseline, current, "config")
     return (*known, *_changed_rate(baseline, current))
 
 
@@ -159,28 +159,24 @@ def _changed_rate(baseline: RunRecord, current: RunRecord) -> Iterator[KeyChange
         yield KeyChange(RATE, before, after)
 
 
-def recorded_alike(baseline: RunRecord, current: RunRecord) -> bool:
-    """Whether both records hold the same kinds of settings.
-
-    A run of the canary has all. One with `import:` has its config, one imported by hand nothing."""
-    kinds = {(is_imported(one), bool(one.config.get("command"))) for one in (baseline, current)}
-    return len(kinds) == 1 or not any(was_imported for was_imported, _ in kinds)
-
-
 def _of_both(
     changes: tuple[KeyChange, ...],
     baseline: RunRecord,
     current: RunRecord,
-    was: Mapping[str, Any],
-    now: Mapping[str, Any],
+    part: Literal["config", "env"],
 ) -> tuple[KeyChange, ...]:
     """Return the changes of what both sides record: what an import does not know has not changed.
-    A trainer is named otherwise there."""
-    if recorded_alike(baseline, current):
+
+    A run of the canary has all settings. One with `import:` has its config, one imported by hand
+    nothing. A trainer is named otherwise there."""
+    sides = (baseline, current)
+    kinds = {(is_imported(one), bool(one.config.get("command"))) for one in sides}
+    if len(kinds) == 1 or not any(map(is_imported, sides)):
         return changes
-    known = {key for key, value in flatten(was) if value is not None}
-    known &= {key for key, value in flatten(now) if value is not None}
-    return tuple(one for one in changes if one.key in known and one.key != "training_type")
+    was, now = (
+        {key for key, value in flatten(getattr(one, part)) if value is not None} for one in sides
+    )
+    return tuple(one for one in changes if one.key in was & now and one.key != "training_type")
 
 
 def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
@@ -212,7 +208,7 @@ def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyCha
         for change in found
         if not (loaded and change.key == "device.dtype")
     )
-    return _of_both(changes, baseline, current, baseline.env, current.env)
+    return _of_both(changes, baseline, current, "env")
 
 
 def _imported_by_one_side(change: KeyChange) -> bool:

@@ -61,33 +61,29 @@ def usable(value: float) -> bool:
 
 def reading(curve: Curve, gate: MetricGate) -> Reading:
     """Return a gate's number of one curve. A value that is not finite hides in no statistic."""
-    points = window(curve, gate)
+    counted = points = window(curve, gate)
     if gate.statistic == "at":
         step = _step(curve, gate.step)
-        found = tuple(point for point in points if point[0] == step)
-        if not found:
+        counted = tuple(point for point in points if point[0] == step)
+        if not counted:
             return Reading((), None, f"it has no value at step {step}")
-        points_that_count = found
-    else:
-        points_that_count = points
-    if not points_that_count:
+    if not counted:
         return Reading((), None, "no value in the steps that count")
-    broken = _broken(points, points_that_count)
-    if broken is not None or gate.of_step is None:
-        return broken or Reading(points, value_of(points_that_count, gate))
-    start = _start(curve, gate.of_step)
-    if isinstance(start, str):
-        return Reading(points, None, start)
-    points, points_that_count = (
-        tuple((step, value / start) for step, value in some) for some in (points, points_that_count)
-    )
-    broken = _broken(points, points_that_count)
-    return broken or Reading(points, value_of(points_that_count, gate))
+    broken = _broken(points, counted)
+    if broken is None and gate.of_step is not None:
+        start = _start(curve, gate.of_step)
+        if isinstance(start, str):
+            return Reading(points, None, start)
+        points, counted = (
+            tuple((step, value / start) for step, value in some) for some in (points, counted)
+        )
+        broken = _broken(points, counted)
+    return broken or Reading(points, value_of(counted, gate))
 
 
-def _broken(points: tuple[Point, ...], points_that_count: Sequence[Point]) -> Reading | None:
+def _broken(points: tuple[Point, ...], counted: Sequence[Point]) -> Reading | None:
     """Return the reading of points with a value that cannot be computed with; None without one."""
-    bad = next((point for point in points_that_count if not usable(point[1])), None)
+    bad = next((point for point in counted if not usable(point[1])), None)
     if bad is None:
         return None
     what = "too large" if math.isfinite(bad[1]) else "not finite"
