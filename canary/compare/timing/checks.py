@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, change, check_of, sides_with
@@ -31,7 +31,7 @@ from canary.compare.timing.lane import (
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.stalls import LoneStall, lone_stall
+from canary.compare.timing.stalls import lone_stall
 from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
@@ -57,9 +57,12 @@ def timing_checks(
     has_gpu = any(record.env.get("gpus") for record in current)
     samples, refused = timing_samples(current, baseline, anchor, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
-    share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
+    measured = noise is not None and all(noise.run_spread(DRIFTS.get(m, m)) for m in wanted)
+    share = 1.0 if measured else NO_MODEL_SHARE
 
-    def decided(samples: Mapping[Metric, Samples]) -> _Judged:
+    def decided(
+        samples: Mapping[Metric, Samples],
+    ) -> tuple[dict[Metric, Gate], dict[Metric, Check]]:
         histories = {drift: samples[DRIFTS[drift]].baseline for drift in DRIFTS if drift in wanted}
         estimates = {
             metric: (one, estimate(one, paired, noise, has_gpu, histories.get(metric)))
@@ -70,11 +73,14 @@ def timing_checks(
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
 
     found_gates, checks = decided(samples)
-    if "step_time_mean" in checks and checks["step_time_mean"].status == "fail":
-        stall = lone_stall(current, baseline)
-        if stall is not None:
-            rest = decided(samples | {"step_time_mean": stall.left_out(samples["step_time_mean"])})
-            found_gates, checks = _excused((found_gates, checks), rest, stall, len(current) > 1)
+    mean = checks.get("step_time_mean")
+    stall = lone_stall(current, baseline) if mean is not None and mean.failed else None
+    if mean is not None and stall is not None:
+        without = stall.left_out(samples["step_time_mean"])
+        gates_left, rest = decided(samples | {"step_time_mean": without})
+        if not rest["step_time_mean"].failed:
+            excused = stall.excuse(mean, rest["step_time_mean"], len(current) > 1)
+            found_gates, checks = gates_left, rest | {"step_time_mean": excused}
     for metric in DRIFTS:
         if metric in checks and checks[metric].status == "inconclusive":
             checks[metric] = replace(checks[metric], status="skip")
@@ -88,19 +94,6 @@ def timing_checks(
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed.append(_tokens_per_sec(checks, found_gates, current, baseline, thresholds))
     return [*listed, *_gpu_utilization(current, baseline, thresholds), *refused]
-
-
-_Judged = tuple[dict[Metric, Gate], dict[Metric, Check]]
-
-
-def _excused(found: _Judged, rest: _Judged, stall: LoneStall, several: bool) -> _Judged:
-    """Return what is found without the lone stall if the mean step time fails only by it."""
-    gates, checks = rest
-    without = checks["step_time_mean"]
-    if without.status == "fail":
-        return found
-    mean = stall.excuse(found[1]["step_time_mean"], without, several)
-    return gates, checks | {"step_time_mean": mean}
 
 
 CLOCKS: dict[Metric, tuple[Metric, ...]] = {
@@ -299,11 +292,6 @@ def _samples_of(
         return check_of(metric, "skip", words) if found else None
     times = time_samples(metric, current, baseline)
     return times if times.current and times.baseline else _untimed(metric, current, baseline)
-
-
-def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
-    """Return whether the noise model covers all of these gates."""
-    return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
 
 
 def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
