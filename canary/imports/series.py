@@ -175,23 +175,20 @@ def gather(
     preset: Preset | None,
     run: str | None = None,
     source: str = "the source",
-    *,
-    is_store: bool = False,
 ) -> Series:
-    """Gather a reader's entries of one run by step. A store's reader has picked the run.
+    """Gather a reader's entries of one run by step.
 
     Raises:
         InputError: as the reader, there are too many values, or several runs.
     """
-    held = list(bounded(entries))
+    held = list(entries)
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
     names = step_names(rows, preset, source)
-    if not is_store:
-        axes = () if preset is None else preset.step
-        held = one_run(held, names, axes, run, source, telling)
-        rows = [entry for entry in held if entry.step is None]
+    axes = () if preset is None else preset.step
+    held = one_run(held, names, axes, run, source, telling)
+    rows = [entry for entry in held if entry.step is None]
     gathering = Gathering(telling, names, numbered=bool(rows) and not names)
     for entry in held:
         gathering.take(entry)
