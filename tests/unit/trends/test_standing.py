@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from canary.compare.stats import compare_to_baseline
-from canary.trends.model import HistoryTrends, newest_worse
+from canary.trends.model import HistoryTrends
 from canary.trends.standing import confirmed_by, with_pairs
 from tests.unit.comparing import pairs
 from tests.unit.trends.histories import noise, series, stepped, times
@@ -110,11 +110,3 @@ def test_pairs_confirm_only_what_lies_between_their_commits(
     after = with_pairs(HistoryTrends("c", "m", (found,)), compared)
     assert [one.standing for one in after.series[0].changes] == [standing]
     assert len(after.notes) == notes
-
-
-def test_only_open_changes_for_the_worse_are_news() -> None:
-    worse = series(times(stepped(noise(60, 0), 30, 10)))
-    better = series(times(stepped(noise(60, 0), 30, -10)))
-    accepted = series(times(stepped(noise(60, 0), 30, 10)), accepted=[30])
-    news = newest_worse([HistoryTrends("c", "m", (worse, better, accepted))])
-    assert [one[1] for one in news] == [worse]
