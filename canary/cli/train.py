@@ -12,7 +12,7 @@ import typer
 from canary.cli.options import Config, OutputDir, Set, StopOn, Verbose
 from canary.cli.terminal import stoppable
 from canary.config.output import OUTPUT_DIR
-from canary.errors import EXIT_OK
+from canary.errors import EXIT_OK, UsageError
 
 
 def run(
@@ -133,7 +133,9 @@ def exec_(
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="What the training left.")],
+    source: Annotated[
+        Path | None, typer.Argument(metavar="SOURCE", help="What the training left.")
+    ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="Format of the source [found from the files].")
     ] = None,
@@ -157,15 +159,25 @@ def import_(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Run of a source with several, by name or number."),
+        typer.Option("--run", help="Run of a source with several, by name, id or number."),
+    ] = None,
+    presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
+    show_preset: Annotated[
+        str | None, typer.Option("--show-preset", metavar="NAME", help="Print a preset to copy.")
     ] = None,
 ) -> None:
     """Make a record of a run that another program recorded."""
     from canary.compare.rules import answers
     from canary.imports.reading import Asked
-    from canary.imports.record import import_lines, import_run
+    from canary.imports.record import import_run
+    from canary.imports.view import import_lines, preset_lines, preset_text
     from canary.report.rules import against
 
+    if presets or show_preset is not None:
+        typer.echo("\n".join(preset_lines()) if show_preset is None else preset_text(show_preset))
+        return
+    if source is None:
+        raise UsageError("no source named", "canary import FOLDER")
     record, folder, imported = import_run(
         Asked(source, format_, preset, run), output_dir or Path(OUTPUT_DIR), name, machine
     )

@@ -1,4 +1,4 @@
-"""The record of an imported run, a normal run folder with one launch; and what is said of it."""
+"""The record of an imported run: a normal run folder with one launch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 
 from canary.config.load import KEY_HINTS
 from canary.config.spans import WARMUP
-from canary.errors import MachineError, UsageError, printable
+from canary.errors import MachineError, UsageError
 from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
-from canary.imports.series import listed
 from canary.protocol.failure import failure_of
 from canary.protocol.job import Result, StepFile
 from canary.protocol.record_writer import RecordWriter
@@ -26,8 +25,6 @@ from canary.record.types import RunRecord
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NAMED_MACHINE = "named"
 """The device type of a machine of which only the name is known."""
-MOST_LINES = 20
-"""Remarks on the terminal; the record's notes have all."""
 UNMEASURED = {
     "exact": "the run was imported: no look collected exact signals",
     "phases": "the run was imported: it has no phases of a step",
@@ -122,27 +119,6 @@ def preset_words(imported: Imported) -> str:
     found = imported.mapped
     names = f"{len(found.names)} of {_metrics(found.count)}"
     return f"{imported.preset.shown} ({imported.why_preset}); it names {names}"
-
-
-def import_lines(record: RunRecord, imported: Imported) -> list[str]:
-    """Return what was read, what is missing, and what was told."""
-    found = imported.mapped
-    lines = [f"read        {summary_of(imported)}", f"preset      {preset_words(imported)}"]
-    if found.names:
-        pairs = [f"{ours} ({name})" for ours, name in found.names.items()]
-        lines.append(f"named       {listed(pairs)}")
-    if imported.failed is not None:
-        lines.append(f"status      failed: {imported.failed}")
-    lines.append(f"step time   {found.step_time or found.no_step_time}")
-    if "perf.max_mem_mb" in record.unmeasured:
-        lines.append(f"memory      {record.unmeasured['perf.max_mem_mb']}")
-    if "env.device" in record.unmeasured:
-        lines.append(f"machine     it {UNKNOWN_MACHINE}; --machine NAME names it")
-    lines.append("exact       no exact signals: learning is compared by its curves alone")
-    lines += [f"note        {told}" for told in imported.told[:MOST_LINES]]
-    if len(imported.told) > MOST_LINES:
-        lines.append(f"note        {len(imported.told) - MOST_LINES} more notes in metrics.json")
-    return [printable(line) for line in lines]
 
 
 def _metrics(count: int) -> str:

@@ -275,10 +275,22 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         import_run(Asked(file), tmp_path / "out")
 
 
+def test_the_verb_lists_and_prints_presets(run: Run) -> None:
+    code, out, _ = run(["import", "--presets"])
+    assert code == 0
+    assert len(out.splitlines()) == 18
+    code, out, _ = run(["import", "--show-preset", "verl"])
+    assert code == 0
+    assert "framework: verl" in out
+    code, _, err = run(["import", "--show-preset", "verll"])
+    assert code == 2
+    assert "did you mean 'verl'" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "'SOURCE'"),
+        ([], "no source named"),
         (["a.jsonl", "--format", "jsnl"], "did you mean 'jsonl'"),
         (["a.jsonl", "--preset", "verll"], "did you mean 'verl'"),
         (["a.jsonl", "--run", "x"], "holds one run, not 'x'"),
