@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from canary.errors import InputError, printable
+from canary.errors import printable
 
 NON_FINITE = {
     "nan": math.nan,
@@ -36,6 +35,8 @@ class Entry(NamedTuple):
     """When it was written, in seconds since the epoch."""
     part: int = 0
     """The file it comes from: times of two files are of two processes."""
+    run: str = ""
+    """The run that the source names, if it holds several side by side."""
     line: int | None = None
     """Its line in the file, counted from 1."""
     group: str = ""
@@ -53,21 +54,39 @@ def shortened(text: object) -> str:
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
 
 
+@dataclass(frozen=True)
+class Told:
+    """A thing in the source that the user must know."""
+
+    what: str
+    file: str = ""
+    line: int | None = None
+    """The first line, counted from 1."""
+    count: int = 1
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        more = f" ({self.count:,} times)" if self.count > 1 else ""
+        return f"{shortened(place)}: {self.what}{more}" if place else f"{self.what}{more}"
+
+
 @dataclass
 class Telling:
     """Collects what must be told. Equal sentences about one file are counted."""
 
-    _told: dict[tuple[str, str], tuple[int | None, int]] = field(default_factory=dict)
-    """By file and sentence: the first line, counted from 1, and how often it was told."""
+    _told: dict[tuple[str, str], Told] = field(default_factory=dict)
     _more: int = 0
     failed: str | None = None
     """Why the training failed, if the source says it."""
 
     def tell(self, what: str, file: str = "", line: int | None = None, count: int = 1) -> None:
         """Tell something, or count it if it was told before."""
-        if (file, what) in self._told or len(self._told) < MOST_TOLD:
-            first, before = self._told.get((file, what), (line, 0))
-            self._told[file, what] = first, before + count
+        known = self._told.get((file, what))
+        if known is not None:
+            self._told[file, what] = Told(what, file, known.line, known.count + count)
+        elif len(self._told) < MOST_TOLD:
+            self._told[file, what] = Told(what, file, line, count)
         else:
             self._more += 1
 
@@ -79,20 +98,8 @@ class Telling:
 
     def sentences(self) -> list[str]:
         """Return all that was told, in order."""
-        found = []
-        for (file, what), (line, count) in self._told.items():
-            place = file if line is None else f"{file}:{line}"
-            more = f" ({count:,} times)" if count > 1 else ""
-            found.append(f"{shortened(place)}: {what}{more}" if place else f"{what}{more}")
+        found = [told.sentence() for told in self._told.values()]
         return [*found, f"{self._more:,} more remarks"] if self._more else found
-
-
-def missing(what: str, package: str) -> InputError:
-    """Return the error where a reader's package is not installed; `package` as pip names it."""
-    return InputError(
-        f"{what} need the package {package.split('>')[0]}, which is not installed",
-        f"pip install {shlex.quote(package)}",
-    )
 
 
 def number_in(text: str) -> float | None:

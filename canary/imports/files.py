@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +30,10 @@ MOST_LINES = 2_000_000
 """Lines of a file of rows."""
 LARGEST_HASHED = 256 << 20
 """Bytes of a file that is compared with its state before a launch."""
+STORES = (".db", ".sqlite", ".sqlite3")
+STORE_MAGIC = b"SQLite format 3\0"
+UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""First bytes of a text -> its encoding: PowerShell's `>` writes so."""
 SNIFFED = 64 << 10
 """Bytes that are read to find a file's format."""
 
@@ -54,6 +60,11 @@ class Found:
         """Its name without folders."""
         return self.path.name
 
+    @property
+    def is_store(self) -> bool:
+        """Whether it is SQLite's, by its ending and its first bytes."""
+        return self.path.suffix in STORES and self.start().startswith(STORE_MAGIC)
+
     def open(self, largest: int) -> BinaryIO:
         """Open it.
 
@@ -68,23 +79,42 @@ class Found:
             raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
 
     def text(self, largest: int = LARGEST_TEXT) -> BinaryIO:
-        """Open its text behind what is skipped. Raises InputError as `open`."""
+        """Open its text behind what is skipped. UTF-16 becomes UTF-8.
+
+        Raises:
+            InputError: as `open`, or it is UTF-16 and larger than a document may be.
+        """
         stream = self.open(largest)
+        encoding = UTF16.get(stream.read(2))
         stream.seek(self.skip)
-        return stream
+        if encoding is None:
+            return stream
+        with stream:
+            if self.size > LARGEST_DOCUMENT:
+                what = f"{self.name} has more than {LARGEST_DOCUMENT >> 20} MiB of UTF-16"
+                raise InputError(what, "save it as UTF-8")
+            stream.seek(max(self.skip, 2))
+            return io.BytesIO(_as_utf8(stream.read(LARGEST_DOCUMENT), encoding))
 
     def content(self, largest: int = LARGEST_DOCUMENT) -> bytes:
-        """Return all its bytes. Raises InputError as `open`."""
-        with self.open(largest) as stream:
+        """Return its text as bytes. Raises InputError as `text`."""
+        with replace(self, skip=0).text(largest) as stream:
             return stream.read(largest)
 
     def start(self) -> bytes:
         """Return its first bytes, empty if it cannot be read."""
         try:
-            with self.text(1 << 62) as stream:
-                return stream.read(SNIFFED)
+            with self.open(1 << 62) as stream:
+                encoding = UTF16.get(stream.read(2))
+                stream.seek(self.skip if encoding is None else max(self.skip, 2))
+                found = stream.read(SNIFFED)
+                return found if encoding is None else _as_utf8(found, encoding)
         except (InputError, OSError):
             return b""
+
+
+def _as_utf8(raw: bytes, encoding: str) -> bytes:
+    return raw.decode(encoding, "replace").encode()
 
 
 def files_of(source: Path, telling: Telling) -> list[Found]:
@@ -147,14 +177,16 @@ class Before:
     """The files that a source had before a launch: what they hold is not what it left."""
 
     files: dict[str, tuple[int, int, str]]
-    """Name -> bytes, time of the last change in ns, hash."""
+    """Name -> bytes, time of the last change in ns, hash; of a store the state of its log."""
+    moment: float = 0.0
+    """When this was noted, in seconds since the epoch."""
 
     @classmethod
     def of(cls, source: Path) -> Before:
         """Return the files of a source now. An absent source has none."""
         found = files_of(source, Telling()) if source.exists() else []
         known = {one.name: (one.size, one.changed_ns, _digest(one, one.size)) for one in found}
-        return cls(known)
+        return cls(known, time.time())
 
     def left_since(self, found: list[Found], telling: Telling) -> list[Found]:
         """Return the files that were written since, and of a file that grew only the new part."""
@@ -163,6 +195,8 @@ class Before:
             size, changed_ns, digest = self.files.get(one.name, (0, 0, ""))
             if one.name not in self.files:
                 left.append(one)
+            elif one.is_store and (one.size, one.changed_ns, _log_of(one)) != self.files[one.name]:
+                left.append(one)  # only the runs count that began since
             elif (one.size, one.changed_ns) == (size, changed_ns):
                 telling.tell("older than the launch, so it was not read", one.name)
             elif not digest:
@@ -179,8 +213,19 @@ class Before:
         return left
 
 
+def _log_of(store: Found) -> str:
+    """Return the size and the last change of a store's write-ahead log; `none` without one."""
+    try:
+        state = store.path.with_name(f"{store.base}-wal").lstat()
+    except OSError:
+        return "none"
+    return f"{state.st_size} {state.st_mtime_ns}"
+
+
 def _digest(one: Found, size: int) -> str:
     """Return a hash of a file's first bytes; empty if it is too large or cannot be read."""
+    if one.is_store:
+        return _log_of(one)
     if size > LARGEST_HASHED:
         return ""
     digest = hashlib.sha256()

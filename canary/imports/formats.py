@@ -14,13 +14,17 @@ from canary.imports.readers import (
     csv_file,
     json_file,
     jsonl,
+    mlflow,
+    sqlite_store,
     tensorboard,
+    trainer_state,
     wandb,
 )
 from canary.imports.series import listed
 
 Read = Callable[..., Iterator[Entry]]
-"""Takes the files of one run and a `Telling`; the console also its `preset`."""
+"""Takes the files of one run and a `Telling`. Stores also take `run` and `since`, the console its
+`preset`."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Format:
     read: Read
     one_run: Literal["folder", "file", "source"] = "folder"
     """What holds one run: the files of a folder, a file, or the whole source."""
+    is_store: bool = False
+    """Whether one file may hold several runs."""
 
 
 FORMATS: dict[str, Format] = {
@@ -40,12 +46,13 @@ FORMATS: dict[str, Format] = {
     for one in (
         Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read),
         Format("wandb", "a W&B offline run", wandb.fits, wandb.read, "file"),
+        Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source", is_store=True),
         Format("jsonl", "JSON lines", jsonl.fits, jsonl.read, "file"),
         Format(
             "trainer_state",
             "a Trainer's trainer_state.json",
-            json_file.is_state,
-            json_file.read_states,
+            trainer_state.fits,
+            trainer_state.read,
             "source",
         ),
         Format("csv", "CSV or TSV", csv_file.fits, csv_file.read, "file"),
@@ -85,6 +92,8 @@ def files_to_read(
     found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
     fitting = {name: mine for name, mine in found.items() if mine}
     if not fitting:
+        for one in files:
+            sqlite_store.check(one)
         known = ", ".join(form.title for form in FORMATS.values())
         raise InputError(
             f"no known format in {listed([one.name for one in files])}",

@@ -64,12 +64,14 @@ def one_run(
     Raises:
         InputError: there are several and none was asked for, or there is no such run.
     """
+    is_grouped = len({entry.group for entry in entries}) > 1 and not any(it.run for it in entries)
+    if is_grouped and _written_twice(entries, names):
+        entries = [entry._replace(run=entry.group or "unnamed") for entry in entries]
     runs: dict[str, _Run] = {}
     for entry in entries:
-        name = entry.group or "unnamed"
-        runs.setdefault(name, _Run(name)).add(entry, step_in(entry, names)[0])
+        runs.setdefault(entry.run, _Run(entry.run)).add(entry, step_in(entry, names)[0])
     found = list(runs.values())
-    if len(found) < 2 or not _written_twice(entries, names):
+    if len(found) < 2 and not (found and found[0].name):
         found = _starts(entries, names, axes)
     if asked is None and len(found) < 2:
         return list(entries)

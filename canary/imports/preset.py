@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from canary.config.load import KIND_MESSAGES
 from canary.config.source import parse
 from canary.errors import ConfigError, InputError, did_you_mean, nearest, printable
 from canary.record.jsonio import open_regular
@@ -69,6 +68,27 @@ class Name(Strict):
         return min((name for name in names if matches(name)), default=None)
 
 
+KINDS = {
+    "tuple_type": "is no list",
+    "dict_type": "has no keys",
+    "model_type": "has no keys",
+    "model_attributes_type": "has no keys",
+    "string_type": "is no text",
+    "bool_type": "is neither true nor false",
+    "float_type": "is no number",
+    "missing": "is missing",
+}
+"""Error type of pydantic -> words for people who write YAML."""
+EXAMPLES = {
+    "metrics": "write lists of names, such as loss: [my/loss]",
+    "console": "write a list, such as [{line: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'}]",
+    "step": "write a list, such as [step]",
+    "prefixes": "write a list, such as ['train/', '']",
+    "other_axis": "write a list, such as ['time/*']",
+    "framework": "write framework: my-trainer",
+}
+
+
 def _as_name(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
@@ -101,13 +121,6 @@ class Console(Strict):
         except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"is not a regular expression: {error}") from error
         return pattern
-
-    @model_validator(mode="after")
-    def _names_what_it_finds(self) -> Console:
-        pair = self.pair
-        if pair is not None and not {"key", "value"} <= re.compile(pair).groupindex.keys():
-            raise ValueError("`pair` needs the groups (?P<key>...) and (?P<value>...)")
-        return self
 
 
 class RowKind(Strict):
@@ -176,10 +189,6 @@ class Preset(Strict):
         """Return a name without the object that holds the metrics."""
         return name if self.inside is None else name.removeprefix(f"{self.inside}/")
 
-    def meaning(self, names: Iterable[str]) -> dict[str, tuple[str, float]]:
-        """Return `names_in` for names that may stand inside of an object."""
-        return self.names_in(map(self.inner, names))
-
     def names_in(self, names: Iterable[str]) -> dict[str, tuple[str, float]]:
         """Return our name -> the source's name and its scale, for the names that a run has."""
         given = list(names)
@@ -188,10 +197,23 @@ class Preset(Strict):
             for prefix in self.prefixes:
                 bare = {n.removeprefix(prefix): n for n in given if n.startswith(prefix)}
                 for one in wanted:
-                    first = one.first_in(bare)
+                    first = one.first_in(bare) or _sanitised(one, bare)
                     if first is not None and ours not in found:
                         found[ours] = (bare[first], one.scale)
         return found
+
+
+SANITISED = re.compile(r"[^0-9A-Za-z_\-. :/]")
+
+
+def _sanitised(one: Name, names: Mapping[str, str]) -> str | None:
+    """Return the name as MLflow stores it: other characters become `_`, and `@` `_at_`."""
+    if one.name is None:
+        return None
+    for stored in (SANITISED.sub("_", one.name), one.name.replace("@", "_at_")):
+        if stored != one.name and stored in names:
+            return stored
+    return None
 
 
 def shipped_names() -> list[str]:
@@ -255,10 +277,16 @@ def _wrong_key(error: ValidationError, origins: Mapping[str, str], shown: Path) 
     key = ".".join(str(part) for part in first["loc"])
     place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), str(shown))
     hint: str | None = "docs/import.md has the keys of a preset, and an example"
-    message = KIND_MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
     if first["type"] == "extra_forbidden":
-        message, hint = "unknown key", did_you_mean(nearest(key, Preset.model_fields), hint)
-    return ConfigError(f"{key} in {place}: {message[0].lower()}{message[1:]}", hint, file=shown)
+        message = "unknown key"
+        if len(first["loc"]) == 1:
+            hint = did_you_mean(nearest(key, Preset.model_fields), hint)
+    else:
+        kind, said = first["type"], first["msg"].removeprefix("Value error, ")
+        message = KINDS.get(kind, said[0].lower() + said[1:])
+        hint = EXAMPLES.get(str(first["loc"][0])) if kind in KINDS else hint
+        hint = hint or "docs/import.md has the keys of a preset, and an example"
+    return ConfigError(f"{key} in {place}: {message}", hint, file=shown)
 
 
 def _extended(preset: Preset, values: Mapping[str, Any]) -> Preset:
@@ -283,19 +311,47 @@ class Chosen:
 
 
 def choose(names: Sequence[str]) -> Chosen:
-    """Choose the shipped preset that knows the most of a run's metrics. Of several that extend one
-    preset and read them in the same way, the first is chosen, by the name of that preset."""
-    meant = {name: shipped(name).meaning(names) for name in shipped_names()}
-    most = max(map(len, meant.values()), default=0)
-    best = [name for name, found in meant.items() if len(found) == most]
+    """Choose the shipped preset that knows the most of a run's metrics. If two know as many, the
+    one that the other extends is chosen, else none."""
+    known = {
+        name: len(shipped(name).names_in(map(shipped(name).inner, names)))
+        for name in shipped_names()
+    }
+    most = max(known.values(), default=0)
+    best = [name for name, count in known.items() if count == most]
     if most < LEAST_KNOWN:
         return Chosen(None, f"no preset knows {LEAST_KNOWN} of the metrics")
-    roots = {shipped(name).extends or name for name in best}
-    if len(roots) > 1 or any(meant[name] != meant[best[0]] for name in best):
-        return Chosen(None, f"several presets fit equally well ({', '.join(best)}): name one")
+    if len(best) > 1:
+        return _of_several(best, names)
+    return Chosen(shipped(best[0]), "it knows the most metrics")
+
+
+def _of_several(tied: Sequence[str], names: Sequence[str]) -> Chosen:
+    """Choose among presets that know as many metrics of a run."""
+    roots = {shipped(name).extends or name for name in tied}
+    if len(roots) == 1 and (root := next(iter(roots))) in tied:
+        return Chosen(shipped(root), "it knows the most metrics")
+    first = shipped(tied[0])
+    if any(_meaning(shipped(name), names) != _meaning(first, names) for name in tied[1:]):
+        return Chosen(None, f"several presets fit equally well ({', '.join(tied)}): name one")
+    agree = f"{', '.join(tied)} read its metrics in the same way"
+    if len(roots) > 1:
+        return Chosen(first, agree)
     below = shipped(next(iter(roots)))
     kept = {key: getattr(below, key) for key in ("framework", "repository", "version", "commit")}
-    first = shipped(best[0])
-    return Chosen(
-        first if len(best) == 1 else first.model_copy(update=kept), "it knows the most metrics"
+    return Chosen(first.model_copy(update=kept), f"{agree}, and all extend it")
+
+
+def _meaning(preset: Preset, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return what a preset makes of a run's names."""
+    inner = [preset.inner(name) for name in names]
+    other = {n for n in inner if any(fnmatch.fnmatchcase(n, one) for one in preset.other_axis)}
+    return (
+        inner,
+        preset.names_in(inner),
+        other,
+        next((name for name in preset.step if name in inner), None),
+        [kind for kind in preset.row_kinds if kind.has in inner],
+        preset.null_is_nan,
+        preset.step_time_of,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import Before, Found, files_of
-from canary.imports.formats import files_to_read
+from canary.imports.formats import Format, files_to_read
 from canary.imports.mapping import Mapped, mapped
 from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, is_shipped, load_preset
 from canary.imports.readers.console import fitting
@@ -69,13 +69,13 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     if before is not None:
         found = _left_since(before, found, telling)
     form, files = files_to_read(found, asked.format, telling, shortened(str(asked.source)))
+    since = 0.0 if before is None else before.moment
     why = "named"
     fitted: Preset | None = None
     if preset is None and asked.preset is None and form.name == "console":
         preset, why = fitting(files[0]), "its patterns fit the most lines"
         fitted = preset
-    more = {"preset": preset} if form.name == "console" else {}
-    entries = list(bounded(form.read(files, telling, **more)))
+    entries = _entries(form, files, telling, asked, preset, since)
     if not any(entry.values for entry in entries):
         raise _no_metric(files, telling)
     chosen = Chosen(preset, why) if preset is not None else _chosen(asked, entries)
@@ -84,7 +84,7 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         is_kin = closer.preset is not None and closer.preset.extends == fitted.framework
         chosen = closer if is_kin else chosen
     source = shortened(files[0].name if len(files) == 1 else asked.source.name)
-    series = gather(entries, telling, chosen.preset, asked.run, source)
+    series = gather(entries, telling, chosen.preset, asked.run, source, is_store=form.is_store)
     if not series.values:
         raise _no_metric(files, telling)
     rows = mapped(series, chosen.preset, telling)
@@ -125,6 +125,21 @@ def _left_since(before: Before, found: list[Found], telling: Telling) -> list[Fo
         what = f"; all {len(found):,} of its files are older" if found else ""
         raise InputError(f"the launch left nothing in the source{what}", WHERE_IT_WRITES)
     return left
+
+
+def _entries(
+    form: Format,
+    files: list[Found],
+    telling: Telling,
+    asked: Asked,
+    preset: Preset | None,
+    since: float,
+) -> list[Entry]:
+    if form.is_store:
+        return list(bounded(form.read(files, telling, run=asked.run, since=since)))
+    if form.name == "console":
+        return list(bounded(form.read(files, telling, preset=preset)))
+    return list(bounded(form.read(files, telling)))
 
 
 def _chosen(asked: Asked, entries: list[Entry]) -> Chosen:

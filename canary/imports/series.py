@@ -175,20 +175,23 @@ def gather(
     preset: Preset | None,
     run: str | None = None,
     source: str = "the source",
+    *,
+    is_store: bool = False,
 ) -> Series:
-    """Gather a reader's entries of one run by step.
+    """Gather a reader's entries of one run by step. A store's reader has picked the run.
 
     Raises:
         InputError: as the reader, there are too many values, or several runs.
     """
-    held = list(entries)
+    held = list(bounded(entries))
     if preset is not None:
         held = [_of_preset(entry, preset) for entry in held]
     rows = [entry for entry in held if entry.step is None]
     names = step_names(rows, preset, source)
-    axes = () if preset is None else preset.step
-    held = one_run(held, names, axes, run, source, telling)
-    rows = [entry for entry in held if entry.step is None]
+    if not is_store:
+        axes = () if preset is None else preset.step
+        held = one_run(held, names, axes, run, source, telling)
+        rows = [entry for entry in held if entry.step is None]
     gathering = Gathering(telling, names, numbered=bool(rows) and not names)
     for entry in held:
         gathering.take(entry)

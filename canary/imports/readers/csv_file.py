@@ -8,12 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, plain, shortened
 from canary.imports.files import LONGEST_LINE, MOST_LINES, Found
+from canary.imports.readers.exports import Column, columns_of
 from canary.imports.readers.jsonl import too_many_lines
-from canary.imports.readers.rows import GROUP_NAMES, entry_of
+from canary.imports.readers.rows import GROUP_NAMES, TIME_NAMES, unix_time
 
 SUFFIXES = (".csv", ".tsv")
 MOST_COLUMNS = 10_000
@@ -52,27 +54,52 @@ def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Itera
         if header is None or not any(cell.strip() for cell in header):
             what = "has no header" if content.strip() else "is empty"
             raise InputError(f"{file.name} {what}", "its first line must name the columns")
-        names = _names(header, file)
+        names = _names(header, file, telling)
+        columns = columns_of(names, file)
+        unfinished = not content.endswith((b"\n", b"\r"))
+        last: tuple[int, list[str]] | None = None
         known = frozenset(names)
         for row in reader:
             if reader.line_num > MOST_LINES:
                 raise too_many_lines(file)
+            _require_closed(row, len(names), reader, file)
             if _is_header(row, known):
+                if last is not None:
+                    yield from _entries(columns, last, file, part, telling)
+                    last = None
                 names = _changed(names, row, file, reader.line_num, telling)
+                columns = columns_of(names, file)
                 known = frozenset(names)
-            elif any(cell.strip() for cell in row):
-                entry = _entry(names, row, file, reader.line_num, part, telling)
-                if entry is not None:
-                    yield entry
-        if not content.endswith((b"\n", b"\r")):
-            what = "the file does not end in a newline: check its newest value"
-            telling.tell(what, file.name, reader.line_num)
+                continue
+            if last is not None:
+                yield from _entries(columns, last, file, part, telling)
+            last = (reader.line_num, row) if any(cell.strip() for cell in row) else None
+        if last is not None:
+            if unfinished and len(last[1]) < len(names):
+                what = "the last line is half written and was left out"
+                telling.tell(what, file.name, last[0])
+            else:
+                if unfinished:
+                    what = "the file does not end in a newline: check its newest value"
+                    telling.tell(what, file.name, last[0])
+                yield from _entries(columns, last, file, part, telling)
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
     except csv.Error as error:
         open_quote = "end of data" in str(error)
         why = "a quote is not closed" if open_quote else str(error)
         raise InputError(f"{file.name}:{reader.line_num} is not CSV: {why}") from error
+
+
+def _require_closed(row: list[str], columns: int, reader: Any, file: Found) -> None:
+    """Raise InputError if a cell holds lines that are rows: its quote was opened by mistake."""
+    sign = reader.dialect.delimiter
+    for cell in row:
+        if "\n" in cell and any(line.count(sign) >= columns - 1 > 0 for line in cell.split("\n")):
+            raise InputError(
+                f"{file.name}:{reader.line_num}: a quoted cell holds whole rows",
+                "close the quote of the line where it begins",
+            )
 
 
 def _delimiter(file: Found, content: bytes) -> str:
@@ -83,7 +110,7 @@ def _delimiter(file: Found, content: bytes) -> str:
     return max(",;\t", key=lambda sign: header.count(sign.encode()))
 
 
-def _names(header: list[str], file: Found) -> list[str]:
+def _names(header: list[str], file: Found, telling: Telling) -> list[str]:
     if len(header) > MOST_COLUMNS:
         raise InputError(f"{file.name} has more than {MOST_COLUMNS:,} columns")
     names = [name.strip() for name in header]
@@ -91,12 +118,8 @@ def _names(header: list[str], file: Found) -> list[str]:
         raise InputError(
             f"{file.name} has numbers as its header", "its first line must name the columns"
         )
-    counts = Counter(filter(None, names))
-    twice = next((name for name, count in counts.items() if count > 1), None)
-    if twice is not None:
-        raise InputError(
-            f"{file.name}: the column `{shortened(twice)}` stands twice", "name each column once"
-        )
+    for name in sorted(name for name, count in Counter(names).items() if count > 1 and name):
+        telling.tell(f"the column `{shortened(name)}` stands twice: the last counts", file.name, 1)
     return names
 
 
@@ -111,7 +134,7 @@ def _changed(
     names: list[str], row: list[str], file: Found, line: int, telling: Telling
 ) -> list[str]:
     """Return the names of a second header, which holds for the rows below it."""
-    new = _names(row, file)
+    new = _names(row, file, telling)
     what = "the header stands again"
     if new != names:
         what += f", with {len(new)} columns instead of {len(names)}"
@@ -119,24 +142,44 @@ def _changed(
     return new
 
 
-def _entry(
-    names: Sequence[str], cells: list[str], file: Found, line: int, part: int, telling: Telling
-) -> Entry | None:
-    """Return the row's values. Raises InputError for a number with a comma."""
-    if len(cells) != len(names):
-        what = f"the row has {len(cells)} cells, the header {len(names)}: it was left out"
+def _entries(
+    columns: Sequence[Column], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
+) -> Iterator[Entry]:
+    """Yield the row's values, one entry per run. Raises InputError for a number with a comma."""
+    line, cells = row
+    if len(cells) != len(columns):
+        what = f"the row has {len(cells)} cells, the header {len(columns)}: it was left out"
         telling.tell(what, file.name, line)
-        return None
-    row: dict[str, float | str] = {}
-    for name, text in zip(names, map(str.strip, cells), strict=True):
+        return
+    by_run: dict[str, dict[str, float | None]] = {}
+    time = None
+    group = ""
+    for (run, name), cell in zip(columns, cells, strict=True):
+        text = cell.strip()
+        if not text or not name:
+            continue
         found = NON_FINITE.get(text.lower(), number_in(text))
-        is_group = plain(name) in GROUP_NAMES
-        if found is None and not is_group and WITH_COMMA.fullmatch(text):
+        if plain(name) in GROUP_NAMES:
+            group = f"{group}, {text}" if group else text
+            if found is None:
+                continue
+        if plain(name) in TIME_NAMES:
+            moment = unix_time(text if found is None else found)
+            if moment is not None:
+                time = moment
+                continue
+        if found is not None:
+            by_run.setdefault(run, {})[name] = found
+        elif WITH_COMMA.fullmatch(text):
             raise InputError(
                 f"{file.name}:{line}: `{shortened(name)}` is {shortened(text)}, and the comma may "
                 "begin decimals or thousands",
                 "write numbers with a decimal point and without thousands",
             )
-        if text and name:
-            row[name] = text if found is None or is_group else found
-    return entry_of(row, telling, file.name, line, part=part)
+        else:
+            telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
+    shared = by_run.pop("", {})
+    if not any(run for run, _ in columns):
+        yield Entry(None, shared, time, part, line=line, group=group)
+    for run, values in by_run.items():
+        yield Entry(None, shared | values, time, part, run, line)

@@ -1,4 +1,4 @@
-"""JSON files with metrics: `{name: {step: value}}`, or a list of rows; a Trainer's state."""
+"""JSON files with metrics: `{name: {step: value}}`, `{name: [values]}`, or a list of rows."""
 
 from __future__ import annotations
 
@@ -8,36 +8,29 @@ from typing import Any
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, as_value, number_in, shortened
 from canary.imports.files import Found
-from canary.imports.readers.jsonl import parsed
+from canary.imports.readers.jsonl import Document
 from canary.imports.readers.rows import entry_of
 
 ROW_LISTS = ("log_history", "history", "rows", "logs", "metrics", "data")
 """Keys of an object below which a list of rows may stand."""
-STATE = "trainer_state.json"
-"""Name of the state that transformers' Trainer writes; its rows are in `log_history`."""
 LARGEST_SNIFFED = 8 << 20
 """Bytes of a file that is parsed to find out whether it holds metrics."""
 
 
 def fits(file: Found) -> bool:
     """Whether a file has one of the known shapes. A large one is judged by its name alone."""
-    if file.path.suffix != ".json" or is_state(file):
+    if file.path.suffix != ".json" or file.base == "trainer_state.json":
         return False
     if file.size > LARGEST_SNIFFED:
         return True
     try:
-        return shape_of(parsed(file.content())) != ""
+        return shape_of(Document().parse(file.content())) != ""
     except (InputError, ValueError):
         return True  # The reader says what is wrong with it.
 
 
-def is_state(file: Found) -> bool:
-    """Whether a file has the name of a Trainer's state."""
-    return file.base == STATE
-
-
 def shape_of(document: Any) -> str:
-    """Return `rows`, or `steps` for values by name and step; empty for other files."""
+    """Return `rows`, `steps` (by name and step) or `columns` (by name); empty for other files."""
     if _rows_in(document) is not None:
         return "rows"
     if not isinstance(document, Mapping) or not document:
@@ -45,6 +38,9 @@ def shape_of(document: Any) -> str:
     inner = [value for value in document.values() if isinstance(value, Mapping)]
     if inner and all(one and all(number_in(k) is not None for k in one) for one in inner):
         return "steps"
+    lists = [value for value in document.values() if isinstance(value, list)]
+    if lists and any(any(isinstance(item, int | float) for item in one) for one in lists):
+        return "columns"
     return ""
 
 
@@ -59,17 +55,18 @@ def _rows_in(document: Any) -> list[Any] | None:
     return None
 
 
-def document_in(file: Found) -> Any:
-    """Return a file's document.
+def document_in(file: Found, telling: Telling) -> Any:
+    """Return a file's document; repeated keys are told.
 
     Raises:
         InputError: it cannot be read, is half written, or is not JSON.
     """
+    parser = Document()
     content = file.content().removeprefix(b"\xef\xbb\xbf")
     if not content.strip():
         raise InputError(f"{file.name} is empty", "name the file that the training wrote")
     try:
-        return parsed(content)
+        document = parser.parse(content)
     except ValueError as error:
         why = getattr(error, "msg", None) or str(error)
         line = getattr(error, "lineno", None)
@@ -77,6 +74,10 @@ def document_in(file: Found) -> Any:
         raise InputError(
             f"{place} is not JSON: {shortened(why)}", "it may be half written; write it again"
         ) from error
+    if parser.repeated:
+        what = "a key stands twice in one object: the last counts"
+        telling.tell(what, file.name, count=parser.repeated)
+    return document
 
 
 def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
@@ -86,15 +87,18 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         InputError: a file is not JSON, or holds no metrics in a known shape.
     """
     for part, file in enumerate(files):
-        document = document_in(file)
+        document = document_in(file, telling)
         shape = shape_of(document)
         if shape == "rows":
             yield from entries_of_rows(_rows_in(document) or [], telling, file, part)
         elif shape == "steps":
             yield from _of_steps(document, telling, file, part)
+        elif shape == "columns":
+            yield from _of_columns(document, telling, file, part)
         else:
             raise InputError(
-                f"{file.name} holds no metrics: expected rows or {{name: {{step: value}}}}",
+                f"{file.name} holds no metrics: expected a list of rows, {{name: {{step: value}}}} "
+                "or {name: [values]}",
                 "name the file that has them",
             )
 
@@ -120,24 +124,14 @@ def _of_steps(document: Any, telling: Telling, file: Found, part: int) -> Iterat
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file.name)
 
 
-def read_states(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
-    """Yield the rows of the newest state: each checkpoint repeats those before it.
-
-    Raises:
-        InputError: a file is no such state.
-    """
-    states = []
-    for file in files:
-        document = document_in(file)
-        rows = document.get("log_history") if isinstance(document, Mapping) else None
-        if not isinstance(rows, list):
-            raise InputError(f"{file.name} has no list `log_history`", "name a Trainer's state")
-        step = document.get("global_step")
-        states.append((step if isinstance(step, int) else -1, len(rows), file, rows))
-    newest = max(states, key=lambda state: state[:2])
-    for state in states:
-        if state is not newest:
-            telling.tell(
-                f"an earlier state than {newest[2].name}, so it was not read", state[2].name
-            )
-    yield from entries_of_rows(newest[3], telling, newest[2], 0)
+def _of_columns(document: Any, telling: Telling, file: Found, part: int) -> Iterator[Entry]:
+    columns = {name: values for name, values in document.items() if isinstance(values, list)}
+    lengths = {len(values) for values in columns.values()}
+    for name in document.keys() - columns.keys():
+        telling.tell(f"`{shortened(name)}` is not a list of values and was left out", file.name)
+    if len(lengths) > 1:
+        telling.tell("the lists have different lengths: they are aligned at the first", file.name)
+    for place in range(max(lengths, default=0)):
+        columns = {name: values for name, values in columns.items() if place < len(values)}
+        row = {name: values[place] for name, values in columns.items()}
+        yield entry_of(row, telling, file.name, part=part)

@@ -22,23 +22,35 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
-def parsed(text: bytes | str) -> Any:
-    """Parse JSON as programs really write it: with NaN and Infinity. Of a repeated key the last
-    value counts. Raises ValueError if it is not JSON, or nests too deep."""
-    try:
-        return json.loads(text, parse_int=_whole)
-    except RecursionError as error:
-        raise ValueError("it nests too deep") from error
+class Document:
+    """Parses JSON as programs really write it: with NaN and Infinity. Counts repeated keys."""
+
+    def __init__(self) -> None:
+        self.repeated = 0
+
+    def parse(self, text: bytes | str) -> Any:
+        """Return the document. Raises ValueError if it is not JSON, or nests too deep."""
+        try:
+            return json.loads(text, parse_int=_whole, object_pairs_hook=self._mapping)
+        except RecursionError as error:
+            raise ValueError("it nests too deep") from error
+
+    def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        self.repeated += len(pairs) - len(found)
+        return found
 
 
-def lines_of(file: Found, *, limited: bool = True) -> Iterator[tuple[int, bytes, bool]]:
+def lines_of(
+    file: Found, telling: Telling, largest: int = LARGEST_TEXT, *, limited: bool = True
+) -> Iterator[tuple[int, bytes, bool]]:
     """Yield number, content and whether it is complete of each line that is not empty.
 
     Raises:
         InputError: the file is too large, a line is too long, or there are too many of a file that
             is `limited`.
     """
-    with file.text(LARGEST_TEXT) as stream:
+    with file.text(largest) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
@@ -71,7 +83,7 @@ def fits(file: Found) -> bool:
     if file.path.suffix == ".json" and not (len(lines) > 1 and lines[1].startswith(b"{")):
         return False
     try:
-        return isinstance(parsed(first), dict)
+        return isinstance(Document().parse(first), dict)
     except ValueError:
         return False
 
@@ -83,10 +95,10 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         InputError: a file is too large, or has no row at all.
     """
     for part, file in enumerate(files):
-        ending = Ending()
-        for number, line, whole in lines_of(file):
+        document, ending = Document(), Ending()
+        for number, line, whole in lines_of(file, telling):
             try:
-                row = parsed(line)
+                row = document.parse(line)
             except ValueError:
                 ending.add(line[:LONGEST_SAID].decode("utf-8", "replace"))
                 if whole:
@@ -102,3 +114,9 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
             else:
                 telling.tell("the line is not an object and was left out", file.name, number)
         telling.fail(ending.error())
+        if document.repeated:
+            telling.tell(
+                "a key stands twice in one object: the last counts",
+                file.name,
+                count=document.repeated,
+            )

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, missing, shortened
+from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import LARGEST_BINARY, Found
+from canary.imports.readers.exports import missing
 
 MARK = "tfevents"
 SCALARS = "scalars"

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, missing, shortened
+from canary.imports.entries import Entry, Telling, shortened
 from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
-from canary.imports.readers.jsonl import parsed
+from canary.imports.readers.exports import missing
+from canary.imports.readers.jsonl import Document
 from canary.imports.readers.rows import entry_of
 
 SUFFIX = ".wandb"
-NEEDED = "wandb>=0.31"
-"""The first that prints what it recorded."""
 LIMIT_S = 300.0
 """Seconds for wandb to print a run."""
 INTERNAL = ("_runtime", "_wandb", "_timestamp")
@@ -37,13 +36,14 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
         InputError: wandb is not installed, or cannot read a file.
     """
     if importlib.util.find_spec("wandb") is None:
-        raise missing("W&B's offline runs", NEEDED)
+        raise missing("W&B's offline runs", "wandb")
     for part, file in enumerate(files):
         file.open(LARGEST_BINARY).close()
         if file.skip:
             raise InputError(f"{file.name} was there before the launch, which appended to it")
+        rows = _by_store if _has_store() else _by_command
         ended = False
-        for kind, row in _records(file, telling):
+        for kind, row in rows(file, telling):
             ended = ended or kind == "exit"
             if kind == "exit" and (code := row.get("exit_code", row.get("exitCode", 0))):
                 telling.fail(f"W&B has the exit code {shortened(code)}")
@@ -68,7 +68,45 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _records(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+def _has_store() -> bool:
+    """Whether this wandb (up to 0.29) reads the files in Python."""
+    return importlib.util.find_spec("wandb.sdk.internal.datastore") is not None
+
+
+def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and row of each record; only those of history and exit are filled."""
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal import datastore
+
+    store = datastore.DataStore()
+    parser = Document()
+    try:
+        store.open_for_scan(str(file.path))
+        while (data := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            kind = str(record.WhichOneof("record_type"))
+            if kind == "exit":
+                yield kind, {"exit_code": record.exit.exit_code}
+            else:
+                yield kind, _row(record.history.item, parser) if kind == "history" else {}
+    except Exception as error:  # noqa: BLE001 - it fails with assertions and errors of protobuf
+        what = f"{type(error).__name__} {error}".strip()
+        telling.tell(f"wandb cannot read it to its end: {shortened(what)}", file.name)
+
+
+def _row(items: Any, parser: Document) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        name = "/".join(item.nested_key) if item.nested_key else item.key
+        try:
+            found[name] = parser.parse(item.value_json)
+        except ValueError:
+            found[name] = item.value_json
+    return found
+
+
+def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield kind and row of each record that `wandb leet inspect --json` prints."""
     # -P: else Python would run a `wandb.py` of the folder in which the user stands.
     words = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
@@ -92,10 +130,11 @@ def _records(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any
         said = done.stderr.decode(errors="replace").strip().splitlines()
         _judge(done.returncode, said, file, telling)
         printed.seek(0)
+        parser = Document()
         while line := printed.readline(LONGEST_LINE + 1):
             if len(line) > LONGEST_LINE:
                 raise InputError(f"{file.name} has a record of more than {LONGEST_LINE >> 20} MiB")
-            record = parsed(line)
+            record = parser.parse(line)
             if isinstance(record, dict):
                 kind = str(record.get("type"))
                 content = record.get(kind)
@@ -109,7 +148,7 @@ def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:
     last = shortened(said[-1].removeprefix("wandb leet inspect: ")) if said else f"exit code {code}"
     if "No such " in last:
         raise InputError(
-            f"this version of wandb cannot read {file.name}", f"pip install '{NEEDED}'"
+            f"this version of wandb (0.30) cannot read {file.name}", 'pip install "wandb>=0.31"'
         )
     if code:
         raise InputError(f"wandb cannot read {file.name}: {last}", "name a file of an offline run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ TWICE = "Step,mine - loss,mine - loss\n" + "".join(f"{step},1.0,2.0\n" for step 
 REFUSED = [
     ("a.csv", "", "is empty"),
     ("a.csv", OPENED, "a quote is not closed"),
-    ("a.csv", TWICE, "stands twice"),
+    ("a.csv", OPENED.replace("\n9,", '\n9",', 1), "a quoted cell holds whole rows"),
+    ("a.csv", TWICE, "two runs of one name"),
     ("a.log", "".join(TORN), "the line is torn"),
     ("a.log", "".join([*PRINTED[:9], PRINTED[9][9:], *PRINTED[10:]]), "the line is torn"),
     ("a.csv", " \t\n\n", "is empty"),
@@ -50,7 +52,6 @@ REFUSED = [
     ("a.json", STATE[:500], "is not JSON"),
     ("a.json", "[[1, 2.0], [2, 1.9]]", "no known format"),
     ("a.json", "{}", "no known format"),
-    ("a.json", json.dumps({"step": [1, 2, 3], "loss": [3, 2, 1]}), "no known format"),
     ("a.json", "[" * 3_000 + "]" * 3_000, "too deep"),
     ("a.json", "<!DOCTYPE html>", "is not JSON"),
     ("trainer_state.json", '{"log_history": null}', "has no list `log_history`"),
@@ -75,14 +76,16 @@ def test_a_source_without_a_run_is_refused(
 
 TOLD = [
     ("a.csv", TABLE + "21,0", "does not end in a newline", 21),
-    ("a.csv", TABLE + "21", ":22: the row has 1 cells", 20),
+    ("a.csv", TABLE + "21", "the last line is half written", 20),
     ("a.csv", TABLE + "21,1,5,6\n", "the row has 4 cells, the header 2", 20),
     ("a.csv", TABLE + "step,loss,lr\n21,1,0.5\n", "the header stands again, with 3 columns", 21),
+    ("a.csv", TABLE.replace("\n", ",1\n").replace("s,1", "s,loss"), "stands twice", 20),
     ("a.csv", TABLE + "21,N/A\n22,#REF!\n", "`loss` is text, not a number (2 times)", 20),
     ("a.csv", TABLE.replace("step,", "name,"), "the rows have no step, so they are counted", 20),
-    ("a.csv", TABLE + "\0" * 600, ":22: the row has 1 cells", 20),
+    ("a.csv", TABLE + "\0" * 600, ":22: the last line is half written", 20),
     ("a.jsonl", LINES + LINES[:9], "the last line is half written", 20),
     ("a.jsonl", LINES + '{"step": 2{"step": 3}\n', ":21: the line is not JSON", 20),
+    ("a.jsonl", LINES + '{"step": 21, "loss": 1, "loss": 2}\n', "a key stands twice", 21),
     ("a.jsonl", LINES + "\0" * 700, "half written", 20),
     ("a.jsonl", LINES + '{"step": 21, "loss": ' + "[" * 5_000 + "\n", "is not JSON", 20),
     ("a.jsonl", with_row({"loss": 1.0}), "a row without a step was left out", 20),
@@ -96,6 +99,7 @@ TOLD = [
     ("a.jsonl", with_row({"step": 21, "loss": 1, "a": [1]}), "`a` is a list, not a number", 21),
     ("a.jsonl", with_row({"step": 21, "loss": 1, "a": True}), "`a` is a yes or no", 21),
     ("a.jsonl", with_row({"step": 21, "loss": 1, "a" * 999: 1}), "a name of more than 300", 21),
+    ("a.json", json.dumps({"step": [1, 2, 3], "loss": [3, 2]}), "different lengths", None),
 ]
 
 
@@ -234,6 +238,57 @@ def test_event_files_with_odd_values_are_told(run: Run, tmp_path: Path) -> None:
     events(tmp_path / "beside", steps(1, 9))
     (tmp_path / "beside" / "events.out.tfevents.9.b").write_text("no events in here, only text")
     imported(run, tmp_path / "beside").told("tfevents.9.b", steps=9)
+
+
+def mlruns(at: Path, status: int | None, lines: str, name: str = "r1") -> Path:
+    folder = at / "mlruns" / "0" / name / "metrics"
+    folder.mkdir(parents=True)
+    (folder / "loss").write_text(lines)
+    if status is not None:
+        (folder.parent / "meta.yaml").write_text(f"status: {status}\n")
+    return at / "mlruns"
+
+
+METRIC = "".join(f"{1_700_000_000_000 + s} {1 / s} {s}\n" for s in range(1, 21))
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "what"),
+    [
+        (1, METRIC, "did not finish: its status is RUNNING"),
+        (3, METRIC + "1700000000099 9.0 20\n", "written again"),
+        (3, METRIC + "17000000", "a line is half written"),
+        (3, METRIC + "x\n", "a line is no `time value step`"),
+        (3, METRIC + "1700000000000 nan 21\n", "1 value is NaN"),
+    ],
+)
+def test_an_mlflow_folder_tells_what_is_odd(
+    status: int, lines: str, what: str, run: Run, tmp_path: Path
+) -> None:
+    imported(run, mlruns(tmp_path, status, lines)).told(what)
+
+
+def test_an_mlflow_run_that_failed_is_a_failed_run(run: Run, tmp_path: Path) -> None:
+    answer = imported(run, mlruns(tmp_path, 4, METRIC))
+    answer.told("MLflow has the status FAILED", steps=20)
+    assert answer.record["status"] == "failed"
+
+
+def test_of_several_mlflow_runs_the_newest_is_told(run: Run, tmp_path: Path) -> None:
+    mlruns(tmp_path, 3, METRIC)
+    source = mlruns(tmp_path, 3, METRIC.replace("17000", "18000"), "r2")
+    imported(run, source).told("of 2 runs the newest was read: r2")
+    imported(run, source, "--run", "r1").told(steps=20)
+    imported(run, source, "--run", "r3").refused("holds no run 'r3'")
+
+
+def test_a_store_of_another_program_is_refused(run: Run, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as store:
+        store.execute("create table customers (name text)")
+    imported(run, tmp_path / "a.db").refused("no known format")
+    imported(run, tmp_path / "a.db", "--format", "mlflow").refused("has no table `metrics`")
+    (tmp_path / "a.db").write_bytes((tmp_path / "a.db").read_bytes()[:100])
+    imported(run, tmp_path / "a.db").refused("a.db")
 
 
 LINE = r"step (?P<step>\d+) loss (?P<loss>\S+)"

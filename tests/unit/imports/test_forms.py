@@ -140,6 +140,42 @@ def test_two_trainings_in_a_log_without_steps_are_two_runs(run: Run, tmp_path: P
     read(run, tmp_path / "b.log", "".join(lines)).told(steps=10)
 
 
+def panel(runs: dict[str, dict[int, float]], axis: str = "Step") -> bytes:
+    header = [axis] + [f"{r} - train/loss{end}" for r in runs for end in ("", "__MIN", "__MAX")]
+    lines = [",".join(f'"{name}"' for name in header)]
+    for step in sorted({step for losses in runs.values() for step in losses}):
+        cells = [str(step)] + [str(one.get(step, "")) for one in runs.values() for _ in range(3)]
+        lines.append(",".join(f'"{cell}"' for cell in cells))
+    return ("\ufeff" + "\r\n".join(lines)).encode()
+
+
+def test_a_panel_of_wandb_is_read_run_by_run(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "wandb_export.csv"
+    read(run, file, panel({"exp-7": LOSSES, "exp - 8": AGAIN})).refused(
+        "holds 2 runs: exp-7 (30 steps), exp - 8 (20 steps)", "--run exp-7"
+    )
+    for name, losses in (("exp-7", LOSSES), ("exp - 8", AGAIN)):
+        answer = imported(run, file, "--run", name)
+        assert answer.values("train/loss") == losses
+        assert list(answer.rows[0]["rl"]) == ["train/loss"]
+    only = read(run, file, panel({"exp-7": LOSSES}, "train/global_step"))
+    assert only.values("train/loss") == LOSSES
+    imported(run, file, "--run", "other").refused("holds one run, not 'other'")
+    read(run, file, panel({"exp-7": LOSSES}, "Relative Time (Process)")).refused("x axis")
+
+
+def test_a_csv_of_tensorboard_has_step_time_and_the_tag_of_its_name(
+    run: Run, tmp_path: Path
+) -> None:
+    lines = "".join(f"{1_700_000_000.5 + s},{s},{v}\n" for s, v in LOSSES.items())
+    content = f"Wall time,Step,Value\n{lines}"
+    answer = read(run, tmp_path / "run-exp7_tag-train_loss (1).csv", content)
+    assert answer.values("train_loss") == LOSSES
+    answer.told("differences of the times")
+    assert answer.rows[1]["wall_s"] == 1.0
+    read(run, tmp_path / "exp7.csv", content).refused("exp7.csv", "which metric", "_tag-")
+
+
 @pytest.mark.parametrize(
     "row", ["{step};{loss};1.024", "{step};1.024;{loss}", '"{step}","{loss}","1,024"', "1,000;1;1"]
 )
@@ -218,6 +254,22 @@ def test_a_log_that_goes_on_or_ends_well_is_completed(end: str, run: Run, tmp_pa
     answer = read(run, tmp_path / "train.log", text)
     assert answer.record["status"] == "completed"
     assert answer.record["reason"] is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_read(encoding: str, run: Run, tmp_path: Path) -> None:
+    rows = [{"step": step, "loss": loss} for step, loss in LOSSES.items()]
+    texts = {
+        "a.log": log(LOSSES),
+        "a.jsonl": json_lines(rows),
+        "a.json": json.dumps(rows),
+        "a.csv": table("step"),
+    }
+    for name, text in texts.items():
+        mark = "\ufeff" if encoding == "utf-16-be" else ""
+        answer = read(run, tmp_path / name, (mark + text).encode(encoding))
+        answer.told(steps=30)
+        assert [*answer.values("loss").values()] == [*LOSSES.values()]
 
 
 def test_resumed_pandas_and_carriage_returns_are_read_as_before(run: Run, tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_a_name_that_looks_like_an_option_is_a_name(
     [
         (r"(?P<step>\d+", LINES),
         ("loss", "loss\n"),
+        pytest.param(r"(?P<step>(a+)+)$", "step " + "a" * 40 + "!\n", marks=pytest.mark.slow),
     ],
 )
 def test_a_bad_pattern_is_refused(pattern: str, text: str, run: Run, tmp_path: Path) -> None:
@@ -166,6 +167,17 @@ def test_a_bad_pattern_is_refused(pattern: str, text: str, run: Run, tmp_path: P
     preset = written(tmp_path / "preset.yaml", yaml.safe_dump(values))
     log = written(tmp_path / "train.log", text)
     imported(run, log, "--format", "console", "--preset", str(preset)).refused()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["step:1 - " + " - a:1x" * 9_000, "'" * 60_000, "9" * 60_000])
+def test_a_log_that_is_slow_for_the_shipped_patterns_ends(
+    line: str, run: Run, tmp_path: Path
+) -> None:
+    log = written(tmp_path / "train.log", f"{line}\n" * 50)
+    began = time.process_time()
+    imported(run, log).refused()
+    assert time.process_time() - began < 40
 
 
 def test_a_file_that_vanishes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +195,7 @@ def test_a_file_that_vanishes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_another_format_than_named_is_refused(run: Run, tmp_path: Path) -> None:
     source = written(tmp_path / "metrics.log", "nothing of this format\n" * 9)
-    for form in ("csv", "tensorboard", "json", "wandb"):
+    for form in ("csv", "tensorboard", "json", "mlflow", "wandb"):
         imported(run, source, "--format", form).refused()
 
 

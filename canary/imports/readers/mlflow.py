@@ -1,0 +1,214 @@
+"""MLflow's local stores: an `mlruns` folder, or an SQLite file.
+
+Both are read as MLflow's documentation describes them. Its client needs a second to start, and
+changes an SQLite file to its own version before it reads.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.errors import InputError
+from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
+from canary.imports.files import LARGEST_TEXT, Found
+from canary.imports.readers.jsonl import lines_of
+from canary.imports.readers.sqlite_store import check_table, columns, is_store, opened
+from canary.record.jsonio import open_regular
+
+SHOWN = 5
+CLOCKS_DIFFER_S = 60.0
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run; `started` in seconds since the epoch."""
+
+    id: str
+    name: str
+    started: float
+
+
+def picked(
+    runs: Sequence[StoredRun], asked: str | None, since: float, file: str, telling: Telling
+) -> StoredRun:
+    """Return the run that was asked for by name or id, else the newest.
+
+    Args:
+        runs: the runs of the store.
+        asked: what the user names.
+        since: runs that started before are not read; seconds since the epoch.
+        file: the store, for messages.
+        telling: gets the choice.
+
+    Raises:
+        InputError: there is no such run, or several have the name.
+    """
+    if not runs:
+        raise InputError(f"{file} holds no run", "name the store that the training wrote")
+    # By hand all count. A run that begins after now was not started by a launch that ended.
+    latest = time.time() + CLOCKS_DIFFER_S if since > 0 else math.inf
+    fresh = [run for run in runs if since <= run.started <= latest]
+    if not fresh:
+        raise InputError(f"{file} holds no run that this launch started")
+    if asked is not None:
+        named = [run for run in fresh if asked in (run.id, run.name)]
+        names = ", ".join(shortened(run.name) for run in runs[-SHOWN:])
+        if not named:
+            raise InputError(f"{file} holds no run {asked!r}", f"its newest are {names}")
+        if len(named) > 1:
+            ids = ", ".join(shortened(run.id) for run in named[:SHOWN])
+            raise InputError(
+                f"{file} holds {len(named)} runs named {asked!r}", f"name one by id: {ids}"
+            )
+        return named[0]
+    newest = max(fresh, key=lambda run: (run.started, run.id))
+    if len(runs) > 1:
+        what = f"of {len(runs)} runs the newest was read: {shortened(newest.name)}; --run names one"
+        telling.tell(what, file)
+    return newest
+
+
+NEEDED = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
+OF_RUNS = {"run_uuid", "name", "start_time", "status"}
+LARGEST_FLOAT = 1.7976931348623157e308
+"""MLflow stores an infinite value as this."""
+FOLDER = "metrics"
+META = "meta.yaml"
+LARGEST_META = 64 << 10
+"""Bytes of a `meta.yaml`; MLflow writes less than one KiB."""
+STATUS_LINE = re.compile(rb"^status: *['\"]?([A-Za-z0-9]{1,20})['\"]? *\r?$", re.MULTILINE)
+STATUS = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
+"""Numbers in `meta.yaml`; an SQLite store has the words."""
+FINISHED = "FINISHED"
+FAILED = ("FAILED", "KILLED")
+
+
+def fits(file: Found) -> bool:
+    """Whether a file is an SQLite store, or a metric's file in an `mlruns` folder."""
+    if is_store(file):
+        return columns(file, "metrics") >= NEEDED and columns(file, "runs") >= OF_RUNS
+    return _run_folder(file) is not None
+
+
+def _run_folder(file: Found) -> str | None:
+    """Return the folder of the run that a metric's file belongs to."""
+    for parent in file.path.parents:
+        if parent.name == FOLDER and (parent.parent / META).is_file():
+            return str(parent.parent)
+        if parent == parent.parent or parent.name == "artifacts":
+            return None
+    return None
+
+
+def read(
+    files: Sequence[Found], telling: Telling, run: str | None = None, since: float = 0.0
+) -> Iterator[Entry]:
+    """Yield the metrics of one run.
+
+    Raises:
+        InputError: the store is damaged, or has no such run.
+    """
+    stores = [file for file in files if is_store(file)]
+    if stores:
+        yield from _of_store(stores[0], telling, run, since)
+    else:
+        yield from _of_folders(files, telling, run, since)
+
+
+def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> Iterator[Entry]:
+    check_table(file, "metrics", NEEDED)
+    check_table(file, "runs", OF_RUNS)
+    with opened(file) as store:
+        known = store.execute("SELECT run_uuid, name, start_time, status FROM runs").fetchall()
+        found = [
+            StoredRun(str(key), str(name or key), _seconds(started) or 0.0)
+            for key, name, started, _ in known
+        ]
+        # MLflow keeps milliseconds: a run that begins with the launch may seem a moment older.
+        chosen = picked(found, run, since - 0.001, file.name, telling)
+        _tell_status(next(row[3] for row in known if str(row[0]) == chosen.id), telling, file.name)
+        rows = store.execute(
+            "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? "
+            "ORDER BY rowid",
+            (chosen.id,),
+        )
+        for key, value, written, step, is_nan in rows:
+            if not isinstance(value, int | float) or not isinstance(step, int | float):
+                telling.tell(f"`{shortened(key)}` has a value that is not a number", file.name)
+                continue
+            number = math.nan if is_nan else _widened(float(value))
+            yield Entry(step, {str(key): number}, _seconds(written))
+
+
+def _tell_status(status: object, telling: Telling, file: str) -> None:
+    word = STATUS.get(status, status) if isinstance(status, str) else "not known"
+    if word in FAILED:
+        telling.fail(f"MLflow has the status {word}")
+    elif word != FINISHED:
+        telling.tell(f"the run did not finish: its status is {shortened(word)}", file)
+
+
+def _widened(value: float) -> float:
+    return math.copysign(math.inf, value) if abs(value) >= LARGEST_FLOAT else value
+
+
+def _seconds(written: object) -> float | None:
+    return written / 1000 if isinstance(written, int | float) and written > 0 else None
+
+
+def _of_folders(
+    files: Sequence[Found], telling: Telling, run: str | None, since: float
+) -> Iterator[Entry]:
+    by_run: dict[str, list[Found]] = {}
+    for file in files:
+        folder = _run_folder(file)
+        if folder is not None:
+            by_run.setdefault(folder, []).append(file)
+    if not by_run:
+        raise InputError("no run of MLflow in the source", "name an `mlruns` folder")
+    runs = []
+    for folder, mine in by_run.items():
+        times = [
+            entry.time or 0.0 for file in mine[:1] for entry in _of_metric(file, folder, telling)
+        ]
+        runs.append(StoredRun(Path(folder).name, Path(folder).name, min(times, default=0.0)))
+    chosen = picked(runs, run, since - 0.001, "the store", telling)
+    folder = next(one for one in by_run if Path(one).name == chosen.id)
+    _tell_status(_status_in(Path(folder) / META), telling, shortened(chosen.id))
+    for file in by_run[folder]:
+        yield from _of_metric(file, folder, telling)
+
+
+def _status_in(meta: Path) -> str | None:
+    """Return the status in a run's `meta.yaml`, which is flat; None without one, or if the file is
+    a link. No YAML is built: a stranger's could take all memory."""
+    try:
+        if meta.is_symlink():
+            return None
+        with open_regular(meta, LARGEST_META) as stream:
+            found = STATUS_LINE.search(stream.read(LARGEST_META))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
+
+
+def _of_metric(file: Found, folder: str, telling: Telling) -> Iterator[Entry]:
+    """Yield the lines `<time in ms> <value> <step>` of a metric's file."""
+    name = str(file.path.relative_to(f"{folder}/{FOLDER}"))
+    for number, line, whole in lines_of(file, telling, LARGEST_TEXT):
+        cells = line.decode("utf-8", "replace").split()
+        value = step = written = None
+        if len(cells) >= 2:
+            written = number_in(cells[0])
+            value = NON_FINITE.get(cells[1].lower(), number_in(cells[1]))
+            step = number_in(cells[2]) if len(cells) > 2 else 0.0
+        if value is None or step is None or written is None or not (whole or len(cells) > 2):
+            what = "half written" if not whole else "no `time value step`"
+            telling.tell(f"a line is {what} and was left out", file.name, number)
+            continue
+        yield Entry(step, {name: value}, _seconds(written))
