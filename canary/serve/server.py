@@ -64,6 +64,7 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
     import uvicorn
 
     from canary.serve.app import application
+    from canary.serve.connections import MOST_CONNECTIONS, Connection
     from canary.serve.guard import Entrance
     from canary.serve.pages import Site
 
@@ -73,13 +74,14 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
         config = uvicorn.Config(
             application(Site(request.folder), entrance),
             loop="asyncio",
-            http="h11",
+            http=Connection,
             log_config=None,
             access_log=False,
             proxy_headers=False,
             server_header=False,
             lifespan="off",
             ws="none",
+            limit_concurrency=MOST_CONNECTIONS + 2,  # `Connection` closes those above
             timeout_graceful_shutdown=STOPPING_S,
         )
         server = uvicorn.Server(config)
