@@ -289,6 +289,7 @@ def ladder(
     stoppable()
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir, advise)
     found = run(request, sayer(quiet))
-    leave(found)
+    told = leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
+    sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)

@@ -1,23 +1,28 @@
-"""A ladder or an advice as text, Markdown and JSON, and in a notebook."""
+"""A ladder or an advice as text, Markdown, JSON and HTML page, and in a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from canary.ladder.climb import tried_words
 from canary.ladder.guard import Guarded
-from canary.ladder.results import Advice, Advised, Found, Ladder, LevelFound
+from canary.ladder.results import Advice, Advised, Found, Ladder, LevelFound, damaged, load_result
 from canary.ladder.switches import Settings, settings_words
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record import jsonio
 from canary.report.inline import Inline
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
+from canary.report.pages import can_draw, leave_page
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+
+if TYPE_CHECKING:
+    from canary.report.charts.chart import Chart
 
 DOCUMENT_VERSION = 1
 SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
@@ -30,6 +35,8 @@ INLINE = ("level", "samples/s", "step", "memory", "speed-up", *OF_ADVICE)
 """Columns in a notebook."""
 INTERVALS = "In brackets: 95% intervals."
 Cells = tuple[str, ...]
+Speeds = tuple[tuple[str, SpeedUp, str], ...]
+"""What is in the chart: name, speed-up and guard."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,9 @@ class Report:
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
+    chart: str
+    """Its title."""
+    speeds: Speeds
 
     @property
     def legend(self) -> str:
@@ -79,8 +89,8 @@ def result_text(found: Found, form: str, width: int | None = None) -> str:
     return wrapped(tidy(text), width)
 
 
-def leave(found: Found) -> None:
-    """Write a result into its folder in all forms.
+def leave(found: Found) -> str:
+    """Write a result into its folder in all forms. Return a line about its page.
 
     Raises:
         MachineError: the files cannot be written.
@@ -88,6 +98,40 @@ def leave(found: Found) -> None:
     name = "ladder" if isinstance(found, Ladder) else "advice"
     for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
         write_text(found.folder / f"{name}.{suffix}", result_text(found, form))
+    return leave_page(found.folder, lambda path: write_text(path, result_page(found)))
+
+
+def write_result(folder: Path, path: Path) -> None:
+    """Write the HTML page of the result in a folder.
+
+    Raises:
+        RecordError: the result cannot be read.
+    """
+    found = load_result(folder)
+    try:
+        text = result_page(found)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise damaged(folder) from error
+    write_text(path, text)
+
+
+def result_page(found: Found) -> str:
+    """Return the HTML page of a result. Needs the extra `report`."""
+    from canary.report.page import Page, page_text
+
+    report = report_of(found)
+    lines = [f"{title}: {what}: {text}" for title, each in report.sections for what, text in each]
+    page = Page(
+        title=report.title,
+        first_line=f"{report.title}: {report.answer}",
+        subtitle=report.place,
+        table=report.table,
+        headings=report.headings,
+        checks=report.rows,
+        legend=INTERVALS,
+        notes=(*filter(None, (report.more,)), *report.notes, *lines),
+    )
+    return page_text(page, _charts(report))
 
 
 def inline(found: Found) -> Inline:
@@ -103,7 +147,18 @@ def inline(found: Found) -> Inline:
         headings=tuple(report.headings[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in report.rows),
         more=". ".join((*filter(None, (switched,)), *report.notes)),
+        charts=_charts(report) if can_draw() else (),
     )
+
+
+def _charts(report: Report) -> tuple[Chart, ...]:
+    from canary.report.charts.speedups import Speed, speed_up_charts
+
+    speeds = [
+        Speed(name, one.ratio, one.low, one.high, guard)  # type: ignore[arg-type]
+        for name, one, guard in report.speeds
+    ]
+    return tuple(speed_up_charts(report.chart, report.answer, speeds))
 
 
 def _document(found: Found) -> dict[str, Any]:
@@ -126,7 +181,11 @@ def _place(found: Found) -> str:
 
 
 def _of_ladder(ladder: Ladder) -> Report:
-    trl, above = ladder.trl, ladder.levels[1:]
+    trl, (baseline, *above) = ladder.trl, ladder.levels
+    speeds: list[tuple[str, SpeedUp, str]] = [
+        (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference")
+    ]
+    speeds += [(one.level, one.cumulative, _guard(one)) for one in above if one.cumulative]
     rows = [
         (
             one.level,
@@ -140,6 +199,8 @@ def _of_ladder(ladder: Ladder) -> Report:
     if trl.figures is not None:
         ratio = speed_words(trl.over_baseline)
         rows.append(("trl's defaults", *_figures(trl.figures), ratio, "-", "-"))
+    if trl.over_baseline is not None:
+        speeds.append(("trl's defaults", trl.over_baseline, "reference"))
     return Report(
         title=f"Ladder of {ladder.headline}",
         place=_place(ladder),
@@ -155,6 +216,8 @@ def _of_ladder(ladder: Ladder) -> Report:
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
+        chart="Speed-up of each level",
+        speeds=tuple(speeds),
     )
 
 
@@ -300,6 +363,12 @@ def _of_advice(advice: Advice) -> Report:
         sections=tuple((title, tuple(lines)) for title, lines in sections if lines),
         notes=advice.notes,
         folder=str(advice.folder),
+        chart="Gain of each switch alone",
+        speeds=tuple(
+            (one.label, one.gain, one.guard.state)
+            for one in advice.candidates
+            if one.gain and one.guard
+        ),
     )
 
 

@@ -189,6 +189,11 @@ RESULTS: dict[str, type[Found]] = {"ladder.json": Ladder, "advice.json": Advice}
 """Files of a ladder's folder, and of an advice's, that hold the result."""
 
 
+def result_of(folder: Path) -> Path | None:
+    """Return the file with the result of a ladder or an advice; None without one."""
+    return next((file for name in RESULTS if (file := folder / name).is_file()), None)
+
+
 def load_result(folder: Path | str) -> Found:
     """Return what `canary ladder` left in a folder.
 
@@ -196,7 +201,7 @@ def load_result(folder: Path | str) -> Found:
         InputError: the folder has no result.
         RecordError: it cannot be read.
     """
-    file = next((file for name in RESULTS if (file := Path(folder, name)).is_file()), None)
+    file = result_of(Path(folder))
     if file is None:
         hint = "name a folder such as canary_output/ladder-DATE-TIME"
         raise InputError(f"{folder} has no result of canary ladder", hint)

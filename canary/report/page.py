@@ -85,10 +85,11 @@ class Page:
     stages: tuple[StageRow, ...] = ()
     view: View | None = None
     """Of a comparison: causes, summary and differences."""
+    table: str = "Checks"
+    """Title of the large table, of checks, levels or switches."""
     headings: tuple[str, ...] = ()
-    """Of the checks."""
     checks: tuple[tuple[str, ...], ...] = ()
-    """Their cells; the last one of a row is its status."""
+    """Its cells; the last one of a row is its status."""
     legend: str = ""
     tables: tuple[Table, ...] = ()
     alerts: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from canary.ladder.results import Advice, Ladder, load_result
 from tests.unit.ladder.test_ladder_view import advice, ladder
 
 
-def test_a_ladder_shows_its_answer_and_its_levels(tmp_path: Path) -> None:
+def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> None:
     (tmp_path / "ladder.json").write_text(result_text(ladder(), "json"))
     found = load_result(tmp_path)
     assert isinstance(found, Ladder)
@@ -20,10 +20,11 @@ def test_a_ladder_shows_its_answer_and_its_levels(tmp_path: Path) -> None:
     assert report_of(ladder()).answer.split(":")[0] in shown
     assert all(f">{level.level}<" in shown for level in found.levels)
     assert "UNSAFE" in shown
+    assert shown.count("<svg") == 1
     assert repr(found) == f"Ladder({found.headline!r}, {report_of(found).answer!r})"
 
 
-def test_an_advice_shows_each_switch(tmp_path: Path) -> None:
+def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
     (tmp_path / "advice.json").write_text(result_text(advice(), "json"))
     found = load_result(str(tmp_path))
     assert isinstance(found, Advice)
@@ -31,6 +32,7 @@ def test_an_advice_shows_each_switch(tmp_path: Path) -> None:
     assert all(one.switch in shown for one in found.candidates)
     assert "advised" in shown
     assert len(repr(found)) < 300
+    assert shown.count("<svg") == 1
 
 
 def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
