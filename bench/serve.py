@@ -2,7 +2,7 @@
 
 Trains the default canary once. Its rows become 50 finished runs of 10,000 steps, and one run that
 goes on: another process appends 40 rows per second to it and renews its record, as `canary run`
-does. The delay of a row ends when the event that counts it has been received.
+does. The delay of a row ends when a page that counts it has been received.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -31,6 +30,7 @@ from canary.record.folder import RunFolder, load_record, new_run_id, this_proces
 from canary.record.step_row import Row
 from canary.record.summary import percentile, summarise_ranks
 from canary.record.types import RunRecord
+from canary.serve.live import EVERY_MS
 
 RUNS, STEPS, PER_SECOND = 50, 10_000, 40
 GOING = "going"
@@ -95,11 +95,11 @@ def write(folder: RunFolder) -> None:
 
 @dataclass
 class Viewer:
-    """Reads one stream of events until it is told to stop."""
+    """Asks for one page again and again, as its script does, until it is told to stop."""
 
     url: str
     counted: list[tuple[float, int]] = field(default_factory=list)
-    """When an event came, and how many steps it counts."""
+    """When a page came, and how many steps it counts."""
     drawn: list[tuple[float, int]] = field(default_factory=list)
     """When charts came, and their last step."""
     stops: bool = False
@@ -114,29 +114,26 @@ class Viewer:
         self._thread.join()
 
     def _read(self) -> None:
-        with urllib.request.urlopen(self.url) as stream:
-            for line in stream:
-                if self.stops:
-                    return
-                if line.startswith(b"data: "):
-                    self._note(time.time(), json.loads(line.removeprefix(b"data: ")))
+        while not self.stops:
+            with urllib.request.urlopen(self.url) as answer:
+                self._note(answer.read().decode(), time.time())
+            time.sleep(EVERY_MS / 1000)
 
-    def _note(self, now: float, news: dict[str, Any]) -> None:
-        if news["region"] == "numbers" and (found := re.search(r"<dd>(\d+)/", news["html"])):
+    def _note(self, page: str, now: float) -> None:
+        if found := re.search(r"<dd>(\d+) of ", page):
             self.counted.append((now, int(found[1])))
-        pattern = r'id="numbers-loss">(.*?)</script>'
-        if news["region"] == "charts" and (found := re.search(pattern, news["html"], re.DOTALL)):
+        if found := re.search(r'id="numbers-loss">(.*?)</script>', page, re.DOTALL):
             self.drawn.append((now, json.loads(found[1])["rows"][-1][0]))
 
 
-def delays(events: Sequence[tuple[float, int]], written: Sequence[float]) -> list[float]:
-    """Seconds from the writing of each row until the first event that has it."""
-    counts = [count for _, count in events]
+def delays(pages: Sequence[tuple[float, int]], written: Sequence[float]) -> list[float]:
+    """Seconds from the writing of each row until the first page that has it."""
+    counts = [count for _, count in pages]
     found = []
     for number, at in enumerate(written, start=STEPS + 1):
         place = bisect_left(counts, number)
-        if events and counts[0] < number and place < len(events):
-            found.append(events[place][0] - at)
+        if pages and counts[0] < number and place < len(pages):
+            found.append(pages[place][0] - at)
     return found
 
 
@@ -190,7 +187,7 @@ def measured(root: Path, folder: RunFolder, seconds: float) -> None:
 
 
 def look(url: str, root: Path, server: psutil.Process, folder: RunFolder, seconds: float) -> None:
-    """Ask a server for its pages and follow its streams, while rows are written."""
+    """Ask a server for its pages and look at them, while rows are written."""
     ended = next(path.name for path in sorted(root.iterdir()) if path.name.startswith("2"))
     cost(server, "before the first page", 1)
     answers("the list", url)
@@ -201,12 +198,12 @@ def look(url: str, root: Path, server: psutil.Process, folder: RunFolder, second
             written = _lines_of(writing)
             time.sleep(5)
             answers("the run that goes on", f"{url}run/{folder.path.name}")
-            with Viewer(f"{url}events/run/{folder.path.name}") as viewer:
+            with Viewer(f"{url}run/{folder.path.name}") as viewer:
                 time.sleep(5)
                 cost(server, "one viewer of the run", seconds)
                 print(f"a row is counted after {shown(delays(viewer.counted, written))}")
                 print(f"a row is in the charts after {shown(delays(viewer.drawn, written))}")
-            with Viewer(f"{url}events/runs"):
+            with Viewer(url):
                 cost(server, "one viewer of the list", seconds)
             time.sleep(12)
             cost(server, "nobody", seconds)

@@ -55,37 +55,37 @@ for (const name of ["keydown", "pointerdown"]) addEventListener(name, () => { pr
 for (const name of ["keyup", "pointerup", "pointercancel", "contextmenu", "blur"]) {
   addEventListener(name, release);
 }
-let source = null;
 let waiting = 0;
-const follow = () => {
+let looking = false;
+const known = new Map();
+const look = async () => {
   clearTimeout(waiting);
-  if (source || document.hidden) return;
-  source = new EventSource(document.body.dataset.events);
-  source.addEventListener("open", () => { lost.hidden = true; });
-  source.addEventListener("error", () => {
-    lost.hidden = false;
-    // The browser tries again by itself, but not after an answer that says no.
-    if (source && source.readyState === EventSource.CLOSED) {
-      leave();
-      waiting = setTimeout(follow, 3000);
-    }
-  });
-  source.addEventListener("message", (event) => {
-    const news = JSON.parse(event.data);
-    if (news.region === "ended") {
-      leave();
+  // A page that nobody sees needs no news.
+  if (looking || document.hidden) return;
+  looking = true;
+  try {
+    const answer = await fetch(location.href);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const places = page.querySelectorAll("[data-region]");
+    if (!places.length) {
+      // The run has ended, or is gone.
       location.reload();
       return;
     }
-    show(news.region, news.html);
-  });
+    lost.hidden = true;
+    for (const place of places) {
+      const region = place.dataset.region;
+      if (known.get(region) === place.innerHTML) continue;
+      known.set(region, place.innerHTML);
+      show(region, place.innerHTML);
+    }
+  } catch {
+    lost.hidden = false;
+  }
+  looking = false;
+  document.dispatchEvent(new Event("looked"));
+  waiting = setTimeout(look, Number(document.body.dataset.every));
 };
-const leave = () => {
-  clearTimeout(waiting);
-  if (source) source.close();
-  source = null;
-};
-// A browser opens few connections to one server: a page that nobody sees needs none.
-document.addEventListener("visibilitychange", () => (document.hidden ? leave() : follow()));
-addEventListener("pagehide", leave);
-addEventListener("pageshow", follow);
+document.addEventListener("visibilitychange", look);
+addEventListener("pageshow", look);
+addEventListener("pagehide", () => clearTimeout(waiting));

@@ -13,7 +13,6 @@ from canary.errors import MachineError, UsageError
 
 TIMEOUT_S = 300.0
 DIGITS = 12
-SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@~^-]*")
 BASE, HEAD = "refs/canary/base", "refs/canary/head"
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=tree:0")
@@ -67,30 +66,15 @@ def _answer(scratch: Scratch, words: str) -> Ancestry:
 
 
 def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
-    """Fetch refs or shas as the given refs. If the server refuses to send a commit by its sha,
-    fetch all branches instead."""
+    """Fetch branches or shas as the given refs."""
     specs = [f"+{name}:{place}" for place, name in wanted.items()]
     try:
         scratch.git(*FETCH, url, *specs, timeout_s=TIMEOUT_S)
     except GitFailed as failure:
-        if not UNKNOWN.search(failure.said):
+        gone = [name for name in wanted.values() if name in failure.said]
+        if not (gone and UNKNOWN.search(failure.said)):
             raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
-        _through_branches(scratch, url, wanted)
-
-
-def _through_branches(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
-    try:
-        branches = "+refs/heads/*:refs/canary/heads/*"
-        scratch.git(*FETCH, url, branches, timeout_s=TIMEOUT_S)
-    except GitFailed as failure:
-        raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
-    for place, name in wanted.items():
-        revision = name if SHA.fullmatch(name) else f"refs/canary/heads/{name}"
-        try:
-            sha = scratch.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").text
-            scratch.git("update-ref", place, sha)
-        except GitFailed as failure:
-            raise MachineError(
-                f"{shown(url)} has no commit {name}",
-                "push it; if it was replaced by a force push, rebase",
-            ) from failure
+        raise MachineError(
+            f"{shown(url)} has no commit {gone[0]}",
+            "push it; if it was replaced by a force push, rebase",
+        ) from failure

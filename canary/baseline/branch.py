@@ -19,9 +19,7 @@ from pathlib import Path
 from canary.baseline.git import (
     CREDENTIALS,
     GitFailed,
-    Refused,
     Scratch,
-    Unreadable,
     explained,
     passing,
     scratch_repository,
@@ -31,7 +29,7 @@ from canary.baseline.git import (
 from canary.baseline.history import EARLIER, VERSION, is_history, prune
 from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
 from canary.config.token import Token
-from canary.errors import CanaryError, InputError, MachineError, RecordError, UsageError
+from canary.errors import InputError, MachineError, RecordError, UsageError, writing
 
 BRANCH = "canary-baselines"
 KEEP = 50
@@ -234,12 +232,12 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
         raise _explained(failure, remote, writing=False) from failure
     names = {line.partition("\t")[2] for line in listed.splitlines()}
     if not names:
-        raise Unreadable(
+        raise MachineError(
             f"{shown(remote.url)} answers like an empty repository",
             "another server than git's answers there; run the job again",
         )
     if remote.ref in names:
-        raise Unreadable(f"{remote} was not found, but then listed", "run the job again")
+        raise MachineError(f"{remote} was not found, but then listed", "run the job again")
 
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
@@ -260,11 +258,9 @@ def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
         place = start + one.size + 1
         check_content(one.path, body)
         path = folder / one.path
-        try:
+        with writing(path, "choose another place"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
-        except OSError as error:
-            raise MachineError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
@@ -292,9 +288,9 @@ def _explained(failure: GitFailed, remote: Remote, *, writing: bool) -> MachineE
     return explained(failure, remote.url, writing=writing, token=bool(remote.token))
 
 
-def _protected(remote: Remote, failure: GitFailed) -> CanaryError:
+def _protected(remote: Remote, failure: GitFailed) -> MachineError:
     reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
-    return Refused(
+    return MachineError(
         f"{remote} is protected: {telling_line(reasons[0])}",
         f"let this workflow replace {remote.branch}: exempt it from branch protection and rulesets",
     )

@@ -6,7 +6,6 @@ versions lack commit and verdict, and are read too.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from canary.errors import InputError, RecordError
 from canary.record import jsonio
-from canary.record.folder import parse_record, refuse_earlier
+from canary.record.folder import parse_record
 from canary.record.types import RunRecord
 
 LARGEST = 8 << 20
@@ -121,13 +120,6 @@ class Entry:
     def record(self) -> RunRecord:
         """Return the stored record."""
         return parse_record(self.document().get("record"), self.path)
-
-    def refuse_earlier(self) -> None:
-        """Raise EarlierRecord if an earlier version recorded it."""
-        with contextlib.suppress(OSError, ValueError):  # Who reads it says what is wrong.
-            document = jsonio.loads(jsonio.content_of(self.path, LARGEST))
-            if isinstance(document, dict) and isinstance(document.get("record"), dict):
-                refuse_earlier(document["record"], self.path)
 
     def context(self) -> Context | None:
         """Return the run's context; None if it was saved without one."""

@@ -3,12 +3,6 @@
 No hook, helper, alias or filter can run: only the configuration that reaches the server (proxies,
 certificates) is taken from the user and the machine. A token is in the environment of the commands
 that talk to the server, and nowhere else; it is never an argument.
-
-MachineError
-├── GitFailed           a git command failed; carries what it said
-├── Unreachable         no server answers
-├── Refused             the server denies access: no token, a wrong one, or one that may not write
-└── Unreadable          the repository is missing or not visible to this token
 """
 
 from __future__ import annotations
@@ -80,14 +74,14 @@ class Scratch:
 
         Raises:
             GitFailed: the command failed; the error has its output without the token.
-            Unreachable: it took longer than `timeout_s` seconds.
+            MachineError: it took longer than `timeout_s` seconds.
             UsageError: git is not installed.
         """
         base = self.talking if arguments[0] in TALKING else self.environ
         environ = {**base, "GIT_DIR": str(self.folder), **(extra or {})}
         done = run_git(self.folder, *arguments, environ=environ, given=given, timeout_s=timeout_s)
         if done.code is None:
-            raise Unreachable(
+            raise MachineError(
                 f"git {arguments[0]} did not end within {timeout_s:.0f} s",
                 "check the network and the size of the repository",
             )
@@ -241,18 +235,6 @@ class GitFailed(MachineError):
         self.said = said
 
 
-class Unreachable(MachineError):
-    """No server answers in time."""
-
-
-class Refused(MachineError):
-    """The server denies access."""
-
-
-class Unreadable(MachineError):
-    """The repository is missing or not visible to this token."""
-
-
 def shown(url: str) -> str:
     """Return a URL for messages, without credentials and query."""
     return QUERY.sub(r"\1", CREDENTIALS.sub("", url))
@@ -276,20 +258,20 @@ def explained(failure: GitFailed, url: str, *, writing: bool, token: bool) -> Ma
     where, said = shown(url), telling_line(failure.said)
     if FORBIDDEN.search(failure.said) or (writing and NO_CREDENTIALS.search(failure.said)):
         scope = "write" if writing else "read"
-        return Refused(
+        return MachineError(
             f"no permission to {scope} {where}: {said}",
             f"give the job `permissions: contents: {scope}`, or put such a token into CANARY_TOKEN",
         )
     if NO_CREDENTIALS.search(failure.said):
         wish = "does not accept the token" if token else "asks for a token"
-        return Refused(
+        return MachineError(
             f"{where} {wish}: {said}",
             "set GITHUB_TOKEN or CANARY_TOKEN to a token with `contents: read`",
         )
     if UNREACHABLE.search(failure.said):
-        return Unreachable(f"cannot reach {where}: {said}", "check the network and the remote")
+        return MachineError(f"cannot reach {where}: {said}", "check the network and the remote")
     if ABSENT.search(failure.said):
-        return Unreadable(
+        return MachineError(
             f"no repository at {where}, or the token may not see it: {said}",
             "check the remote; a private repository needs a token with `contents: read`",
         )

@@ -10,7 +10,7 @@ order, the periods and the commits, so that a long history needs no reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,16 +79,9 @@ def drawers(root: Path) -> list[Path]:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Return the runs of one drawer, oldest first.
-
-    Raises:
-        EarlierRecord: an earlier version recorded one of them.
-    """
+    """Return the runs of one drawer, oldest first."""
     paths = [path for path in folder.glob("*.json") if path.name != NOISE_FILE]
-    found = [Entry(path) for path in sorted(paths, key=lambda path: path.name)]
-    for entry in found:
-        entry.refuse_earlier()
-    return found
+    return [Entry(path) for path in sorted(paths, key=lambda path: path.name)]
 
 
 def comparable(found: Sequence[Entry]) -> list[Entry]:
@@ -238,21 +231,3 @@ def prune(root: Path, keep: int) -> list[Path]:
                 entry.path.unlink()
                 removed.append(entry.path)
     return removed
-
-
-def rows(root: Path) -> Iterator[tuple[str, str, int, int, str, str]]:
-    """Yield for each drawer: canary, machine, comparable runs, those in the current period, oldest
-    and newest start."""
-    for folder in drawers(root):
-        found = entries(folder)
-        if found:
-            good = comparable(found)
-            period = len(current_period(good))
-            yield (
-                folder.parent.name,
-                folder.name,
-                len(good),
-                period,
-                found[0].start,
-                found[-1].start,
-            )

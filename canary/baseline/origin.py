@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from canary.baseline.branch import BRANCH, Remote
-from canary.baseline.entry import Accepted, Context, Judgement
+from canary.baseline.entry import Accepted, Context
 from canary.baseline.git import CREDENTIALS, TIMEOUT_S
 from canary.config.token import USER, USER_VARIABLE, Token
 from canary.errors import UsageError
@@ -95,21 +95,16 @@ def token_for(url: str, environ: Mapping[str, str]) -> Token | None:
     return None
 
 
-def context_of_run(
-    record: RunRecord, here: Surroundings, verdict: Judgement, accept: str | None
-) -> Context:
+def context_of_run(record: RunRecord, here: Surroundings, accept: str | None) -> Context:
     """Return a run's context: on GitHub from the job, else from the checkout."""
     environ, sha = here.environ, str(record.git.get("sha") or "")
     ref = environ.get("GITHUB_REF", "")
     if environ.get("GITHUB_EVENT_NAME"):
-        run_of = (event_of(environ) or {}).get("workflow_run")
-        followed = run_of if isinstance(run_of, dict) else {}
-        sha = str(followed.get("head_sha") or environ.get("GITHUB_SHA") or "")
+        sha = environ.get("GITHUB_SHA", "")
     by = environ.get("GITHUB_ACTOR") or environ.get("USER") or "unknown"
     return Context(
         commit=sha if SHA.fullmatch(sha) else "",
         ref=ref or str(record.git.get("branch") or ""),
-        verdict=verdict,
         run_url=_run_url(environ),
         accepted=Accepted(by=by, reason=accept) if accept else None,
         stored=here.now.astimezone(UTC).isoformat(timespec="seconds"),
@@ -147,8 +142,6 @@ def require_writer(environ: Mapping[str, str], event: Mapping[str, Any] | None) 
 
 def _refusal(name: str, ref: str, event: Mapping[str, Any]) -> str:
     """Return what may not write, or an empty text."""
-    if name == "workflow_run":
-        return _refused_run(event)
     if name not in WRITING:
         return f"event {name}" if name else "an event without a name"
     default = _text(event, "repository", "default_branch")
@@ -161,22 +154,6 @@ def _refusal(name: str, ref: str, event: Mapping[str, Any]) -> str:
     if refs != {HEADS + default}:
         where = ", ".join(sorted(refs - {HEADS + default})) or "no branch"
         return f"{name} on {where}"
-    return ""
-
-
-def _refused_run(event: Mapping[str, Any]) -> str:
-    """Return why a run that followed another one may not write: that one must be allowed to."""
-    trigger = _text(event, "workflow_run", "event")
-    if trigger not in WRITING:
-        return f"workflow_run after {trigger or 'an unknown event'}"
-    repository = _text(event, "repository", "full_name")
-    source = _text(event, "workflow_run", "head_repository", "full_name")
-    if not repository or source != repository:
-        return f"workflow_run of {source or 'an unknown repository'}"
-    default = _text(event, "repository", "default_branch")
-    branch = _text(event, "workflow_run", "head_branch")
-    if not default or branch != default:
-        return f"workflow_run on {branch or 'no branch'}"
     return ""
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast, get_args
 
 from canary.baseline.branch import Remote, pull, push
-from canary.baseline.entry import Entry, Judgement
+from canary.baseline.entry import Entry
 from canary.baseline.history import (
     VERSION,
     current_period,
@@ -20,7 +18,6 @@ from canary.baseline.history import (
     periods,
     prune,
     require_usable,
-    rows,
     save,
     save_file,
 )
@@ -28,9 +25,6 @@ from canary.baseline.origin import Surroundings, context_of_run, event_of, requi
 from canary.errors import InputError, UsageError, printable, writing
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-
-STAGED = ".pulled-"
-"""Prefix of the folder that holds a history until it is complete."""
 
 
 def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:
@@ -60,18 +54,6 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
 
 def _runs(count: int) -> str:
     return f"{count} run{'' if count == 1 else 's'}"
-
-
-def list_text(root: Path, shown: str = "") -> str:
-    """Return one line per canary and machine; `shown` names the history."""
-    lines = [
-        printable(
-            f"{canary:<24} {machine:<36} {_runs(count):>9}, {period} in this period, "
-            f"{first} to {last}"
-        )
-        for canary, machine, count, period, first, last in rows(root)
-    ]
-    return "\n".join(lines) or printable(f"{shown or root} holds no runs")
 
 
 HEADINGS = ("run", "commit", "verdict", "step time", "memory", "period", "")
@@ -119,8 +101,6 @@ def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
 
 def prune_text(root: Path, keep: int) -> str:
     """Prune, and return a message with the number of removed runs."""
-    if not is_history(root):
-        drawers(root)
     removed = prune(root, keep)
     return f"removed {_runs(len(removed))}, kept the newest {keep} of each canary and machine"
 
@@ -130,29 +110,16 @@ def require_allowed(here: Surroundings) -> None:
     require_writer(here.environ, event_of(here.environ))
 
 
-def judgement(text: str | None) -> Judgement:
-    """Return the verdict that the user typed.
-
-    Raises:
-        UsageError: there is no such verdict.
-    """
-    known = get_args(Judgement)
-    if text is not None and text not in known:
-        allowed = ", ".join(filter(None, known))
-        raise UsageError(f"--verdict {text!r}: no such verdict", f"use one of {allowed}")
-    return cast(Judgement, text or "")
-
-
-def push_paths(
+def push_runs(
     remote: Remote,
     here: Surroundings,
-    paths: Sequence[Path],
+    records: Sequence[RunRecord],
     *,
     keep: int,
-    verdict: str | None = None,
     accept: str | None = None,
 ) -> str:
-    """Add runs to the branch in one commit, and return a message.
+    """Add runs to the branch in one commit, and return a message. An acceptance starts its period
+    at the first run.
 
     Raises:
         UsageError: this job may not write the baseline, or the acceptance has no reason.
@@ -162,25 +129,11 @@ def push_paths(
     require_allowed(here)
     if accept is not None and not accept.strip():
         raise UsageError("--accept needs a reason", "the reason is stored with the run")
-    records = [load_record(path) for path in paths]
-    return push_records(remote, here, records, keep=keep, verdict=judgement(verdict), accept=accept)
-
-
-def push_records(
-    remote: Remote,
-    here: Surroundings,
-    records: Sequence[RunRecord],
-    *,
-    keep: int,
-    verdict: Judgement = "",
-    accept: str | None = None,
-) -> str:
-    """Do as `push_paths` with loaded records; an acceptance starts its period at the first run."""
     for record in records:
         require_usable(record)
     ordered = sorted(records, key=lambda record: record.timestamp)
     contexts = [
-        context_of_run(record, here, verdict, accept if place == 0 else None)
+        context_of_run(record, here, accept if place == 0 else None)
         for place, record in enumerate(ordered)
     ]
 
@@ -195,61 +148,33 @@ def push_records(
     return f"{message} added to {remote}, now at {pushed.sha[:9]}"
 
 
-def pull_text(remote: Remote, here: Surroundings, folder: Path, *, replace: bool = False) -> str:
-    """Write the branch's history into a folder, an empty history without a branch, and return a
+def pull_text(remote: Remote, here: Surroundings, folder: Path) -> str:
+    """Write the branch's history into a new folder, an empty history without a branch, and return a
     message.
 
     Raises:
-        InputError: the folder holds files that must not be replaced.
-        MachineError: the folder cannot be written; it stays as it was.
+        InputError: the folder holds files.
+        MachineError: the folder cannot be written; nothing is left of it.
     """
-    if replace and is_history(folder) and any(map(_is_others, folder.iterdir())):
-        raise InputError(f"{folder} holds more than a history", "name another folder")
-    if not replace and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder} is not empty",
-            "name a new folder, or replace an existing history with --replace",
-        )
-    with pulled(remote, here) as (sha, history), writing(folder, "choose another place"):
-        _put_in_place(history / VERSION, folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is not empty", "name a new folder")
+    with writing(folder, "choose another place"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with pulled(remote, here, beside=folder) as (sha, history):
+            history.rename(folder)
     if sha is None:
         return f"{remote} does not exist yet; {folder} is an empty history"
     return f"{remote} at {sha[:9]} is in {folder}"
 
 
-def _is_others(path: Path) -> bool:
-    """Return whether this is not part of a history. A killed pull may leave a staged one."""
-    return path.name != VERSION and not path.name.startswith(STAGED)
-
-
-def _put_in_place(history: Path, folder: Path) -> None:
-    """Move a copy into the folder once it is complete; the old history goes last.
-
-    Raises:
-        OSError: the copy cannot be written. The old history stays.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / VERSION
-    with tempfile.TemporaryDirectory(dir=folder, prefix=STAGED) as staged:
-        new, old = Path(staged, "new"), Path(staged, "old")
-        for path in history.rglob("*"):
-            if path.is_file():
-                made = new / path.relative_to(history)
-                made.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, made)
-        new.mkdir(exist_ok=True)
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-    for left in folder.glob(f"{STAGED}*"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 @contextlib.contextmanager
-def pulled(remote: Remote, here: Surroundings) -> Iterator[tuple[str | None, Path]]:
+def pulled(
+    remote: Remote, here: Surroundings, beside: Path | None = None
+) -> Iterator[tuple[str | None, Path]]:
     """Yield the branch's commit and its history in a scratch folder; None and an empty history
-    without a branch."""
-    with tempfile.TemporaryDirectory(prefix="canary-history-") as scratch:
+    without a branch. `beside`: where the scratch folder is made."""
+    place = beside and beside.parent
+    with tempfile.TemporaryDirectory(dir=place, prefix="canary-history-") as scratch:
         folder = Path(scratch) / "history"
         sha = pull(remote, folder, environ=here.environ)
         (folder / VERSION).mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from canary.baseline.branch import Remote
 from canary.baseline.origin import Surroundings
-from canary.baseline.verbs import pulled, push_records, require_allowed
+from canary.baseline.verbs import pulled, push_runs, require_allowed
 from canary.campaign.side import completed_run, named
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
@@ -53,7 +53,7 @@ def bootstrap(
         folders.append(str(folder))
         say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms per step")
     try:
-        return push_records(remote, here, records, keep=wanted.keep)
+        return push_runs(remote, here, records, keep=wanted.keep)
     except CanaryError:
         say(f"the runs are on disk; add them with: canary baseline push {' '.join(folders)}")
         raise

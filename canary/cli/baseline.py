@@ -67,18 +67,6 @@ def history_at(folder: Path | None, remote: str | None, branch: str) -> Iterator
         yield history, f"{found}" if sha else f"{found} does not exist yet: it"
 
 
-@baseline_app.command("list")
-def baseline_list(
-    folder: History = None, remote: RemoteName = None, branch: Branch = BRANCH
-) -> None:
-    """List canaries and machines with the number of their runs."""
-    from canary.baseline.verbs import list_text
-    from canary.report.lines import terminal_width, wrapped
-
-    with history_at(folder, remote, branch) as (root, shown):
-        typer.echo(wrapped(list_text(root, shown), terminal_width(sys.stdout)))
-
-
 @baseline_app.command("history")
 def baseline_history(
     folder: History = None,
@@ -132,10 +120,6 @@ def baseline_push(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     keep: Keep = KEEP,
-    verdict: Annotated[
-        str | None,
-        typer.Option("--verdict", help="Verdict of these runs; failed runs are kept apart."),
-    ] = None,
     accept: Annotated[
         str | None,
         typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
@@ -143,10 +127,11 @@ def baseline_push(
     verbose: Verbose = False,
 ) -> None:
     """Add completed runs to the baseline branch, in one commit."""
-    from canary.baseline.verbs import push_paths
+    from canary.baseline.verbs import push_runs
+    from canary.record.folder import load_record
 
-    place = _place(remote, branch)
-    typer.echo(push_paths(*place, runs, keep=keep, verdict=verdict, accept=accept))
+    records = [load_record(path) for path in runs]
+    typer.echo(push_runs(*_place(remote, branch), records, keep=keep, accept=accept))
 
 
 @baseline_app.command("pull")
@@ -154,15 +139,12 @@ def baseline_pull(
     folder: Annotated[Path, typer.Argument(help="New folder for the history.")],
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing history.")
-    ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Copy the history of the baseline branch to a folder."""
+    """Copy the history of the baseline branch to a new folder."""
     from canary.baseline.verbs import pull_text
 
-    typer.echo(pull_text(*_place(remote, branch), folder, replace=replace))
+    typer.echo(pull_text(*_place(remote, branch), folder))
 
 
 @baseline_app.command("bootstrap")

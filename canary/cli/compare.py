@@ -152,11 +152,8 @@ def profile(
     verbose: Verbose = False,
 ) -> None:
     """Show what the profiled steps of a run spent their time on."""
-    from functools import partial
-
     from canary.report.lines import terminal_width
-    from canary.report.pages import leave_page
-    from canary.report.profile import profile_text, write_profile
+    from canary.report.profile import profile_text
     from canary.report.render import write_text
 
     width = None if output else terminal_width(sys.stdout)
@@ -165,5 +162,3 @@ def profile(
         typer.echo(text, nl=False)
     else:
         write_text(output, text)
-        write = partial(write_profile, run, against, top)
-        typer.echo(leave_page(output.parent, write), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -58,39 +59,45 @@ def report(
     from canary.errors import UsageError
     from canary.ladder.report import write_result
     from canary.ladder.results import result_of
-    from canary.matrix.answer import FILE, write_page
+    from canary.matrix.answer import FILE
     from canary.matrix.running import CELLS
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
-    named = paths or []
-    first, rest = next(iter(named), None), named[1:]
+    first = paths[0] if paths else None
+    against = (*(paths or ())[1:], *(baseline or ()))
     if first is None and remote is None:
         raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
-    against = (*rest, *(baseline or ()))
     if first is None or (is_history(first) and not against):
-        path = output or (Path() if first is None else first) / REPORT
+        path = output or (first or Path()) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
-    elif (first / FILE).is_file():
+    elif (first / FILE).is_file() or (first / CELLS).is_dir():
         path = output or (first if canary is None else first / CELLS / canary) / REPORT
-        for one in against:
-            if len(against) > 1 or not is_history(one):
-                message = f"{one} is no history, and {first} is a matrix"
-                raise UsageError(message, "canary report MATRIX --baseline HISTORY")
-        write_page(first, path, canary, next(iter(against), None))
+        _matrix(first, path, canary, against)
     elif not against and result_of(first) is not None:
         path = output or first / REPORT
         write_result(first, path)
-    elif not against and (first / CELLS).is_dir():
-        hint = f"run all its cells with -o {first}"
-        raise UsageError(f"the matrix in {first} has no answer yet", hint)
     else:
-        here = repository or Path.cwd()
-        source = partial(source_between, here)
-        request = Request((first,), against, tier, threshold_file, noise, source=source)
         path = output or (first if first.is_dir() else first.parent) / REPORT
-        write_report(request, path)
+        source = partial(source_between, repository or Path.cwd())
+        write_report(Request((first,), against, tier, threshold_file, noise, source=source), path)
     typer.echo(f"wrote {path}")
     if open_:
         typer.launch(str(path.absolute()))
+
+
+def _matrix(folder: Path, path: Path, cell: str | None, against: Sequence[Path]) -> None:
+    """Write the page of a matrix, or of one of its cells."""
+    from canary.baseline.history import is_history
+    from canary.errors import UsageError
+    from canary.matrix.answer import FILE, write_page
+
+    if not (folder / FILE).is_file():
+        hint = f"run all its cells with -o {folder}"
+        raise UsageError(f"the matrix in {folder} has no answer yet", hint)
+    others = [one for one in against if not is_history(one)] or against[1:]
+    if others:
+        message = f"{others[0]} is no history, and {folder} is a matrix"
+        raise UsageError(message, "canary report MATRIX --baseline HISTORY")
+    write_page(folder, path, cell, next(iter(against), None))

@@ -54,9 +54,6 @@ def serve(
             "--token-file", metavar="FILE", help="File with the token [default: a new one]."
         ),
     ] = None,
-    history: Annotated[
-        Path | None, typer.Option("--history", metavar="HISTORY", help="A history to show too.")
-    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -69,4 +66,4 @@ def serve(
         if open_:
             typer.launch(address)
 
-    serve_until_stopped(ServeRequest(folder, host, port, history, token_file), ready)
+    serve_until_stopped(ServeRequest(folder, host, port, token_file), ready)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from canary.baseline.comparability import machine_key
-from canary.baseline.history import ONLY_EARLIER, WINDOW, is_history, only_earlier, rows, select
+from canary.baseline.history import (
+    ONLY_EARLIER,
+    WINDOW,
+    drawers,
+    entries,
+    is_history,
+    only_earlier,
+    select,
+)
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -252,7 +260,7 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
     A new name or dtype starts an empty history."""
     if only_earlier(root):
         return (f"{root} {ONLY_EARLIER}",)
-    found = [f"{canary} on {machine}" for canary, machine, *_ in rows(root)]
+    found = [f"{one.parent.name} on {one.name}" for one in drawers(root) if entries(one)]
     if not found:
         return ()
     wanted = f"{current.name or 'canary'} on {machine_key(current)}"

@@ -253,12 +253,6 @@ class Comparison:
     def __repr__(self) -> str:
         return f"Comparison({self.verdict!r}, {self.first_line!r})"
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from canary.report.inline import of_comparison
-
-        return of_comparison(self)._repr_html_()
-
     @property
     def passed(self) -> bool:
         """True for `pass`, and for `inconclusive` if the exact lane decided and only speed or

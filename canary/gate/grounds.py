@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.baseline.ancestry import SHA, Ancestry
+from canary.baseline.ancestry import Ancestry
+from canary.baseline.origin import SHA
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import Compared
 from canary.compare.report import Comparison

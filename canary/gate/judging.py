@@ -35,7 +35,6 @@ from canary.gate.stored import (
 from canary.github.status import Answer
 from canary.record.types import RunRecord
 from canary.report.bisect_hint import hint_of
-from canary.report.trends import trends_of
 
 
 def judge(grounds: Grounds, records: Records) -> Judged:
@@ -127,9 +126,8 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = commit_of(chosen.records[-1]) if chosen.records else ""
-    trends = trends_of((*chosen.records, current[-1]))
     hint = hint_of(found, current, chosen.records, known_of(grounds, chosen))
-    answer = Answer(name, found, trends=trends, hint=hint)
+    answer = Answer(name, found, hint=hint)
     return Judged(answer, tuple(current), newest, chosen.records)
 
 

@@ -9,10 +9,10 @@ from canary.baseline.history import (
     ONLY_EARLIER,
     Selection,
     drawer,
+    drawers,
     entries,
     is_history,
     only_earlier,
-    rows,
     select,
 )
 from canary.compare.paths import require_same_machine
@@ -51,7 +51,8 @@ def not_first(grounds: Grounds, record: RunRecord, chosen: Selection) -> str:
     if not is_history(grounds.history):
         return ""
     name = slug(record.name or "canary")
-    known = [machine for canary, machine, *_ in rows(grounds.history) if canary == name]
+    found = (one for one in drawers(grounds.history) if one.parent.name == name)
+    known = [one.name for one in found if entries(one)]
     if not known:
         return ""
     if red := entries(drawer(grounds.history, keyed(record, grounds.base))):

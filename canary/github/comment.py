@@ -140,7 +140,6 @@ def sections_of(
                 limit,
                 templates,
                 answer.note,
-                answer.trends,
                 answer.hint,
             ),
         )

@@ -18,7 +18,6 @@ from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.place_rows import MEANT
 from canary.report.render import HEADINGS, environment, table, tidy
-from canary.report.trends import Trends, trend_texts
 from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
@@ -65,7 +64,6 @@ def _without_passed(view: CommentView) -> tuple[CheckRow, ...]:
 def comment_view(
     found: Comparison,
     note: str = "",
-    trends: Trends = (),
     hint: Hint | None = None,
 ) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
@@ -77,7 +75,6 @@ def comment_view(
     if whole.do == MEANT:
         parts["do"] = MEANT_HERE
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
-    parts["trends"] = trend_texts(trends)
     lead = tuple(_lead(found, whole))
     return on_lines(CommentView(**parts, note=note, lead=lead, hint=hint))
 
@@ -121,19 +118,17 @@ def section(
     limit: int,
     templates: Mapping[str, str] | None = None,
     note: str = "",
-    trends: Trends = (),
     hint: Hint | None = None,
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
     `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
-    `note`: the note to show below the first line. `trends`: of the newest runs. `hint`: how to find
-    the culprit.
+    `note`: the note to show below the first line. `hint`: how to find the culprit.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found, note, trends, hint)
+    view = comment_view(found, note, hint)
     if templates:
         return confined(rendered, dict(templates), view, source, limit)
     return rendered({}, view, source, limit)

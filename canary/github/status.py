@@ -10,7 +10,6 @@ from canary.baseline.comparability import own_slug
 from canary.compare.report import WORST_FIRST, Comparison
 from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
-from canary.report.trends import Trends
 
 State = Literal["pending", "success", "failure", "error"]
 LONGEST_DESCRIPTION = 140
@@ -115,8 +114,6 @@ class Answer:
     """Its config's path in the repository."""
     note: str = ""
     """The comparison's note that the comment shows below the first line."""
-    trends: Trends = ()
-    """The newest stored runs and this one."""
     hint: Hint | None = None
     """How to find the culprit of a red history."""
 

@@ -24,10 +24,10 @@ from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
 from canary.report.charts.sides import sides_of
 from canary.report.comparison_page import charts_of, page_of
+from canary.report.lines import cut
 from canary.report.page import Charted, Page, Table, TableRow, joined_text, page_text
 from canary.report.pages import COMPARISON, compared_in
 from canary.report.rules import against
-from canary.report.view import cut
 
 MOST_SECTIONS = 40
 CHART_BYTES = 3 << 20

@@ -407,9 +407,3 @@ class RunRecord(Section):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Return what names a run; all of it would fill screens."""
         return [(name, getattr(self, name)) for name in ("run_id", "name", "status")]
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from canary.report.inline import of_record
-
-        return of_record(self)._repr_html_()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.exact.lane import NO_SIGNALS
@@ -11,20 +11,16 @@ from canary.compare.places import SHOWN
 from canary.compare.report import Comparison
 from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
-from canary.report.charts.learning import learning_charts
-from canary.report.charts.machine import machine_charts
-from canary.report.charts.memory import memory_charts
-from canary.report.charts.operators import operator_charts
+from canary.report.charts.curves import cost_charts, learning_charts
+from canary.report.charts.launches import launch_charts
 from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
-from canary.report.charts.times import time_charts
 from canary.report.numbers import amount
 from canary.report.page import Charted, Page, StageRow, joined_text
 from canary.report.place_rows import compared
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
 from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, scaled, view_of
 
-STAGE_KINDS = {stage.name: stage.kind for stage in STAGES}
 SPEED_WORDS = {
     "fail": "Yes",
     "changed": "Yes",
@@ -36,8 +32,6 @@ SPEED_WORDS = {
 OF_MEMORY = ("max_memory",)
 LED_BY = 6
 """Figures of the summary in the first line of a run's page."""
-
-
 OF_ONE_RUN = ("name", "current", "threshold", "status")
 """Columns of the checks that need no baseline."""
 
@@ -49,11 +43,9 @@ def charts_of(sides: ShownSides) -> Iterator[Chart]:
     if sides.found is not None and not compared(sides.found):
         sides = replace(sides, baseline=())
     yield from learning_charts(sides)
-    yield from time_charts(sides)
+    yield from launch_charts(sides)
     yield from phase_charts(sides)
-    yield from memory_charts(sides)
-    yield from operator_charts(sides)
-    yield from machine_charts(sides)
+    yield from cost_charts(sides)
 
 
 Part = tuple[str, ShownSides]
@@ -96,18 +88,14 @@ def page_of(
         verdict=view.verdict,
         mark=view.mark,
         answers=tuple(_answers(found, view)),
-        why=view.why,
-        suspects=view.suspects,
         places=found.places.code[:SHOWN],
         stages_finding=_stages_finding(stages),
         stages=stages,
-        summary=view.summary,
+        view=view,
         headings=HEADINGS,
         checks=tuple(_cells(row, COLUMNS) for row in _worst_first(view)),
         legend="; ".join(LEGEND.values()),
         alerts=view.alerts,
-        config=view.config,
-        environment=view.environment,
         notes=view.notes,
     )
 
@@ -130,7 +118,7 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
         subtitle=f"canary {record.name} · run {view.current}",
         verdict=verdict,
         mark=view.mark if broken else "",
-        headings=tuple(HEADINGS[COLUMNS.index(column)] for column in OF_ONE_RUN),
+        headings=tuple(COLUMNS[column] for column in OF_ONE_RUN),
         checks=tuple(_cells(row, OF_ONE_RUN) for row in view.rows),
         legend="; ".join(LEGEND[name] for name in ("limit", "status")),
         alerts=view.alerts,
@@ -143,7 +131,7 @@ def _worst_first(view: View) -> list[CheckRow]:
     return sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
 
 
-def _cells(row: CheckRow, columns: tuple[str, ...]) -> tuple[str, ...]:
+def _cells(row: CheckRow, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(getattr(row, column) for column in columns)
 
 
@@ -158,26 +146,14 @@ def _subtitle(view: View) -> str:
 
 
 def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
-    """Yield what a reviewer asks first, each with its answer in one sentence."""
+    """Yield what a reviewer asks after the first line, each with its answer in one sentence."""
     if not compared(found):
         return
-    yield "What broke?", _broke(view)
     yield "Where?", _where(view)
     yield "How sure?", _how_sure(found, view)
     yield "Is it slower?", _slower(found)
     if view.do:
         yield "What to do?", view.do
-
-
-def _broke(view: View) -> str:
-    if view.failed:
-        more = f" ({len(view.failed)} checks failed)" if len(view.failed) > 1 else ""
-        return f"{view.failed[0].message}{more}"
-    if view.undecided:
-        count = sum(row.status == STATUS_WORDS["inconclusive"] for row in view.rows)
-        many = f"{count} checks are" if count > 1 else "1 check is"
-        return f"Nothing is known to be worse; {many} undecided."
-    return "Nothing."
 
 
 def _where(view: View) -> str:

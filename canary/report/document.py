@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from canary.compare.diagnosis.suspects import Diagnosis
-from canary.compare.report import (
-    Check,
-    Comparison,
-    Difference,
-    KeyChange,
-    Places,
-    RaisedAlert,
-    Side,
-)
+from canary.compare.report import Comparison, Difference
 from canary.errors import RecordError
 from canary.record import jsonio
 from canary.record.folder import read_document
@@ -31,26 +21,37 @@ LARGEST = 8 << 20
 """Bytes of a comparison; ours have some hundred thousand."""
 
 
+KEYS = {
+    "verdict": "verdict",
+    "accepted": "accepted",
+    "first_line": "first_line",
+    "tier": "tier",
+    "baseline": "baseline",
+    "current": "current",
+    "checks": "checks",
+    "first_difference": "first_difference",
+    "differences": "differences",
+    "config_changes": "config_differences",
+    "environment_changes": "environment_differences",
+    "notes": "notes",
+    "alerts": "alerts",
+    "places": "places",
+    "diagnosis": "diagnosis",
+}
+"""The document's key of each field of a comparison."""
+COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
+
+
 def document(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
+    whole = asdict(found)
     return {
         "schema_version": DOCUMENT_VERSION,
         "verdict": found.verdict,
         "passed": found.passed,
-        "accepted": found.accepted,
-        "first_line": found.first_line,
-        "tier": found.tier,
-        "baseline": _side(found.baseline),
-        "current": _side(found.current),
-        "checks": [_check(check) for check in found.checks],
+        **{key: whole[name] for name, key in KEYS.items()},
         "first_difference": _difference(found.first_difference),
         "differences": [_difference(difference) for difference in found.differences],
-        "config_differences": _changes(found.config_changes),
-        "environment_differences": _changes(found.environment_changes),
-        "notes": list(found.notes),
-        "alerts": [asdict(alert) for alert in found.alerts],
-        "places": asdict(found.places),
-        "diagnosis": _diagnosis(found.diagnosis),
     }
 
 
@@ -65,50 +66,10 @@ def json_lines(value: Any) -> str:
     return NOT_PRINTED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def _side(side: Side) -> dict[str, Any]:
-    return {**asdict(side), "run_ids": list(side.run_ids), "summary": dict(side.summary)}
-
-
-def _check(check: Check) -> dict[str, Any]:
-    fields = asdict(check)
-    fields["interval"] = None if check.interval is None else list(check.interval)
-    return fields
-
-
 def _difference(difference: Difference | None) -> dict[str, Any] | None:
     if difference is None:
         return None
     return {"order": difference.order, **asdict(difference), "message": difference.sentence()}
-
-
-def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "summary": diagnosis.summary,
-        "suspects": [
-            {
-                "category": suspect.category.value,
-                "confidence": suspect.confidence,
-                "description": suspect.description,
-                "evidence": [asdict(item) for item in suspect.evidence],
-                "suggested_actions": list(suspect.suggested_actions),
-            }
-            for suspect in diagnosis.suspects
-        ],
-    }
-
-
-def _changes(changes: Sequence[KeyChange]) -> list[dict[str, Any]]:
-    return [asdict(change) for change in changes]
-
-
-CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])
-DIFFERENCES: TypeAdapter[tuple[Difference, ...]] = TypeAdapter(tuple[Difference, ...])
-CHANGES: TypeAdapter[tuple[KeyChange, ...]] = TypeAdapter(tuple[KeyChange, ...])
-ALERTS: TypeAdapter[tuple[RaisedAlert, ...]] = TypeAdapter(tuple[RaisedAlert, ...])
-DIAGNOSIS: TypeAdapter[Diagnosis] = TypeAdapter(Diagnosis)
-PLACES: TypeAdapter[Places] = TypeAdapter(Places)
-SIDE: TypeAdapter[Side] = TypeAdapter(Side)
-COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
 
 def load_comparison(path: Path) -> Comparison:
@@ -136,47 +97,9 @@ def load_comparison(path: Path) -> Comparison:
 
 def comparison_from(document: dict[str, Any]) -> Comparison:
     """Return the comparison in a document; ValidationError or KeyError if it holds none."""
-    first = document["first_difference"]
-    differences = [_without(row, "message") for row in document["differences"]]
-    return COMPARISON.validate_python(
-        {
-            "verdict": document["verdict"],
-            "first_line": document["first_line"],
-            "checks": CHECKS.validate_python([_numbers(row) for row in document["checks"]]),
-            "first_difference": None if first is None else _without(first, "message"),
-            "differences": DIFFERENCES.validate_python(differences),
-            "config_changes": CHANGES.validate_python(document["config_differences"]),
-            "environment_changes": CHANGES.validate_python(document["environment_differences"]),
-            "baseline": SIDE.validate_python(document["baseline"]),
-            "current": SIDE.validate_python(document["current"]),
-            "tier": document["tier"],
-            "accepted": document["accepted"],
-            "notes": document["notes"],
-            "alerts": ALERTS.validate_python([_numbers(row) for row in document.get("alerts", [])]),
-            "places": PLACES.validate_python(document.get("places") or {}),
-            "diagnosis": DIAGNOSIS.validate_python(
-                _diagnosis_from(document.get("diagnosis") or {})
-            ),
-        }
-    )
-
-
-def _without(row: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != key}
-
-
-def _diagnosis_from(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the diagnosis as today's model reads it; missing keys get its defaults."""
-    suspects = [
-        {**suspect, "evidence": [_numbers(item) for item in suspect["evidence"]]}
-        for suspect in row.get("suspects", [])
-    ]
-    return {**row, "suspects": suspects}
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with non-finite numbers, which JSON holds as strings, as numbers again."""
-    read = {name: number(value) for name, value in row.items()}
-    if isinstance(row.get("interval"), list):
-        read["interval"] = [number(end) for end in row["interval"]]
-    return read
+    parts = {name: document[key] for name, key in KEYS.items()}
+    for rows in (parts["checks"], *(each["evidence"] for each in parts["diagnosis"]["suspects"])):
+        for row in rows:
+            # In JSON a number that is not finite is a string, as names are.
+            row |= {side: number(row.get(side)) for side in ("baseline", "current")}
+    return COMPARISON.validate_python(parts)

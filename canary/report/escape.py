@@ -11,6 +11,8 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from markupsafe import Markup
+
 from canary.errors import printable
 
 Shown = TypeVar("Shown")
@@ -56,11 +58,13 @@ follows it. Spaces and tabs are gone, and MARKUP has the other marks."""
 
 def on_lines(view: Shown) -> Shown:
     """Return a view with each text on one line and cut to LONGEST_TEXT. No text can add a line
-    or take minutes to escape."""
+    or take minutes to escape. HTML of our templates stays as it is."""
     return cast(Shown, _on_lines(view))
 
 
 def _on_lines(value: Any) -> Any:
+    if isinstance(value, Markup):
+        return value
     if isinstance(value, str):
         return printable(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 1]}…")
     if isinstance(value, tuple):

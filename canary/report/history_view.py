@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from canary.compare.checks import CHECKS
 from canary.report.bisect_hint import Hint, commits_command
+from canary.report.document import json_lines
 from canary.report.escape import on_lines
-from canary.report.history_document import history_json
 from canary.report.lines import Cells, aligned, cut, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
+from canary.report.sparkline import sparkline, thinned
 from canary.report.trend_words import (
     DERIVED,
     LARGEST_PERCENT,
@@ -22,12 +24,12 @@ from canary.report.trend_words import (
     point_words,
     sentence,
 )
-from canary.report.trends import sparkline, thinned
 from canary.trends.model import ChangePoint, HistoryTrends, Series
 
 Count = Callable[[str, str], int | None]
 """Returns how many commits lie between two; None if unknown."""
 
+VERSION = 1
 BLOCKS = 12
 """Blocks of a sparkline; more runs are thinned."""
 LONGEST_NAME = 26
@@ -80,7 +82,7 @@ def history_text(
     """
     check_format(form)
     if form == "json":
-        return history_json(found)
+        return json_lines({"schema_version": VERSION, "histories": list(map(_document, found))})
     views = [on_lines(_view(one, count)) for one in found]
     if not views:
         return tidy(f"{shown} holds no runs")
@@ -92,6 +94,24 @@ def history_text(
     text = template.render(drawers=list(zip(views, tables, strict=True)))
     hints = (finding.hint for view in views for finding in view.findings)
     return wrapped(tidy(text), width, [hint.command for hint in hints if hint])
+
+
+def _document(found: HistoryTrends) -> dict[str, Any]:
+    """Return the trends of a drawer as plain data, with the newest value of each metric."""
+    whole = asdict(found)
+    del whole["config_file"]
+    whole["machine_changes"] = [
+        # Only a change of a series has runs before it.
+        {
+            "place": place,
+            "changes": [{k: one[k] for k in ("name", "before", "now")} for one in all_],
+        }
+        for place, all_ in whole["machine_changes"]
+    ]
+    for series in whole["series"]:
+        values = [point["value"] for point in series["points"] if point["value"] is not None]
+        series["newest"] = values[-1] if values else None
+    return whole
 
 
 def _lines(table: Sequence[Cells], width: int | None) -> list[str]:

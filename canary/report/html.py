@@ -1,15 +1,17 @@
-"""Templates and style sheets of HTML, without what draws charts."""
+"""Fills templates of HTML, without what draws charts. Every text is escaped."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import hashlib
+from typing import Any
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.report.charts.theme import style_of_colours
+from canary.report.escape import NOT_PRINTED, on_lines
 from canary.report.render import TEMPLATES
 
 
@@ -26,9 +28,14 @@ def source_of(text: str) -> str:
     return f"'sha256-{digest}'"
 
 
+def filled(template: str, **values: Any) -> str:
+    """Return a template with these values; each text is one line without control characters."""
+    lines = {name: on_lines(value) for name, value in values.items()}
+    return NOT_PRINTED.sub("", environment().get_template(template).render(**lines))
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Return the environment of pages: it escapes every text."""
     return ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,

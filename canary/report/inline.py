@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
@@ -14,8 +14,8 @@ from canary.compare.timing.side_figures import side_of
 from canary.errors import InputError, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
-from canary.report.escape import NOT_PRINTED, on_lines
-from canary.report.html import environment
+from canary.report.html import filled
+from canary.report.lines import cut
 from canary.report.numbers import amount
 from canary.report.pages import can_draw, require_charts
 from canary.report.profile import (
@@ -24,10 +24,11 @@ from canary.report.profile import (
     profiled_pair,
     view_of_profile,
 )
-from canary.report.view import SUMMARY_ROWS, cut, scaled, view_of
+from canary.report.view import SUMMARY_ROWS, scaled, view_of
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
+    from canary.report.page import ShownChart
 
 MOST_ROWS = 8
 OF_RECORD = ("loss", "phases")
@@ -52,28 +53,20 @@ class Inline:
     charts: tuple[Chart, ...] = ()
 
     def _repr_html_(self) -> str:
-        pictures: list[dict[str, Any]] = []
+        pictures: tuple[ShownChart, ...] = ()
         if self.charts:
             from canary.report.page import shown_chart
 
-            pictures = [vars(shown_chart(chart)) for chart in self.charts]
-        words = {name: on_lines(getattr(self, name)) for name in ("title", "line", "more")}
-        text = (
-            environment()
-            .get_template("inline.html.jinja")
-            .render(
-                **words,
-                headings=self.headings,
-                rows=on_lines(self.rows),
-                causes=on_lines(self.causes),
-                charts=pictures,
-                colours=LIGHT,
-            )
-        )
-        return NOT_PRINTED.sub("", text)
+            pictures = tuple(map(shown_chart, self.charts))
+        return filled("inline.html.jinja", **{**vars(self), "charts": pictures}, colours=LIGHT)
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.line}"
+
+
+def shown(value: RunRecord | Comparison) -> Inline:
+    """Return what is shown of a run or a comparison."""
+    return of_comparison(value) if isinstance(value, Comparison) else of_record(value)
 
 
 def of_record(record: RunRecord) -> Inline:
@@ -121,15 +114,7 @@ def of_comparison(found: Comparison) -> Inline:
         rows=tuple(rows),
         more=f"and {left} more checks" if left > 0 else "",
         causes=tuple(causes) if found.failed_checks else (),
-        charts=tuple(_charts_of_comparison(found)),
     )
-
-
-def _charts_of_comparison(found: Comparison) -> Iterator[Chart]:
-    if can_draw():
-        from canary.report.charts.changes import change_charts
-
-        yield from change_charts(found)
 
 
 def charts(current: Path | str, baseline: Path | str | None = None, *names: str) -> Inline:
@@ -157,8 +142,7 @@ def charts(current: Path | str, baseline: Path | str | None = None, *names: str)
 
 
 def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
-    """Return the profile of a run for a notebook: its operators and their charts, or how they
-    differ from those of a baseline.
+    """Return the operators of a run for a notebook, or how they differ from those of a baseline.
 
     Args:
         current: folder of a profiled run.
@@ -170,11 +154,6 @@ def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
     before = None if baseline is None else Path(baseline)
     run, found = profiled_pair(Path(current), before)
     view = view_of_profile(run, found, before, MOST_ROWS)
-    drawn: Iterable[Chart] = ()
-    if can_draw():
-        from canary.report.profile_page import operator_charts_of
-
-        drawn = operator_charts_of(run, found)
     return Inline(
         title=view.title,
         line="; ".join(reading.text for reading in view.readings)
@@ -182,7 +161,6 @@ def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
         else f"{view.against.title}: {view.against.note}",
         headings=OPERATOR_HEADINGS if view.against is None else DIFFERENCE_HEADINGS,
         rows=view.operators if view.against is None else view.against.rows,
-        charts=tuple(drawn),
     )
 
 

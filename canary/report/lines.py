@@ -16,6 +16,8 @@ NARROWEST = 40
 LONGEST_CELL = 24
 """If a table does not fit, its cells are cut to this before a column is dropped."""
 SHORTEST_CELL = 8
+LONGEST_SHOWN = 240
+"""Characters of a record's text that are shown."""
 BETWEEN = "  "
 MARKED = re.compile(r" *(?:\d+\. |-> |- |do: )?")
 """The start of a line; its continuation lines are indented to the text after it."""
@@ -110,7 +112,7 @@ def figures(
     return aligned(fitting([headings, *rows], width, droppable), right=True)
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, most: int = LONGEST_SHOWN) -> str:
     """Return at most `most` characters of a text; `…` marks a cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

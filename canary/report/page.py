@@ -10,18 +10,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from canary.compare.report import Place
 from canary.record import jsonio
 from canary.report.charts.chart import Cell, Chart
-from canary.report.escape import NOT_PRINTED, on_lines
-from canary.report.html import asset, environment, source_of
+from canary.report.escape import on_lines
+from canary.report.html import asset, filled, source_of
 from canary.report.numbers import amount
-from canary.report.view import SuspectRow
-
-Pairs = tuple[tuple[str, str, str], ...]
+from canary.report.view import View
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,6 @@ class TableRow:
     """A row of a table; the first cell names it."""
 
     cells: tuple[str, ...]
-    source: str = ""
-    """Where to read more."""
-    link: str = ""
-    """The address of the source; empty for text that nobody may click. Not from a record."""
     part: int = 0
     """The number of the file's part about it, counted from 1; 0: none."""
     state: str = ""
@@ -87,12 +80,11 @@ class Page:
     verdict: str = ""
     mark: str = ""
     answers: tuple[tuple[str, str], ...] = ()
-    why: str = ""
-    suspects: tuple[SuspectRow, ...] = ()
     places: tuple[Place, ...] = ()
     stages_finding: str = ""
     stages: tuple[StageRow, ...] = ()
-    summary: Pairs = ()
+    view: View | None = None
+    """Of a comparison: causes, summary and differences."""
     table: str = "Checks"
     """Title of the large table, of checks, levels or switches."""
     headings: tuple[str, ...] = ()
@@ -101,8 +93,6 @@ class Page:
     legend: str = ""
     tables: tuple[Table, ...] = ()
     alerts: tuple[str, ...] = ()
-    config: Pairs = ()
-    environment: Pairs = ()
     notes: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
     """Last lines of a log."""
@@ -148,26 +138,22 @@ def joined_text(
             "form-action 'none'",
         )
     )
-    pages = list(_filled(parts, chart_bytes))
-    template = environment().get_template("report.html.jinja")
-    filled = {
-        "title": on_lines(title),
-        "pages": pages,
-        "listed": listed and len(pages) > 1,
-        "policy": policy,
-    }
-    text = template.render(**filled, style=Markup(style), script=Markup(script))
-    return NOT_PRINTED.sub("", text)
+    pages = tuple(_drawn(parts, chart_bytes))
+    return filled(
+        "report.html.jinja",
+        title=title,
+        pages=pages,
+        listed=listed and len(pages) > 1,
+        policy=policy,
+        style=Markup(style),
+        script=Markup(script),
+    )
 
 
-class _Filled:
-    """A page and its charts under one name, with the prefix of its names in the file."""
-
-    def __init__(self, page: Page, charts: tuple[ShownChart, ...], prefix: str) -> None:
-        self.__dict__.update({**vars(page), "charts": charts, "prefix": prefix})
-
-
-def _filled(parts: Sequence[Charted], chart_bytes: float) -> Iterator[_Filled]:
+def _drawn(
+    parts: Sequence[Charted], chart_bytes: float
+) -> Iterator[tuple[Page, tuple[ShownChart, ...], str]]:
+    """Yield each page with its charts, and the prefix of its names in the file."""
     room = chart_bytes
     for number, (page, charts) in enumerate(parts, start=1):
         prefix = f"part{number}-" if len(parts) > 1 else ""
@@ -177,14 +163,13 @@ def _filled(parts: Sequence[Charted], chart_bytes: float) -> Iterator[_Filled]:
             drawn = tuple(shown_chart(chart, prefix) for chart in charts)
             # Numbers are there twice: for scripts, and as a table.
             room -= sum(len(chart.picture) + 3 * len(chart.json) for chart in drawn)
-        yield _Filled(on_lines(page), drawn, prefix)
+        yield page, drawn, prefix
 
 
 def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:
     """Draw a chart; the prefix begins its name."""
-    chart_texts = on_lines((chart.title, chart.finding, *chart.columns))
-    title, finding, *columns = chart_texts
-    label = jinja2.filters.do_forceescape(f"{title}. {finding}")
+    title, finding, *columns = on_lines((chart.title, chart.finding, *chart.columns))
+    label = escape(f"{title}. {finding}")
     drawn = chart.svg().replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     numbers = {"columns": columns, "rows": [list(row) for row in chart.rows]}
     return ShownChart(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from canary.compare.paths import Compared, Request, compared_records
@@ -38,24 +38,6 @@ def require_charts() -> None:
         raise MachineError("a report needs the extra `report`", HOW)
 
 
-def write_comparison(compared: Compared, path: Path) -> None:
-    """Write the page of a comparison.
-
-    Raises:
-        MachineError: the extra is missing, or the file cannot be written.
-    """
-    write_text(path, comparison_text(compared))
-
-
-def comparison_text(compared: Compared) -> str:
-    """Return the page of a comparison.
-
-    Raises:
-        MachineError: the extra is missing.
-    """
-    return comparisons_text((("", compared),))
-
-
 def comparisons_text(several: Sequence[tuple[str, Compared]]) -> str:
     """Return one page of one or several comparisons, each with the canary's name.
 
@@ -74,26 +56,23 @@ def write_report(request: Request, path: Path) -> None:
 
     Raises:
         InputError, RecordError, ConfigError: as `compared_records`.
-        MachineError: as `write_comparison`.
+        MachineError: the extra is missing, or the file cannot be written.
     """
     (folder,) = request.current
-    left = [] if request.baseline else comparisons_in(folder)
-    if left:
-        write_text(path, comparisons_text(left))
-    else:
-        write_comparison(compared_records(request), path)
+    left = [] if request.baseline else _comparisons_in(folder)
+    write_text(path, comparisons_text(left or [("", compared_records(request))]))
 
 
-def comparisons_in(folder: Path, load: Load = load_record) -> list[tuple[str, Compared]]:
+def _comparisons_in(folder: Path) -> list[tuple[str, Compared]]:
     """Return the comparisons that a campaign left in its folder, by the names of their folders.
 
     Raises:
         RecordError: one cannot be read.
     """
     if (folder / COMPARISON).is_file():
-        return [("", compared_in(folder, load))]
+        return [("", compared_in(folder))]
     found = sorted(file.parent for file in folder.glob(f"*/{COMPARISON}"))
-    return [(place.name, compared_in(place, load)) for place in found]
+    return [(place.name, compared_in(place)) for place in found]
 
 
 def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:
@@ -101,7 +80,7 @@ def write_history(root: Path, shown: str, path: Path, canary: str | None = None)
 
     Raises:
         InputError, RecordError: as `history_page`.
-        MachineError: as `write_comparison`.
+        MachineError: as `write_report`.
     """
     require_charts()
     from canary.report.history_page import history_page
@@ -119,9 +98,10 @@ def compared_in(folder: Path, load: Load = load_record) -> Compared:
     Raises:
         InputError, RecordError: there is no readable comparison.
     """
-    found = load_comparison(folder)
-    current = dict(_runs_of(found.current, folder, load))
-    baseline = dict(_runs_of(found.baseline, folder, load))
+    found, there = load_comparison(folder), _folders_by_name(folder)
+    current, baseline = (
+        dict(_runs_of(side, there, load)) for side in (found.current, found.baseline)
+    )
     return Compared(
         found,
         tuple(current.values()),
@@ -130,11 +110,12 @@ def compared_in(folder: Path, load: Load = load_record) -> Compared:
     )
 
 
-def _runs_of(side: Side, folder: Path, load: Load) -> Iterator[tuple[Path, RunRecord]]:
-    """Yield the folder and record of each of a side's newest runs, in the folder or beside it."""
-    there = _named(side.run_ids[-MOST_RUNS:], folder)
-    for run_id, places in there.items():
-        for place in places:
+def _runs_of(
+    side: Side, there: Mapping[str, Sequence[Path]], load: Load
+) -> Iterator[tuple[Path, RunRecord]]:
+    """Yield the folder and record of each of a side's newest runs."""
+    for run_id in side.run_ids[-MOST_RUNS:]:
+        for place in there.get(run_id, ())[:MOST_PLACES]:
             try:
                 record = load(place)
             except (InputError, RecordError):
@@ -144,16 +125,16 @@ def _runs_of(side: Side, folder: Path, load: Load) -> Iterator[tuple[Path, RunRe
                 break
 
 
-def _named(run_ids: Sequence[str], folder: Path) -> dict[str, list[Path]]:
-    """Return the folders with these names in a folder or beside it. Each place is listed once: a
+def _folders_by_name(folder: Path) -> dict[str, list[Path]]:
+    """Return what lies in a folder, beside it, and one level deeper. Each place is listed once: a
     stranger may have named many runs, and left many folders."""
-    found: dict[str, list[Path]] = {run_id: [] for run_id in run_ids}
+    found: dict[str, list[Path]] = {}
     for parent in (folder, folder.parent):
         inside = (parent / name for name in _names(parent))
         for place in (*(one for one in inside if not one.is_symlink()), parent):
-            for name in found.keys() & {*_names(place)}:
-                found[name].append(place / name)
-    return {name: places[:MOST_PLACES] for name, places in found.items()}
+            for name in _names(place):
+                found.setdefault(name, []).append(place / name)
+    return found
 
 
 def _names(folder: Path) -> list[str]:
@@ -167,7 +148,7 @@ def _names(folder: Path) -> list[str]:
 
 def leave_report(compared: Compared, folder: Path) -> str:
     """Write `report.html` beside a comparison. Return a line that names it, or how to get it."""
-    return leave_page(folder, lambda path: write_comparison(compared, path))
+    return leave_page(folder, lambda path: write_text(path, comparisons_text([("", compared)])))
 
 
 def leave_page(folder: Path, write: Callable[[Path], None]) -> str:

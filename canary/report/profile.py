@@ -33,7 +33,7 @@ from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import Cells, figures, wrapped
 from canary.report.numbers import signed, significant
-from canary.report.render import INDENT, check_format, environment, tidy, write_text
+from canary.report.render import INDENT, check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
 HOW = (
@@ -145,18 +145,6 @@ def profile_text(
     return wrapped(tidy(text), width)
 
 
-def write_profile(run: Path, against: Path | None, top: int, path: Path) -> None:
-    """Write the HTML page of a run's profile.
-
-    Raises:
-        InputError, RecordError: as `profile_text`.
-        MachineError: the file cannot be written.
-    """
-    from canary.report.profile_page import profile_page
-
-    write_text(path, profile_page(run, against, top))
-
-
 def profiled_pair(
     run: Path, against: Path | None
 ) -> tuple[ProfiledRun, OperatorDifferences | None]:
@@ -176,12 +164,6 @@ def profiled_pair(
         why = current.record.unmeasured.get("profiler", "profiling was off")
         raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
     return current, None
-
-
-def times_of(run: ProfiledRun) -> dict[str, float]:
-    """Return each operator's own time in ms per profiled step."""
-    steps = max(1, len(run.profiler.steps))
-    return {row.name: self_ms(run.profiler, row) / steps for row in _top(run)}
 
 
 def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:

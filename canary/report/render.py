@@ -30,17 +30,18 @@ from canary.report.view import STATUS_WORDS, CheckRow, View, view_of
 Format = Literal["text", "markdown", "json"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "json")
 TEMPLATES = Path(__file__).parents[1] / "templates"
-COLUMNS = ("name", "baseline", "current", "change", "interval", "threshold", "detectable", "status")
-HEADINGS = (
-    "check",
-    "baseline",
-    "current",
-    "change",
-    "interval",
-    "limit",
-    "detectable",
-    "status",
-)
+COLUMNS = {
+    "name": "check",
+    "baseline": "baseline",
+    "current": "current",
+    "change": "change",
+    "interval": "interval",
+    "threshold": "limit",
+    "detectable": "detectable",
+    "status": "status",
+}
+"""Fields of a check's row with their headings."""
+HEADINGS = tuple(COLUMNS.values())
 
 
 def environment(overrides: Mapping[str, str] | None = None) -> jinja2.Environment:

@@ -99,14 +99,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Reason:
-    """Why rules could not be asked."""
-
-    why: str
-    rules: str
-
-
-@dataclass(frozen=True)
 class View:
     """The answer as strings."""
 
@@ -114,7 +106,8 @@ class View:
     broken: tuple[Row, ...]
     notes: tuple[Row, ...]
     holds: str
-    unasked: tuple[Reason, ...]
+    unasked: tuple[tuple[str, str], ...]
+    """Why rules could not be asked, and which."""
     others: str
     """How many rules are for other kinds of training, as a sentence; empty without one."""
     folder: str
@@ -129,7 +122,7 @@ def view_of(found: Asked, folder: str) -> View:
         tuple(_row(*one) for one in of_status(found, status)) for status in ("broken", "note")
     )
     holds = ", ".join(rule.id for rule, _ in of_status(found, "holds"))
-    unasked = tuple(Reason(why, ", ".join(ids)) for why, ids in reasons.items())
+    unasked = tuple((why, ", ".join(ids)) for why, ids in reasons.items())
     count = _for_others(found)
     others = f"{counted(count, 'rule')} {'is' if count == 1 else 'are'} for other kinds of training"
     return View(

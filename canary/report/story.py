@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from canary.compare.checks import CHECKS, is_metric_gate
-from canary.compare.report import Check, Comparison, Group
+from canary.compare.checks import CHECKS
+from canary.compare.report import Check, Comparison
 from canary.compare.timing.phases import phase_growth
 from canary.record.types import RunRecord
 from canary.report.bisect_hint import Hint, Known, hint_of
@@ -21,12 +21,6 @@ from canary.report.render import INDENT, check_format, environment, tidy
 from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 TIME = tuple(name for name, row in CHECKS.items() if row.clock)
-SPEED = {"step_time_median", "cpu_time"}
-"""Checks of which one must pass before the speed counts as unchanged."""
-AS_FAST_PCT = 5.0
-"""A slowdown up to this is called none; above it, the sentence claims only the limit."""
-MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")
-LEARNED = ("stability", "correctness")
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step_time_median_s", "step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
 """Figures of the summary that come from the clock."""
@@ -75,7 +69,7 @@ def story_of(
     return on_lines(
         Story(
             first_line=found.first_line,
-            happened=(*map(_placed, view.places), *patterns(found), *_failures(found)),
+            happened=(*map(_placed, view.places), *_failures(found)),
             note=_note(found),
             suspects=view.suspects,
             chain=view.chain,
@@ -211,63 +205,3 @@ def _document(story: Story, found: Comparison) -> dict[str, Any]:
 def _table(rows: Sequence[MetricRow], width: int | None) -> list[str]:
     cells = [(row.name, row.baseline, row.current, row.change) for row in rows]
     return aligned(fitting([HEADINGS, *cells], width))
-
-
-def patterns(found: Comparison) -> Iterator[str]:
-    """Yield what got worse together, if anything did."""
-    failed = {check.name: check for check in found.failed_checks}
-    slower = _first_failed(failed, TIME) or _failed_gate(failed, "performance")
-    larger = _first_failed(failed, MEMORY) or _failed_gate(failed, "memory")
-    learned = [check for check in failed.values() if check.group in LEARNED]
-    if "nan_steps" in failed or "raw_loss_finite" in failed:
-        yield "the loss is not a number at some step: ignore what follows that step"
-    if slower and larger and learned:
-        yield "time, memory and learning all got worse: look at config and packages first"
-    elif slower and larger:
-        yield "each step is slower and takes more memory: more work, fragmentation or a leak"
-    elif slower:
-        yield "each step is slower, and memory is stable: look at work, batches and host"
-    elif larger:
-        if _no_slower(found):
-            yield "each step takes more memory but no more time: look at what is kept, not computed"
-        else:
-            yield f"each step takes more memory; {_speed_of(found)}"
-    elif learned:
-        yield f"learning changed; {_speed_of(found)}"
-    elif failed:
-        yield "learning is unchanged, but each step does more work"
-
-
-def _failed_gate(failed: dict[str, Check], group: Group) -> Check | None:
-    """Return the first failed gate of `metrics` in a group."""
-    gates = (c for c in failed.values() if is_metric_gate(c.name) and c.group == group)
-    return next(gates, None)
-
-
-def _no_slower(found: Comparison) -> bool:
-    """Return whether a slower step is excluded: all checks of time that ran passed."""
-    asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
-    return bool(SPEED & {c.name for c in asked}) and all(c.status == "pass" for c in asked)
-
-
-def _speed_of(found: Comparison) -> str:
-    """Return in words how the speed changed, if no check of it failed."""
-    asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
-    judged = [c for c in asked if c.name in SPEED]
-    if not judged:
-        return "speed was not judged"
-    if any(c.status == "inconclusive" for c in asked):
-        return "speed is too noisy to tell"
-    if any(c.status == "warn" for c in asked):
-        return "each step is slower, within its limit"
-    interval = judged[0].interval
-    most = None if interval is None else interval[1]
-    if most is not None and most < 0.0:
-        return "each step is faster"
-    if most is None or most > AS_FAST_PCT:
-        return "no slowdown beyond the limit"
-    return "each step is as fast as before"
-
-
-def _first_failed(failed: dict[str, Check], names: tuple[str, ...]) -> Check | None:
-    return next((failed[name] for name in names if name in failed), None)

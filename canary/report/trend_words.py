@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from canary.report.numbers import amount, signed
 from canary.trends.model import (
     ChangePoint,
-    HistoryTrends,
     MachineChange,
     Series,
     StoredPoint,
@@ -24,32 +22,8 @@ LARGEST_PERCENT = 1000.0
 """A larger change is from nearly 0, and its percentage means nothing."""
 HELD = ("confirmed", "waiting", "accepted")
 """Standings of changes whose level may still hold."""
-
-
 DERIVED = {"tokens_per_sec": "step_time_median"}
-"""Metrics that follow from another one, so that a change of both is told once."""
-LEAST_LEVEL = 3
-"""Runs of the shortest level: two changes that are nearer are one."""
-
-
-def told_once(found: HistoryTrends) -> HistoryTrends:
-    """Return the trends without changes that a derived metric shares with the one that it follows
-    from."""
-    by_name = {series.metric: series for series in found.series}
-    series = [_own(one, by_name.get(DERIVED.get(one.metric, ""))) for one in found.series]
-    return replace(found, series=tuple(series))
-
-
-def _own(series: Series, source: Series | None) -> Series:
-    if source is None:
-        return series
-    places = [change.place for change in source.changes]
-    own = [
-        change
-        for change in series.changes
-        if not any(abs(change.place - place) < LEAST_LEVEL for place in places)
-    ]
-    return replace(series, changes=tuple(own))
+"""Metrics that follow from another one, so that the command for a change of both stands once."""
 
 
 def point_words(point: StoredPoint) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canary.compare.checks import is_metric_gate
@@ -14,6 +14,7 @@ from canary.compare.missing import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
+from canary.report.lines import cut
 from canary.report.numbers import amount, signed, significant
 from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
 
@@ -38,7 +39,6 @@ SUMMARY_ROWS = (
 )
 LONGEST_VALUE = 60
 SHOWN_ALERTS = 8
-LONGEST_EVIDENCE = 240
 WHY = "Likely cause"
 NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
@@ -115,8 +115,6 @@ class View:
     environment: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
     noise: str
-    trends: Mapping[str, str] = field(default_factory=dict)
-    """The newest runs of a history, by the summary's labels."""
 
 
 def view_of(found: Comparison) -> View:
@@ -220,11 +218,6 @@ def _suspect(suspect: Suspect) -> SuspectRow:
         tuple(f"{item.kind}: {cut(item.message)}" for item in suspect.evidence),
         suspect.suggested_actions,
     )
-
-
-def cut(text: str, longest: int = LONGEST_EVIDENCE) -> str:
-    """Return a record's text, cut to so many characters."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def counted(verdict: str, count: int) -> str:
@@ -363,8 +356,7 @@ def _changes(changes: Sequence[KeyChange]) -> tuple[tuple[str, str, str], ...]:
 
 
 def _value(value: Any) -> str:
-    text = "not set" if value is None else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    return cut("not set" if value is None else str(value), LONGEST_VALUE)
 
 
 def _noise(checks: Sequence[Check]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,24 +45,13 @@ class Seen:
 
 
 class Following:
-    """Reads what is new in a run's folder. Several threads may call it."""
+    """Reads what is new in a run's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._files = RunFolder(folder)
-        self._lock = threading.Lock()
         self._stamp: Stamp | None = None
         self._record = seen_record(folder)
         self._steps = _Steps(self._files.steps)
-
-    def goes_on(self) -> bool:
-        """Return whether the run is still going.
-
-        Raises:
-            InputError, RecordError: the record is gone or cannot be read.
-        """
-        with self._lock:
-            self._read_record()
-            return self._record.status == "running"
 
     def look(self) -> tuple[Seen, Pace]:
         """Read what is new.
@@ -71,15 +59,13 @@ class Following:
         Raises:
             InputError, RecordError: the record is gone or cannot be read.
         """
-        with self._lock:
-            self._read_record()
-            try:
-                pace = self._read_steps()
-                problem = ""
-            except RecordError as error:
-                pace, problem = Pace(), error.message
-            by_rank = {rank: tuple(rows) for rank, rows in self._steps.rows.items()}
-            return Seen(self._record, by_rank, tuple(self._steps.alerts.values()), problem), pace
+        self._read_record()
+        try:
+            pace, problem = self._read_steps(), ""
+        except RecordError as error:
+            pace, problem = Pace(), error.message
+        by_rank = {rank: tuple(rows) for rank, rows in self._steps.rows.items()}
+        return Seen(self._record, by_rank, tuple(self._steps.alerts.values()), problem), pace
 
     def _read_record(self) -> None:
         now = stamp(self._files.metrics)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from canary.errors import InputError, RecordError
 from canary.record.folder import is_alive
@@ -20,6 +22,7 @@ DEEPEST = 3
 """Folders below the listed one in which runs are: `ab` has one of its own and one per side."""
 MOST_RUNS = 2000
 """Runs in the list, the newest ones."""
+HEADINGS = ("canary", "trainer", "steps", "step time", "final loss", "alerts")
 MARKS = {
     "running": "▶",
     "completed": "✓",
@@ -45,22 +48,25 @@ class Place:
         first, _, rest = self.name.partition("/")
         return first if rest else ""
 
+    @property
+    def title(self) -> str:
+        """Its name in its campaign."""
+        return self.name.removeprefix(f"{self.campaign}/")
+
+    @property
+    def address(self) -> str:
+        """The address of its page."""
+        return f"/run/{quote(self.name)}"
+
 
 @dataclass(frozen=True)
 class RunLine:
     """What the list says about one run."""
 
-    name: str
-    title: str
-    """Its name in its campaign."""
-    campaign: str
+    place: Place
     status: str
-    canary: str = ""
-    trainer: str = ""
-    steps: str = ""
-    step_time: str = ""
-    loss: str = ""
-    alerts: str = ""
+    cells: tuple[str, ...] = ("",) * len(HEADINGS)
+    """Below HEADINGS."""
     started: float = 0.0
     """Seconds since the epoch."""
 
@@ -69,11 +75,12 @@ class RunLine:
         """A sign for the status."""
         return MARKS[self.status]
 
-    def age(self, now: float) -> str:
-        """Return how long ago it started; empty if that is not known."""
+    @property
+    def age(self) -> str:
+        """How long ago it started; empty if that is not known."""
         if not self.started:
             return ""
-        seconds = max(0.0, now - self.started)
+        seconds = max(0.0, time.time() - self.started)
         for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
             if seconds >= size:
                 return f"{seconds // size:.0f} {unit} ago"
@@ -138,7 +145,7 @@ def _read(place: Place) -> tuple[RunLine, Owner | None]:
         status = "interrupted" if record.status == "running" and not going else record.status
         return _told(place, record, status), record.owner if going else None
     except (InputError, RecordError, ArithmeticError, LookupError, TypeError, ValueError):
-        return RunLine(place.name, _title(place), place.campaign, "unreadable"), None
+        return RunLine(place, "unreadable"), None
 
 
 def _told(place: Place, record: RunRecord, status: str) -> RunLine:
@@ -146,19 +153,15 @@ def _told(place: Place, record: RunRecord, status: str) -> RunLine:
     of = record.config.get("max_steps")
     alerts = record.alert_summary.total if record.alert_summary else 0
     return RunLine(
-        name=place.name,
-        title=_title(place),
-        campaign=place.campaign,
-        status=status,
-        canary=record.name,
-        trainer=str(record.config.get("training_type") or ""),
-        steps=f"{steps} of {of}" if isinstance(of, int) else steps,
-        step_time=step_time,
-        loss=loss,
-        alerts=str(alerts or ""),
-        started=datetime.fromisoformat(record.timestamp).timestamp(),
+        place,
+        status,
+        (
+            record.name,
+            str(record.config.get("training_type") or ""),
+            f"{steps} of {of}" if isinstance(of, int) else steps,
+            step_time,
+            loss,
+            str(alerts or ""),
+        ),
+        datetime.fromisoformat(record.timestamp).timestamp(),
     )
-
-
-def _title(place: Place) -> str:
-    return place.name.removeprefix(f"{place.campaign}/")

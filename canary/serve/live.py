@@ -1,91 +1,88 @@
-"""What the page of one running run says, region by region. A region is replaced as a whole."""
+"""The page of one run that goes on. Its script asks for it again and replaces what changed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from canary.errors import InputError
 from canary.record.alerts import alert_words
 from canary.record.types import RunRecord
+from canary.report.html import filled
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace
-from canary.serve.feeds import ENDED
-from canary.serve.filling import filled
-from canary.serve.following import UNREADABLE, Following
+from canary.serve.following import UNREADABLE, Following, Seen
+from canary.serve.listing import Place
 
-ALERTS, CHARTS, NUMBERS, STATE = "alerts", "charts", "numbers", "state"
+EVERY_MS = 1000
+"""Milliseconds between two looks of an open page."""
+CHARTS_EVERY_S = 2.0
+CHARTS_SHARE = 0.2
+"""Most of a core that the charts of one run may take while they grow."""
 MOST_ALERTS = 20
 """Alerts on the page of a running run, the newest ones."""
 MOST_PHASES = 20
 QUIET_S = 10
 """Seconds without a step after which the page says so."""
-Texts = dict[str, str]
-"""HTML by region."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """The share of one phase in the last steps."""
+class LiveRun:
+    """A run that is watched: its rows so far, and its newest charts for all who watch it."""
 
-    name: str
-    percent: float
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._following = Following(place.path)
+        self._charts = Markup("")
+        self._charts_due = 0.0
+        self.asked = 0.0
+        """When a page was last asked for, in seconds of the monotonic clock."""
 
+    def page(self) -> str:
+        """Return the page as it is now.
 
-def news(following: Following) -> Texts:
-    """Return the cheap regions; ENDED if the run is over or gone."""
-    try:
-        return words(following) if following.goes_on() else {ENDED: ""}
-    except InputError:
-        return {ENDED: ""}
-
-
-def words(following: Following) -> Texts:
-    """Return the regions that are cheap: state, numbers, alerts.
-
-    Raises:
-        InputError, RecordError: as `Following.look`.
-    """
-    seen, pace = following.look()
-    alerts = [alert_words(alert) for alert in seen.alerts]
-    parts = figures.phase_parts(pace)
-    return {
-        STATE: filled("live_state.html.jinja", state=_state(seen.record), problem=seen.problem),
-        NUMBERS: filled(
-            "live_numbers.html.jinja",
+        Raises:
+            InputError, RecordError: as `Following.look`.
+        """
+        self.asked = time.monotonic()
+        seen, pace = self._following.look()
+        if self.asked >= self._charts_due:
+            self._draw(seen)
+        alerts = [alert_words(alert) for alert in seen.alerts]
+        phases = figures.phase_parts(pace)[:MOST_PHASES]
+        return filled(
+            "live.html.jinja",
+            title=seen.record.name or "canary",
+            subtitle=self._place.name,
+            every_ms=EVERY_MS,
+            state=_state(seen.record),
+            problem=seen.problem,
             numbers=tuple(_numbers(pace)),
-            phases=tuple(Phase(name, 100 * share) for name, share in parts[:MOST_PHASES]),
-        ),
-        ALERTS: filled(
-            "live_alerts.html.jinja",
+            phases=tuple((name, 100 * share) for name, share in phases),
             alerts=tuple(reversed(alerts[-MOST_ALERTS:])),
             total=len(alerts),
-        ),
-    }
+            charts=self._charts,
+        )
 
+    def _draw(self, seen: Seen) -> None:
+        """Draw the charts; this takes up to a second of one core."""
+        from canary.report.charts.sides import ShownSides
+        from canary.report.comparison_page import charts_of
+        from canary.report.page import shown_chart
 
-def charts(following: Following) -> Texts:
-    """Draw the charts, if the run is there; this takes up to a second of one core."""
-    from canary.report.charts.sides import ShownSides
-    from canary.report.comparison_page import charts_of
-    from canary.report.page import shown_chart
-
-    try:
-        sides = ShownSides((following.look()[0].shown(),))
-        made = [shown_chart(chart) for chart in charts_of(sides)]
-    except (InputError, *UNREADABLE):
-        made = []  # It is gone, or a stranger made its rows up; the numbers stay.
-    return {CHARTS: filled("charts.html.jinja", charts=made) if made else ""}
+        used = time.process_time()
+        try:
+            made = [shown_chart(chart) for chart in charts_of(ShownSides((seen.shown(),)))]
+        except (InputError, *UNREADABLE):
+            made = []  # A stranger made its rows up; the numbers stay.
+        self._charts = Markup(filled("charts.html.jinja", charts=made) if made else "")
+        used = time.process_time() - used
+        self._charts_due = self.asked + max(CHARTS_EVERY_S, used / CHARTS_SHARE)
 
 
 def _state(record: RunRecord) -> str:
-    launch = record.launches[-1] if record.launches else None
-    if record.status != "running":
-        return f"{record.status.capitalize()}."
-    if launch is None:
-        return "Running: it starts."
-    return "Running."
+    return "Running." if record.launches else "Running: it starts."
 
 
 def _numbers(pace: Pace) -> Iterator[tuple[str, str]]:

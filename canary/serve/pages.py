@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 
-from canary.baseline.history import VERSION, drawers, is_history
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_records
-from canary.errors import InputError, RecordError
+from canary.errors import InputError
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
-from canary.record.strangers import MOST_BYTES, seen_record, stamp
-from canary.report.html import environment
-from canary.report.pages import COMPARISON, comparison_text, comparisons_in, comparisons_text
-from canary.serve import live
-from canary.serve.filling import filled, regions_of
-from canary.serve.following import Following
-from canary.serve.listing import Listing, Place, RunLine
+from canary.record.strangers import seen_record, stamp
+from canary.report.html import filled
+from canary.report.pages import comparisons_text
+from canary.serve.listing import HEADINGS, Listing, Place
+from canary.serve.live import EVERY_MS, LiveRun
 
 MOST_KEPT = 8
 """Pages that are kept until their files change."""
-RUNS = "runs"
+UNWATCHED_S = 60.0
+"""Seconds after which the rows of a run that nobody watches are dropped."""
 
 
 class NoSuchPage(InputError):
     """Nothing here has this name."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs under one heading."""
-
-    title: str
-    address: str
-    rows: tuple[tuple[RunLine, str, str], ...]
-    """Each run with its address and its age."""
 
 
 @dataclass
@@ -48,13 +33,13 @@ class Site:
     """What one server shows."""
 
     root: Path
-    history: Path | None = None
     repository: Path = field(default_factory=Path.cwd)
     """Where the changed lines between two commits are looked up."""
 
     def __post_init__(self) -> None:
         self.listing = Listing(self.root)
-        self._kept: OrderedDict[tuple[str, ...], tuple[object, str]] = OrderedDict()
+        self._live: dict[str, LiveRun] = {}
+        self._kept: dict[tuple[Path, ...], tuple[object, str]] = {}
 
     def place(self, name: str) -> Place:
         """Return a run by its name.
@@ -69,61 +54,36 @@ class Site:
             raise NoSuchPage(f"no run {name!r}", "it may have been removed")
         return found
 
-    def histories(self) -> tuple[tuple[str, Path], ...]:
-        """Return the histories with their names."""
-        named = [self.history] if self.history else []
-        folders = [
-            self.root,
-            *sorted(path for path in self.root.glob("*") if not path.is_symlink()),
-        ]
-        found = dict.fromkeys(path for path in (*named, *folders) if is_history(path))
-        return tuple((path.name or str(path), path) for path in found)
-
     def runs(self) -> str:
         """Return the page of all runs."""
-        found = [
-            (f"History: {name}", f"/history?name={quote(name)}") for name, _ in self.histories()
-        ]
+        lines = self.listing.lines()
+        campaigns = sorted({line.place.campaign for line in lines} - {""}, reverse=True)
+        groups = (
+            (name or "Runs", tuple(line for line in lines if line.place.campaign == name))
+            for name in ("", *campaigns)
+        )
         return filled(
             "runs.html.jinja",
             folder=str(self.root),
-            histories=tuple(found),
-            events="/events/runs",
-            regions=regions_of(self.runs_texts()),
+            every_ms=EVERY_MS,
+            headings=HEADINGS,
+            groups=tuple((title, rows) for title, rows in groups if rows),
         )
 
-    def runs_texts(self) -> dict[str, str]:
-        """Return the list of runs, which grows."""
-        lines, now = self.listing.lines(), time.time()
-        campaigns = dict.fromkeys(
-            sorted({line.campaign for line in lines if line.campaign}, reverse=True)
-        )
-        groups = [_group("Runs", "", [line for line in lines if not line.campaign], now)]
-        for name in campaigns:
-            address = f"/campaign/{quote(name)}" if comparison_files(self.root / name) else ""
-            groups.append(
-                _group(name, address, [line for line in lines if line.campaign == name], now)
-            )
-        return {RUNS: filled("runs_list.html.jinja", groups=tuple(g for g in groups if g.rows))}
-
-    def live_run(self, place: Place, following: Following, drawn: str | None) -> str:
-        """Return the page of a run that goes on; `drawn`: its charts, if somebody watches it."""
-        record = following.look()[0].record
-        charts = live.charts(following) if drawn is None else {live.CHARTS: drawn}
-        return filled(
-            "live.html.jinja",
-            title=record.name or "canary",
-            subtitle=place.name,
-            events=f"/events/run/{quote(place.name)}",
-            regions=regions_of(live.words(following) | charts),
-        )
-
-    def ended_run(self, place: Place) -> str:
-        """Return the report of a run that has ended.
+    def run(self, name: str) -> str:
+        """Return the page of a run: it grows while the run goes on; then it is the report.
 
         Raises:
-            InputError, RecordError: its record cannot be read.
+            NoSuchPage: there is no such run.
+            InputError, RecordError: it cannot be read.
         """
+        place = self.place(name)
+        oldest = time.monotonic() - UNWATCHED_S
+        self._live = {key: one for key, one in self._live.items() if one.asked >= oldest}
+        if seen_record(place.path).status == "running":
+            live = self._live.get(name) or LiveRun(place)
+            self._live[name] = live
+            return live.page()
         return self._report(Request((place.path,), (), load=seen_record))
 
     def comparison(self, current: str, baseline: str) -> str:
@@ -138,85 +98,26 @@ class Site:
         return self._report(Request(places[:1], places[1:], source=source, load=seen_record))
 
     def _report(self, request: Request) -> str:
-        folders = (*request.current, *request.baseline)
-        stamps = [
-            stamp(file)
-            for folder in folders
-            for file in (RunFolder(folder).metrics, *rank_files(RunFolder(folder).steps).values())
-        ]
-        return self._kept_text(
-            tuple(map(str, folders)), stamps, lambda: comparison_text(compared_records(request))
-        )
-
-    def history_text(self, name: str | None, canary: str | None) -> str:
-        """Return the page of a history, by default the first one.
-
-        Raises:
-            NoSuchPage: there is none.
-            InputError, RecordError: as `history_page`.
-        """
-        from canary.report.history_page import history_page
-
-        found = [(shown, path) for shown, path in self.histories() if name in (None, "", shown)]
-        if not found:
-            what = f"no history {name!r}" if name else "no history here"
-            raise NoSuchPage(what, "name one: canary serve FOLDER --history HISTORY")
-        shown, folder = found[0]
-        for place in (*folder.glob(VERSION), *folder.glob(f"{VERSION}/*"), *drawers(folder)):
-            if place.is_symlink():
-                raise RecordError(f"{place} is a link")
-        for file in folder.glob(f"{VERSION}/*/*/*.json"):
-            if stamp(file) is None:
-                raise RecordError(f"{file} is not a regular file")
-        return with_way_back(history_page(folder, shown, canary or None))
-
-    def campaign(self, name: str) -> str:
-        """Return the comparisons that a campaign left.
-
-        Raises:
-            NoSuchPage: there are none.
-            RecordError: one cannot be read.
-        """
-        if name not in {place.campaign for place in self.listing.places().values()}:
-            raise NoSuchPage(f"no campaign {name!r}", "it may have been removed")
-        files = comparison_files(self.root / name)
-        if not files:
-            raise NoSuchPage(f"{name} has no comparison yet", "its runs are in the list")
-        found = comparisons_in(self.root / name, seen_record)
-        stamps = [stamp(file) for file in files]
-        return self._kept_text((name,), stamps, lambda: comparisons_text(found))
-
-    def _kept_text(self, key: tuple[str, ...], stamps: object, made: Callable[[], str]) -> str:
-        """Return a page again while its files did not change."""
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != stamps:
-            kept = (stamps, with_way_back(made()))
-            self._kept[key] = kept
-        self._kept.move_to_end(key)
+        """Return a report, the same again while its files did not change."""
+        folders = [*map(RunFolder, (*request.current, *request.baseline))]
+        files = [(one.metrics, *rank_files(one.steps).values()) for one in folders]
+        key = tuple(one.path for one in folders)
+        stamps = [stamp(file) for each in files for file in each]
+        before, text = self._kept.pop(key, (None, ""))
+        if before != stamps:
+            text = with_way_back(comparisons_text([("", compared_records(request))]))
+        self._kept[key] = (stamps, text)
         while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
-        return kept[1]
-
-
-def comparison_files(folder: Path) -> list[Path]:
-    """Return a campaign's comparisons: regular files of a moderate size."""
-    places = (folder, *sorted(path for path in folder.glob("*") if not path.is_symlink()))
-    found = [(place / COMPARISON, stamp(place / COMPARISON)) for place in places]
-    return [file for file, seen in found if seen is not None and seen[1] <= MOST_BYTES]
+            del self._kept[next(iter(self._kept))]
+        return text
 
 
 def with_way_back(text: str) -> str:
     """Return a report with a link to the list of runs."""
-    way = environment().get_template("served_nav.html.jinja").render()
-    return text.replace("<body>\n", f"<body>\n{way}", 1)
+    return text.replace("<body>\n", f"<body>\n{filled('served_nav.html.jinja')}", 1)
 
 
 def message(title: str, hint: str) -> str:
     """Return a page that says why there is no other."""
     title, hint = (f"{text[:1].upper()}{text[1:]}" for text in (title, hint))
-    return filled("served_message.html.jinja", title=title, hint=hint, events="")
-
-
-def _group(title: str, address: str, lines: Sequence[RunLine], now: float) -> Group:
-    rows = tuple((line, f"/run/{quote(line.name)}", line.age(now)) for line in lines)
-    return Group(title, address, rows)
+    return filled("served_message.html.jinja", title=title, hint=hint, every_ms=0)

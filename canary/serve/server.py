@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canary.baseline.history import is_history
 from canary.errors import InputError, MachineError, UsageError
 from canary.report.pages import can_draw
 
@@ -40,7 +39,6 @@ class ServeRequest:
     folder: Path
     host: str = LOOPBACK
     port: int = PORT
-    history: Path | None = None
     token_file: Path | None = None
 
 
@@ -57,7 +55,7 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
     """Serve a folder's runs until Ctrl-C; `ready` gets the address.
 
     Raises:
-        InputError: there is no such folder, history or token.
+        InputError: there is no such folder or token.
         UsageError: the folder is a run.
         MachineError: the extra is missing, or the address cannot be bound.
     """
@@ -73,11 +71,8 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
     token = _token(request)
     with _bound(request) as listening:
         entrance = Entrance(request.host, listening.getsockname()[1], token)
-        app = application(
-            Site(request.folder, request.history), entrance, lambda: server.should_exit
-        )
         config = uvicorn.Config(
-            app,
+            application(Site(request.folder), entrance),
             loop="asyncio",
             http=Connection,
             log_config=None,
@@ -114,11 +109,6 @@ def _check(request: ServeRequest) -> None:
         raise InputError(f"{request.folder} {what}", "`canary run` makes a folder of runs")
     if (request.folder / "metrics.json").exists():
         raise UsageError(f"{request.folder} is a run", f"canary serve {request.folder.parent}")
-    if request.history is not None and not is_history(request.history):
-        raise InputError(
-            f"{request.history} holds no baseline history",
-            "write one with: canary save-baseline RUN FOLDER",
-        )
 
 
 def _token(request: ServeRequest) -> str:

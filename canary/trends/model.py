@@ -7,7 +7,6 @@ level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -112,15 +111,3 @@ class HistoryTrends:
     """(place, what changed on the machine before that run), in order; equal for all series."""
     config_file: str = ""
     """Path of the newest run's config, as it was given; empty if unknown."""
-
-
-def newest_worse(found: Sequence[HistoryTrends]) -> list[tuple[HistoryTrends, Series, ChangePoint]]:
-    """Return the confirmed changes for the worse that still hold, newest first."""
-    open_ = [
-        (drawer, series, change)
-        for drawer in found
-        for series in drawer.series
-        for change in series.changes
-        if change.worse and change.standing == "confirmed"
-    ]
-    return sorted(open_, key=lambda one: one[1].points[one[2].place].start, reverse=True)

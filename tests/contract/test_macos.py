@@ -49,7 +49,7 @@ VERBS = [
     (["import", str(LOGGED / "maxtext"), "-o", "imported"], "named"),
     (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),
     (["list", "."], "holds no runs"),
-    (["baseline", "list", "."], ""),
+    (["baseline", "history", "."], ""),
     (["matrix", "matrix.yaml", "--dry-run"], "sft_smoke"),
     *((["save-baseline", record, "history"], "") for record in EQUAL),
     (["history", "history"], "Too few runs to judge"),

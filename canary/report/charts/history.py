@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import altair as alt
 
@@ -30,15 +29,8 @@ MOST_CHARTS = 12
 """Metrics of a drawer that have a chart: the worst ones first."""
 MOST_LABELS = 8
 """Newest changes whose commit stands in the picture; the table has all."""
-LETTER = 0.025
-"""Width of a label's letter in a narrow picture, as a share of all runs."""
-ROW_PIXELS = 14
-ROOM = 0.16
-"""Of the values' range, for each row of labels above them."""
 LEAST_SPAN = 0.02
 """Of the middle value, that the picture spans at least: rounding must not look like noise."""
-LATE = 0.55
-"""Share of the runs from which on a label stands left of its rule."""
 LONGEST_FACT = 18
 MOST_RULES = 100
 KINDS = {
@@ -47,8 +39,6 @@ KINDS = {
     "accepted": (GOOD, "triangle-up"),
 }
 """Kinds of runs, each with its colour and shape."""
-SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
-"""Of a rule, on which a label stands, with its distance in pixels."""
 SOLID = [1, 0]
 DASHES = {"waiting": [5, 3], "returned": [9, 4], "accepted": [9, 4]}
 """Of a change's rule, by its standing; solid if it is confirmed and holds."""
@@ -139,8 +129,7 @@ def _layers(
     every: Sequence[_Point],
     machines: Mapping[int, str],
 ) -> Iterator[Layer]:
-    labels = list(_labels(series, len(series.points)))
-    scale = _scale(series, every, len({label["y"] for label in labels}))
+    scale = _scale(every)
     y = alt.Y("value:Q", title=_value_title(series), scale=scale)
     yield from _levels(series, y, scale)
     changed = {change.place + 1 for change in series.changes}
@@ -150,33 +139,14 @@ def _layers(
         yield Layer(rules[-MOST_RULES:], rule.encode(x="run:Q"))
     yield from _runs(shown, y)
     yield from _changes(series)
-    for align, dx in SIDES:
-        texts = [label for label in labels if label["align"] == align]
-        if texts:
-            where = alt.Y("y:Q", scale=None, axis=None)
-            plain = alt.Chart().mark_text(align=align, dx=dx, fontSize=11, color=INK)
-            halo = alt.Chart().mark_text(
-                align=align, dx=dx, fontSize=11, color=PAPER, stroke=PAPER, strokeWidth=3
-            )
-            for mark in (halo, plain):
-                yield Layer(texts, mark.encode(x="run:Q", y=where, text="text:N"))
 
 
-def _scale(series: Series, points: Sequence[_Point], rows: int) -> alt.Scale:
-    """Return a scale around runs and levels, with room for the labels above them. An interval of a
-    level that is far wider than all runs ends at the edge."""
+def _scale(points: Sequence[_Point]) -> alt.Scale:
+    """Return a scale around the runs. An interval of a level that is far wider ends at the edge."""
     values = [point.value for point in points]
-    least, most = min(values), max(values)
-    reach = max(most - least, LEAST_SPAN * abs(most + least) / 2)
-    for level in series.levels:
-        ends = (min(max(end, least - reach), most + reach) for end in level.interval)
-        values += [end for end in ends if math.isfinite(end)]
     low, high = min(values), max(values)
-    middle = (low + high) / 2
-    span = max(high - low, LEAST_SPAN * abs(middle)) or 1.0
-    low, high = min(low, middle - span / 2), max(high, middle + span / 2)
-    domain = [low - 0.05 * span, high + (0.05 + ROOM * rows) * span]
-    return alt.Scale(domain=domain, nice=False, zero=False, clamp=True)
+    room = max(high - low, LEAST_SPAN * abs(low + high) / 2) / 2 or 1.0
+    return alt.Scale(domain=[low - room, high + room], nice=False, zero=False, clamp=True)
 
 
 def _levels(series: Series, y: alt.Y, scale: alt.Scale) -> Iterator[Layer]:
@@ -229,7 +199,8 @@ def _kind(run: StoredPoint) -> str:
 
 
 def _changes(series: Series) -> Iterator[Layer]:
-    """Yield a rule where each level begins: by colour worse or better, by dash how sure."""
+    """Yield a rule where each level begins: by colour worse or better, by dash how sure. Along it
+    stand the change, its commit and what changed on the machine."""
     styles: dict[tuple[str, str], list[dict[str, float]]] = {}
     for change in series.changes[-MOST_RULES:]:
         style = (_colour(change.worse, series), change.standing)
@@ -238,30 +209,28 @@ def _changes(series: Series) -> Iterator[Layer]:
         dash = DASHES.get(standing, SOLID)
         rule = alt.Chart().mark_rule(color=colour, strokeWidth=1.5, strokeDash=dash)
         yield Layer(rows, rule.encode(x="run:Q"))
+    labels = [
+        {"run": change.place + 0.5, "text": _label(series, change)}
+        for change in series.changes[-MOST_LABELS:]
+    ]
+    for colour, width in ((PAPER, 3), (INK, 0)) if labels else ():
+        text = alt.Chart().mark_text(
+            angle=270,
+            align="right",
+            baseline="bottom",
+            dy=-3,
+            fontSize=11,
+            color=colour,
+            stroke=colour,
+            strokeWidth=width,
+        )
+        yield Layer(labels, text.encode(x="run:Q", y=alt.value(4), text="text:N"))
 
 
 def _colour(worse: bool, series: Series) -> str:
     if series.lower_is_better is None:
         return FAINT
     return BAD if worse else GOOD
-
-
-def _labels(series: Series, runs: int) -> Iterator[dict[str, float | str]]:
-    """Yield the labels of the newest changes, in rows from the top, so that none hides another."""
-    ends: list[float] = []
-    for change in series.changes[-MOST_LABELS:]:
-        late = change.place > LATE * runs
-        text = _label(series, change)
-        width = runs * len(text) * LETTER
-        first = change.place - (width if late else 0.0)
-        row = next((row for row, end in enumerate(ends) if end < first), len(ends))
-        ends[row : row + 1] = [first + width]
-        yield {
-            "run": change.place + 0.5,
-            "y": ROW_PIXELS * row + ROW_PIXELS / 2,
-            "text": text,
-            "align": "right" if late else "left",
-        }
 
 
 def _label(series: Series, change: ChangePoint) -> str:

@@ -21,7 +21,7 @@ from canary.baseline.history import (
     save_file,
     select,
 )
-from canary.baseline.verbs import list_text, prune_text, save_baseline, show_text
+from canary.baseline.verbs import prune_text, save_baseline, show_text
 from canary.cli import app
 from canary.compare.paths import Request, compared_paths
 from canary.compare.timing.noise import save_noise
@@ -279,7 +279,7 @@ def test_a_canary_that_a_history_lacks_is_named_with_those_it_has(tmp_path: Path
 
 
 def test_a_folder_without_a_history_is_refused(tmp_path: Path) -> None:
-    for verb in (list_text, show_text, lambda folder: prune_text(folder, 3)):
+    for verb in (show_text, lambda folder: prune_text(folder, 3)):
         with pytest.raises(InputError, match="holds no baseline history"):
             verb(tmp_path)
 

@@ -145,9 +145,8 @@ def test_no_verb_prints_what_a_hostile_history_holds(terminal: Terminal, tmp_pat
     kept = json.loads(entry.read_bytes())
     ok = written(tmp_path / "ok.json", record(2, run_id="other").model_dump())
     verbs = (
-        ("baseline", "list", root),
-        ("baseline", "show", root),
-        ("baseline", "show", root, "--canary", STEERING.replace("\ud800", "")),
+        ("baseline", "history", root),
+        ("baseline", "history", root, "--canary", STEERING.replace("\ud800", "")),
         ("compare", ok, root),
         ("explain", ok, root),
         ("baseline", "prune", root, "--keep", "1"),
@@ -197,7 +196,7 @@ def test_wrong_usage_is_said_without_what_steers_a_terminal(
         ("compare", run, run, "--threshold-tier", clean),
         ("profile", run, "--top", clean),
         ("profile", clean),
-        ("baseline", "list", clean),
+        ("baseline", "history", clean),
         ("config", "show", clean),
     ):
         assert terminal.run(*arguments) in (2, 4)

@@ -220,7 +220,7 @@ def test_the_verbs_that_look_into_a_checkout_run_none_of_its_programs(
     monkeypatch.chdir(foreign.root)
     ignoring(lambda: require_root(foreign.root / "sub"))
     default_branch(foreign.root)
-    ignoring(lambda: main(["baseline", "list", "--remote", "origin"]))
+    ignoring(lambda: main(["baseline", "history", "--remote", "origin"]))
     assert foreign.has_run() == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import MetricGate
-from canary.report.charts.learning import learning_charts
+from canary.report.charts.curves import learning_charts
 from canary.report.charts.sides import ShownRun, ShownSides
 from tests.unit.comparing import record
 from tests.unit.gating import gate, imported, with_curve

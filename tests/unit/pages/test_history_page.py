@@ -68,7 +68,7 @@ def test_every_run_stands_there_with_commit_period_verdict_and_machine(stored: P
 @pytest.mark.usefixtures("undrawn")
 def test_a_canary_can_be_chosen_and_a_wrong_name_is_told(stored: Path) -> None:
     assert "12 runs" in history_page(stored, "here", "sft_smoke")
-    with pytest.raises(InputError, match=r"no runs of canary 'x' \(it has: sft_smoke\)"):
+    with pytest.raises(InputError, match=r"no canary 'x' in here \(it has: sft_smoke\)"):
         history_page(stored, "here", "x")
 
 

@@ -13,7 +13,7 @@ from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.report.document import document, load_comparison
-from canary.report.pages import COMPARISON, MOST_RUNS, compared_in
+from canary.report.pages import COMPARISON, GENERATOR, MOST_RUNS, compared_in, leave_page
 from tests.unit.comparing import records
 
 
@@ -89,3 +89,18 @@ def test_a_comparison_of_many_megabytes_is_not_read(tmp_path: Path) -> None:
         file.write(" " * (8 << 20))
     with pytest.raises(RecordError, match="larger than 8 MiB"):
         load_comparison(tmp_path)
+
+
+def test_a_page_is_left_where_no_page_of_another_is(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+
+    def write(path: Path) -> None:
+        path.write_text(f"{GENERATOR} new")
+
+    assert leave_page(tmp_path, write) == f"report with charts: {page}"
+    page.write_text(f"{GENERATOR} old")
+    leave_page(tmp_path, write)
+    assert page.read_text().endswith("new")
+    page.write_text("<!doctype html><p>mine")
+    assert "is not one of ours" in leave_page(tmp_path, write)
+    assert page.read_text() == "<!doctype html><p>mine"

@@ -14,9 +14,7 @@ from canary.serve.pages import Site
 HERE = "http://127.0.0.1:8642"
 
 
-def asking(
-    root: Path, *, host: str = "127.0.0.1", token: str = "", is_ending: bool = False, **site: Any
-) -> TestClient:
-    """A client of a server that shows this folder. If it is ending, streams are empty."""
-    app = application(Site(root, **site), Entrance(host, 8642, token), lambda: is_ending)
+def asking(root: Path, *, host: str = "127.0.0.1", token: str = "", **site: Any) -> TestClient:
+    """A client of a server that shows this folder."""
+    app = application(Site(root, **site), Entrance(host, 8642, token))
     return TestClient(app, HERE, follow_redirects=False)

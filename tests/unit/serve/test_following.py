@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from canary.record import jsonio
+from canary.record.folder import RunFolder
 from canary.record.step_row import Row, RowAlert
-from canary.serve import live
-from canary.serve.feeds import ENDED
 from canary.serve.following import Following
+from canary.serve.listing import Place
+from canary.serve.live import LiveRun
 from tests.unit.serve.running import (
     add_rows,
     files_of,
@@ -28,6 +29,11 @@ ALERT: RowAlert = {
     "message": "gradient norm 31",
     "step": 2,
 }
+
+
+def page_of(folder: RunFolder) -> str:
+    """The page of a run that goes on."""
+    return LiveRun(Place(folder.path.name, folder.path)).page()
 
 
 def test_each_look_reads_what_is_new(tmp_path: Path) -> None:
@@ -83,11 +89,11 @@ def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
 def test_the_look_is_followed_too(tmp_path: Path, exact: bool, steps: int) -> None:
     folder = running(tmp_path, exact=exact)
     following = Following(folder.path)
-    assert "none yet" in live.words(following)[live.NUMBERS]
+    assert "none yet" in page_of(folder)
     add_rows(folder, [{**row, "look": True} for row in rows_between(1, 5)])
     seen, pace = following.look()
     assert (pace.done, pace.steps) == (5, steps)
-    assert f"5 of {steps}" in live.words(following)[live.NUMBERS]
+    assert f"5 of {steps}" in page_of(folder)
     assert seen.shown().record.perf.step_time.count == 0
 
 
@@ -105,10 +111,10 @@ def test_the_newest_samples_of_the_machine_are_shown(tmp_path: Path) -> None:
     (folder.scratch / "launch1").mkdir()
     reading = folder.scratch / "launch1" / "reading.json"
     reading.write_text('{"gpu_utilization": 87.0}')
-    assert "GPU 87%" in live.words(Following(folder.path))[live.NUMBERS]
+    assert "GPU 87%" in page_of(folder)
     reading.unlink()
     os.mkfifo(reading)
-    assert "GPU" not in live.words(Following(folder.path))[live.NUMBERS]
+    assert "GPU" not in page_of(folder)
 
 
 def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path) -> None:
@@ -117,7 +123,6 @@ def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path
     following = Following(folder.path)
     rewrite(folder, owner=of_the_dead())
     before = files_of(tmp_path)
-    assert live.news(following) == {ENDED: ""}
     assert following.look()[0].record.status == "interrupted"
     assert files_of(tmp_path) == before
 
@@ -137,10 +142,9 @@ def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path
 def test_rows_of_a_stranger_leave_a_page_that_says_so(tmp_path: Path, line: str) -> None:
     folder = running(tmp_path)
     folder.steps.write_text(f"{line}\n")
-    following = Following(folder.path)
-    texts = live.words(following)
-    assert "cannot be read" in texts[live.STATE]
-    assert live.charts(following) == {live.CHARTS: ""}
+    page = page_of(folder)
+    assert "cannot be read" in page
+    assert "<svg" not in page
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])
@@ -151,4 +155,4 @@ def test_steps_that_are_no_regular_file_are_not_opened(tmp_path: Path, kind: str
         os.mkfifo(folder.steps)
     else:
         folder.steps.symlink_to("/dev/zero")
-    assert "not a regular file" in live.words(Following(folder.path))[live.STATE]
+    assert "not a regular file" in page_of(folder)

@@ -47,8 +47,8 @@ def test_nothing_but_reading_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_another_sites_page_can_load_nothing(tmp_path: Path, site: str) -> None:
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"}
-    client = asking(tmp_path, is_ending=True)
-    for path in ("/", "/events/runs", "/live.js", "/compare"):
+    client = asking(tmp_path)
+    for path in ("/", "/run/x", "/live.js", "/compare"):
         assert client.get(path, headers=headers).status_code == 403, path
 
 
@@ -77,8 +77,8 @@ def test_every_answer_has_the_headers(tmp_path: Path, path: str) -> None:
 
 
 def test_without_the_token_nothing_is_shown(tmp_path: Path) -> None:
-    client = asking(tmp_path, token=TOKEN, is_ending=True)
-    for path in ("/", "/events/runs", "/live.js", "/?token=", "/?token=wrong", "/?token=%ff"):
+    client = asking(tmp_path, token=TOKEN)
+    for path in ("/", "/run/x", "/live.js", "/?token=", "/?token=wrong", "/?token=%ff"):
         answer = client.get(path)
         assert answer.status_code == 403
         assert TOKEN not in answer.text

@@ -9,15 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from canary.baseline.history import save
 from canary.cli import main
-from canary.compare.stats import compare_to_baseline
 from canary.record import jsonio
-from canary.record.folder import load_record
 from canary.record.step_row import RowAlert
-from canary.report.render import written
 from canary.serve.pages import with_way_back
-from tests.unit.comparing import record
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import Read, numbers
 from tests.unit.serve.asking import asking
@@ -95,41 +90,32 @@ def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None
     assert "30 of 100" in text
     assert "forward 17%" in text.replace("  ", " ")
     assert len(numbers(page, "loss")["rows"]) == 30
-    assert f'data-events="/events/run/{folder.path.name}"' in page
+    assert 'data-every="1000"' in page
+    add_rows(folder, rows_between(31, 40))
+    assert "40 of 100" in asking(tmp_path).get(f"/run/{folder.path.name}").text
 
 
-def test_a_history_is_found_in_the_folder_or_named(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    root.mkdir()
-    assert asking(root).get("/history").status_code == 404
-    save(tmp_path / "elsewhere", record(1))
-    assert "1 run of 1 canary" in asking(root, history=tmp_path / "elsewhere").get("/history").text
-    save(root / "kept", record(2))
-    client = asking(root)
-    assert 'href="/history?name=kept"' in client.get("/").text
-    assert "1 run of 1 canary" in client.get("/history?name=kept").text
-    assert "nothing of this" not in client.get("/history?name=kept&canary=none").text
-    assert client.get("/history?name=kept&canary=none").status_code == 400
-    assert client.get("/history?name=../elsewhere").status_code == 404
+def test_those_who_watch_a_run_share_charts_and_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = running(tmp_path)
+    add_rows(folder, rows_between(1, 30))
+    client, address = asking(tmp_path), f"/run/{folder.path.name}"
+    drawn = client.get(address).text
+    monkeypatch.setattr("canary.serve.live.Following", None)  # None is made anew.
+    monkeypatch.setattr("canary.report.charts.chart.Chart.svg", lambda _: "<svg again></svg>")
+    add_rows(folder, rows_between(31, 40))
+    page = client.get(address).text
+    assert "40 of 100" in page
+    assert numbers(page, "loss") == numbers(drawn, "loss")
 
 
-def test_a_pipe_in_a_history_is_not_opened(tmp_path: Path) -> None:
-    save(tmp_path, record(1))
-    (drawer,) = tmp_path.glob("v2/*/*")
-    os.mkfifo(drawer / "0.json")
-    answer = asking(tmp_path).get("/history")
-    assert answer.status_code == 400
-    assert "not a regular file" in answer.text
-
-
-@pytest.mark.parametrize(
-    "address", ["/run/{}", "/events/run/{}", "/compare?current={0}&baseline={0}"]
-)
+@pytest.mark.parametrize("address", ["/run/{}", "/compare?current={0}&baseline={0}"])
 def test_no_address_leads_out_of_the_folder(tmp_path: Path, address: str) -> None:
     finished(tmp_path, 1, name="secret")
     root = tmp_path / "runs"
     finished(root, 2, name="x")
-    client = asking(root, is_ending=True)
+    client = asking(root)
     for name in ("../secret", "%2e%2e/secret", "..%2fsecret", "%2fetc", "secret%00", "", "*"):
         answer = client.get(address.format(name))
         assert answer.status_code == 404, name
@@ -171,7 +157,7 @@ def test_an_unreadable_run_is_listed_beside_the_others(tmp_path: Path) -> None:
     assert client.get(f"/run/{dead.path.name}").status_code == 200
 
 
-def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Path) -> None:
+def test_a_huge_record_costs_one_page_and_little_memory(tmp_path: Path) -> None:
     good = finished(tmp_path, 1)
     wide = finished(tmp_path, 2)
     document = jsonio.loads(wide.metrics.read_bytes())
@@ -180,41 +166,11 @@ def test_a_huge_record_or_history_costs_one_page_and_little_memory(tmp_path: Pat
     large = finished(tmp_path, 3)
     with large.metrics.open("ab") as file:
         file.truncate(20 << 20)
-    entry = tmp_path / "hist" / "v2" / "sft" / "cpu" / "20260101-000000-x.json"
-    entry.parent.mkdir(parents=True)
-    with entry.open("wb") as sparse:
-        sparse.truncate(3 << 30)
     client = asking(tmp_path)
     page = client.get("/").text
     assert len(re.findall(r'<tr class="unreadable">', page)) == 2
-    for address in (f"/run/{wide.path.name}", "/history?name=hist"):
-        assert client.get(address).status_code == 400
+    assert client.get(f"/run/{wide.path.name}").status_code == 400
     assert client.get(f"/run/{good.path.name}").status_code == 200
-
-
-def test_a_linked_drawer_of_a_history_is_not_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside" / "cpu"
-    outside.mkdir(parents=True)
-    (outside / "20260101-000000-secret.json").write_text("{}")
-    root = tmp_path / "runs"
-    (root / "hist" / "v2").mkdir(parents=True)
-    (root / "hist" / "v2" / "sft").symlink_to(outside.parent)
-    text = asking(root).get("/history?name=hist").text
-    assert "is a link" in text
-    assert "secret" not in text
-
-
-def test_a_campaign_shows_its_own_comparison(tmp_path: Path) -> None:
-    campaign = tmp_path / "ab-20260101-000000"
-    base, head = finished(campaign / "base", 1), finished(campaign / "head", 2)
-    found = compare_to_baseline([load_record(head.path)], [load_record(base.path)])
-    written(found, campaign)
-    client = asking(tmp_path)
-    assert f'href="/campaign/{campaign.name}"' in client.get("/").text
-    page = client.get(f"/campaign/{campaign.name}")
-    assert page.status_code == 200
-    assert 'id="numbers-loss"' in page.text
-    assert client.get("/campaign/other").status_code == 404
 
 
 def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
@@ -222,7 +178,6 @@ def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
     going = running(tmp_path)
     add_rows(going, rows_between(1, 5))
     finished(tmp_path / "ladder-20260101-000000", 3)
-    save(tmp_path / "history", record(4))
     before = files_of(tmp_path)
     client = asking(tmp_path)
     for address in (
@@ -230,7 +185,6 @@ def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
         f"/run/{first.path.name}",
         f"/run/{going.path.name}",
         f"/compare?current={first.path.name}&baseline={second.path.name}",
-        "/history",
     ):
         assert client.get(address).status_code == 200, address
     assert files_of(tmp_path) == before

@@ -1,8 +1,8 @@
-"""`canary serve`: its address, its stream, its errors and its end."""
+"""`canary serve`: its address, its errors and its end."""
 
 from __future__ import annotations
 
-import json
+import http.client
 import os
 import re
 import shutil
@@ -10,19 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from canary.cli import main
-from canary.serve import app, feeds
-from canary.serve.app import MOST_STREAMS
 from canary.serve.guard import Entrance
 from canary.serve.server import address
 from tests.unit.serve.running import (
@@ -53,25 +49,6 @@ def serving_process(root: Path, *words: str) -> Iterator[tuple[str, subprocess.P
             process.kill()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server in this process that looks often."""
-    for name, value in (("WORDS_EVERY_S", 0.05), ("RUNS_EVERY_S", 0.05), ("CHARTS_EVERY_S", 0.1)):
-        monkeypatch.setattr(app, name, value)
-    monkeypatch.setattr(app, "CHARTS_SHARE", 1.0)
-    monkeypatch.setattr(feeds, "WAIT_S", 0.05)
-
-
-def events(url: str, seconds: float = 90) -> Iterator[dict[str, Any]]:
-    """What a stream sends."""
-    deadline = time.monotonic() + seconds
-    with urllib.request.urlopen(url, timeout=seconds) as stream:
-        for line in stream:
-            assert time.monotonic() < deadline, "the news did not come"
-            if line.startswith(b"data: "):
-                yield json.loads(line.removeprefix(b"data: "))
-
-
 def said(code: int, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as ended:
         main(["serve", *words])
@@ -84,61 +61,32 @@ def said(code: int, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_ctrl_c_ends_it_while_a_page_is_open(tmp_path: Path) -> None:
     folder = running(tmp_path)
     with serving_process(tmp_path) as (url, process):
-        listed = events(f"{url}events/runs")
-        assert folder.path.name in next(listed)["html"]
+        kept = http.client.HTTPConnection(url.removeprefix("http://").rstrip("/"))
+        kept.request("GET", "/")
+        assert folder.path.name in kept.getresponse().read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=40) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+        kept.close()
 
 
-@pytest.mark.usefixtures("quick")
-def test_rows_reach_a_watcher(tmp_path: Path) -> None:
+def test_a_page_follows_a_run_to_its_end(tmp_path: Path) -> None:
     folder = running(tmp_path)
+
+    def page(url: str) -> str:
+        with urllib.request.urlopen(f"{url}run/{folder.path.name}") as answer:
+            return str(answer.read().decode())
+
     with serving(tmp_path) as url:
-        stream = events(f"{url}events/run/{folder.path.name}")
-        assert next(e for e in stream if e["region"] == "state")
+        assert "none yet" in page(url)
         add_rows(folder, rows_between(1, 5))
-        wanted = {"numbers": "5 of 100", "charts": 'id="numbers-loss"'}
-        while wanted:  # The order of the two is free.
-            event = next(stream)
-            if wanted.get(event["region"], "\0") in event["html"]:
-                assert event["region"] == "numbers" or "<svg" in event["html"]
-                del wanted[event["region"]]
-        add_rows(folder, rows_between(6, 9))
-        assert next(e for e in stream if e["region"] == "numbers" and "9 of 100" in e["html"])
-        listed = events(f"{url}events/runs")
-        assert folder.path.name in next(listed)["html"]
-        other = finished(tmp_path, 1)
-        assert next(e for e in listed if other.path.name in e["html"])
+        assert "5 of 100" in page(url)
         rewrite(folder, status="completed")
-        assert next(e for e in stream if e["region"] == "ended")
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_removed_run_ends_its_page_quietly(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = running(tmp_path)
-    add_rows(folder, rows_between(1, 5))
-    with serving(tmp_path) as url:
-        stream = events(f"{url}events/run/{folder.path.name}")
-        assert next(e for e in stream if e["region"] == "charts")
+        assert "data-region" not in page(url)
         shutil.rmtree(folder.path)
-        assert next(e for e in stream if e["region"] == "ended")
-    assert capfd.readouterr().err == ""
-    assert caplog.records == []
-
-
-def test_no_more_streams_are_open_than_the_server_can_feed(tmp_path: Path) -> None:
-    with serving(tmp_path) as url, ExitStack() as opened:
-        for _ in range(MOST_STREAMS):
-            stream = opened.enter_context(urllib.request.urlopen(f"{url}events/runs"))
-            stream.readline()
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(f"{url}events/runs")
-        with urllib.request.urlopen(url) as answer:
-            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            page(url)
 
 
 @pytest.mark.parametrize("names", [["localhost", "evil.example"], ["evil.example", "localhost"]])
@@ -195,8 +143,6 @@ def test_what_cannot_be_served_is_one_line(
     run = finished(tmp_path, 1).path
     assert "does not exist" in said(2, str(tmp_path / "none"), capsys=capsys)
     assert f"is a run (canary serve {tmp_path})" in said(2, str(run), capsys=capsys)
-    wrong = said(2, str(tmp_path), "--history", str(run), capsys=capsys)
-    assert "holds no baseline history" in wrong
     assert "cannot listen on 192.0.2.1" in said(
         4, str(tmp_path), "--host", "192.0.2.1", capsys=capsys
     )

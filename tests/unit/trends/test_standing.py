@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from canary.trends.model import HistoryTrends, newest_worse
 from tests.unit.trends.histories import noise, series, stepped, times
 
 
@@ -66,11 +65,3 @@ def test_neither_direction_is_worse_without_one() -> None:
     assert not series(values, lower_is_better=None).changes[0].worse
     assert not series(values, lower_is_better=False).changes[0].worse
     assert series(times(stepped(noise(60, 0), 30, -10)), lower_is_better=False).changes[0].worse
-
-
-def test_only_open_changes_for_the_worse_are_news() -> None:
-    worse = series(times(stepped(noise(60, 0), 30, 10)))
-    better = series(times(stepped(noise(60, 0), 30, -10)))
-    accepted = series(times(stepped(noise(60, 0), 30, 10)), accepted=[30])
-    news = newest_worse([HistoryTrends("c", "m", (worse, better, accepted))])
-    assert [one[1] for one in news] == [worse]

@@ -1,4 +1,5 @@
-"""Loss, gradient norm and the trainer's metrics over the steps, against the baseline's band."""
+"""Loss, gradient norm, the trainer's metrics, step time and memory over the steps, against the
+baseline's band."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
@@ -16,6 +18,7 @@ from canary.compare.metrics.samples import curve_in, own_name
 from canary.config.metric_gates import Statistic
 from canary.record.end_loss import TAIL_SHARE, end_value, finite
 from canary.record.jsonio import number
+from canary.record.summary import untimed_steps
 from canary.report.charts.chart import (
     BAD,
     BASELINE,
@@ -23,6 +26,7 @@ from canary.report.charts.chart import (
     NOW,
     SIDE_COLOURS,
     SIDE_DASHES,
+    Cell,
     Chart,
     Layer,
     kept_steps,
@@ -35,13 +39,17 @@ from canary.report.charts.sides import (
     gradient_norms,
     losses,
     metric,
+    of_steps,
 )
 from canary.report.numbers import signed, significant
+from canary.report.view import scaled
 
 IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at")
 """Statistics whose limit can be drawn beside the values."""
 _GATE = re.compile(rf"metrics\.(.+)\.({'|'.join(get_args(Statistic))})(\.\d+)?", re.DOTALL)
 MOST_CHARTS = 20
+Band = Mapping[int, tuple[float, float, float]]
+"""Least, median and largest value of the baseline's runs by step."""
 
 STEP = alt.X(
     "step:Q",
@@ -83,22 +91,107 @@ def _chart(
     band = {step: found for step in steps if (found := _range(before, step))}
     left = _leaves(now, before)
     alerts = _alerts(sides.newest, now) if name == "loss" else {}
-    rows = tuple(
-        (step, now.get(step), *(_ordered(band.get(step)) if before else ()), alerts.get(step))
-        for step in sorted({*steps, *alerts})
-    )
-    of_baseline = ("baseline, median", "baseline, least", "baseline, most") if before else ()
     finding = _finding(now, before, left, _ends(sides, name, now, before))
     if limits:
         finding += f" Limit: {' and '.join(map(significant, limits))}."
+    layers = (*_layers(title, now, band, steps, left, alerts), *_limit_lines(limits))
     yield Chart(
         name,
         title,
         finding,
-        ("step", "current", *of_baseline, "alert"),
-        rows,
-        (*_layers(title, now, band, steps, left, alerts), *_limit_lines(limits)),
+        (*_columns(before), "alert"),
+        tuple(
+            (*_row(step, now, before, band), alerts.get(step)) for step in sorted({*steps, *alerts})
+        ),
+        layers,
     )
+
+
+def cost_charts(sides: ShownSides) -> Iterator[Chart]:
+    """Yield step time and memory of the newest current run, if its steps are known."""
+    for name, cost in COSTS.items():
+        now = cost.read(sides.newest)
+        if not now:
+            continue
+        before = [series for series in map(cost.read, sides.baseline) if series]
+        steps = kept_steps([now, *before])
+        band = {step: found for step in steps if (found := _range(before, step))}
+        yield Chart(
+            name,
+            cost.title,
+            _cost_finding(cost, sides, now),
+            _columns(before),
+            tuple(_row(step, now, before, band) for step in steps),
+            # From 0 on: noise must not look like a leak.
+            tuple(_layers(cost.unit, now, band, steps, None, {}, zero=True)),
+        )
+
+
+def _cost_finding(cost: Cost, sides: ShownSides, now: Series) -> str:
+    end: float | None = cost.of(list(now.values()))
+    was = None
+    if sides.found is not None:
+        both = (sides.found.current.summary, sides.found.baseline.summary)
+        end, was = (scaled(summary.get(cost.key), cost.factor) for summary in both)
+    if end is None:
+        return f"{len(now)} steps."
+    said = f"The {cost.word} is {significant(end)} {cost.unit}"
+    if was is not None:
+        said += f" (baseline {significant(was)} {cost.unit})"
+    return f"{said}."
+
+
+def step_times(run: ShownRun) -> Series:
+    """Return the time of each timed step in ms."""
+    first = run.record.first_step + untimed_steps(run.record)
+    rows = [
+        row
+        for row in run.first_rows()
+        if row.get("step", 0) >= first and not (row.get("look") or row.get("profiled"))
+    ]
+    return {step: 1e3 * value for step, value in of_steps(rows, "wall_s").items()}
+
+
+def memory(run: ShownRun) -> Series:
+    """Return the memory after each step in MB: allocated on the device, else resident."""
+    rows = run.first_rows()
+    found = of_steps(rows, "allocated_bytes") or of_steps(rows, "rss_bytes")
+    return {step: value / 2**20 for step, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What each step takes."""
+
+    title: str
+    unit: str
+    word: str
+    """What the sentence says."""
+    key: str
+    """Its figure in the summary of a comparison."""
+    factor: float
+    of: Callable[[list[float]], float]
+    """The figure of a run alone."""
+    read: Callable[[ShownRun], Series]
+
+
+COSTS = {
+    "steps": Cost(
+        *("Time of each step", "ms", "median", "step_time_median_s", 1e3),
+        statistics.median,
+        step_times,
+    ),
+    "memory": Cost("Memory after each step", "MB", "peak", "max_mem_mb", 1.0, max, memory),
+}
+
+
+def _columns(before: Sequence[Series]) -> tuple[str, ...]:
+    of_baseline = ("baseline, median", "baseline, least", "baseline, most") if before else ()
+    return ("step", "current", *of_baseline)
+
+
+def _row(step: int, now: Series, before: Sequence[Series], band: Band) -> tuple[Cell, ...]:
+    return (step, now.get(step), *(_ordered(band.get(step)) if before else ()))
 
 
 def _limit_lines(limits: Sequence[float]) -> Iterator[Layer]:
@@ -185,16 +278,19 @@ def _finding(
 def _layers(
     title: str,
     now: Series,
-    band: dict[int, tuple[float, float, float]],
+    band: Band,
     steps: Sequence[int],
     left: int | None,
     alerts: dict[int, str],
+    *,
+    zero: bool = False,
 ) -> Iterator[Layer]:
-    y = alt.Y("value:Q", title=title.lower(), scale=alt.Scale(zero=False))
+    scale = alt.Scale(zero=zero)
+    y = alt.Y("value:Q", title=title if zero else title.lower(), scale=scale)
     if band:
         area = [{"step": step, "least": low, "most": high} for step, (low, _, high) in band.items()]
         marks = alt.Chart().mark_area(color=BASELINE, opacity=0.25)
-        least = alt.Y("least:Q", scale=alt.Scale(zero=False))
+        least = alt.Y("least:Q", scale=scale)
         yield Layer(area, marks.encode(x=STEP, y=least, y2="most:Q"))
     legend = alt.Legend() if band else None
     # The current run is drawn first and thicker, so that equal series show both.
