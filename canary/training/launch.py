@@ -190,7 +190,6 @@ class TrainingLaunch:
             ends_after_look=job.exact,
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
-            watch=self.watch,
         )
         return self._collector
 
@@ -217,8 +216,6 @@ class TrainingLaunch:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)
             self.look = Look(self.job.look_steps, exact, over)
-            if self.watch is not None:
-                self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
             self._watching = watching(self.look, trained, again=self.job.asks_again)

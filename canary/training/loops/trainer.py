@@ -19,7 +19,7 @@ from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import Named, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, StepListener
+from canary.training.collectors.steps import EndedSteps
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.look import Look
@@ -79,7 +79,6 @@ class TrainerCollector(TrainerCallback):
         ends_after_look: bool = False,
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
-        watch: StepListener | None = None,
     ) -> None:
         self._trainer = trainer
         self._launch = launch
@@ -87,7 +86,6 @@ class TrainerCollector(TrainerCallback):
         self._ends_after_look = ends_after_look
         self._look = look
         self._on_cut = on_cut
-        self._watch = watch
         self._cut = False
         self._ended = EndedSteps(torch.device(trainer.args.device), sink, look, profiler)
         self._clock = self._ended.clock
@@ -224,8 +222,6 @@ class TrainerCollector(TrainerCallback):
             self._silent.seen.add("tokens")
         for name, count in counts.items():
             self._tokens[name] = self._tokens.get(name, 0) + count
-        if self._watch is not None:
-            self._watch.batch(inputs)
         if self._look.exact is not None:
             self._look.exact.micro_batch(_whole(batch, inputs))
 
@@ -403,8 +399,6 @@ class TrainerCollector(TrainerCallback):
         self._inner.step_ended()
         if self._look.exact is not None:
             self._look.exact.step_ended(self._ended_step)
-        if self._watch is not None:
-            self._watch.step_ended(self._ended_step)
         row: Row = {
             "launch": self._launch,
             "step": self._ended_step,

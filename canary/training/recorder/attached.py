@@ -11,7 +11,6 @@ from pathlib import Path
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
-from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.attach.process import TURN, say, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
@@ -37,10 +36,6 @@ class Keeper:
 
     def profiler(self) -> StepProfiler | None:
         """Return the profiler of some steps, or None. Called once, after `begin`."""
-        return None
-
-    def watch(self) -> RunDetectors | None:
-        """Return the anomaly detectors, or None. Called once, after `begin`."""
         return None
 
     def keep(self, row: Row) -> None:
@@ -96,10 +91,6 @@ class JobKeeper(Keeper):
     def profiler(self) -> StepProfiler | None:
         """Return the job's profiler."""
         return self._training.profiler(self._loop.device)
-
-    def watch(self) -> RunDetectors | None:
-        """Return the detectors, if the loop goes on after the look."""
-        return self._training.watch
 
     def keep(self, row: Row) -> None:
         """Append to the job's file of rows."""

@@ -136,7 +136,6 @@ class RecordKeeper(RecordWriter, Keeper):
         # A notebook may hold the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
         look = Look(self._look_steps, exact, self._look_over)
-        look.watched_by(self._watch)
         if self.stop_after is not None:
             look.length_is(self.stop_after)
         self._watching = watching(look, self._loop, again=False)
@@ -150,10 +149,6 @@ class RecordKeeper(RecordWriter, Keeper):
     def profiler(self) -> StepProfiler | None:
         """Return the profiler if the user asked for one."""
         return None if self._window is None else StepProfiler(self._window, self._device)
-
-    def watch(self) -> RunDetectors:
-        """Return the anomaly detectors."""
-        return self._watch
 
     def keep(self, row: Row) -> None:
         """Write one row. After the first failed write, no more rows are written.

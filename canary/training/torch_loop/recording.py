@@ -98,7 +98,6 @@ class Recording:
             self._keeper.launch,
             look,
             self._keeper.profiler(),
-            self._keeper.watch(),
             driven=True,
         )
 
