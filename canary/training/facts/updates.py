@@ -199,8 +199,8 @@ class UpdateWatcher:
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             given = inspect.signature(original).bind(*args, **kwargs)
-        except TypeError:
-            return original(*args, **kwargs)  # torch refuses it
+        except (TypeError, ValueError):
+            return original(*args, **kwargs)  # torch refuses it, or it is no torch's
         if isinstance(given.arguments["parameters"], Iterator):
             given.arguments["parameters"] = [*given.arguments["parameters"]]  # it is read once
         if self._watches():

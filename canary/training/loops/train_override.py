@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -128,11 +128,12 @@ class OverriddenLoop:
         return self._in_phase("logging", original, logs, *args, **kwargs)
 
 
-class LoopEvents(Protocol):
-    """Receives the events of a loop whose step is a rollout and its updates."""
+class Unwatched:
+    """Receives the events of a loop whose step is a rollout and its updates, and ignores them."""
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Count the time inside as this phase (see `canary.record.phases`)."""
+        return contextlib.nullcontext()
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take the inputs of this step's updates: `prompt_ids, prompt_mask, completion_ids,
@@ -148,33 +149,13 @@ class LoopEvents(Protocol):
         """End the step, after `on_step_end`, logging and saving."""
 
 
-class Unwatched:
-    """Ignores all events."""
-
-    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Ignore the time."""
-        return contextlib.nullcontext()
-
-    def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Ignore the rollout."""
-
-    def loss(self, loss: torch.Tensor) -> None:
-        """Ignore the loss."""
-
-    def metrics(self, found: Mapping[str, float]) -> None:
-        """Ignore the metrics."""
-
-    def step_over(self) -> None:
-        """Ignore the step's end."""
-
-
 def is_instrumented(trainer: Any) -> bool:
     """Return whether the loop reports; `watch` of a user's trainer may be something else."""
     return isinstance(getattr(trainer, "watch", None), Unwatched)
 
 
-class InstrumentedLoop(OverriddenLoop):
-    """Gathers one step of a loop that reports itself (see `LoopEvents`)."""
+class InstrumentedLoop(OverriddenLoop, Unwatched):
+    """Gathers one step of a loop that reports itself."""
 
     obeys_control = calls_step_ends = True
 

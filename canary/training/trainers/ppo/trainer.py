@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerControl, TrainerState
 from transformers.trainer_utils import TrainOutput, set_seed
 
 from canary.training import adapt
-from canary.training.loops.train_override import LoopEvents, Unwatched
+from canary.training.loops.train_override import Unwatched
 from canary.training.trainers.ppo import objective
 from canary.training.trainers.ppo.figures import (
     Figures,
@@ -77,7 +77,7 @@ class PPOTrainer(Trainer):
         )
         self._train_batch_size = args.rollout_size
         self.accelerator.gradient_accumulation_steps = 1  # a mini-batch's loss is one sum
-        self.watch: LoopEvents = Unwatched()
+        self.watch = Unwatched()
         self.tokenizer_in_use = processing_class
         self.scorer = scorer
         self.switches = switches
