@@ -215,7 +215,7 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "ppo": TrainerRow(
         title="PPO",
-        builder="canary.training.trainers.ppo",
+        builder="canary.training.trainers.ppo.building",
         takes="value_model",
         uses=_ONLINE
         | {
