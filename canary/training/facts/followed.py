@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from canary.record.facts import FollowedOptimizer, Rounding
+from canary.training.exact.parameters import parameters_of
 
 TENSORS = 16
 ELEMENTS = 256
@@ -29,11 +30,6 @@ LOW = (torch.bfloat16, torch.float16)
 ABOVE_EPS = 10.0
 """A gradient so many times Adam's `eps` makes a step near the learning rate."""
 Sample = NDArray[np.float32]
-
-
-def parameters_in(optimizer: Optimizer) -> list[torch.Tensor]:
-    """Return all tensors that an optimizer holds."""
-    return [value for group in optimizer.param_groups for value in group["params"]]
 
 
 def short(name: str) -> str:
@@ -85,7 +81,7 @@ class Followed:
     def __init__(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
         """`names`: of the model's parameters, by id."""
         self.optimizer = optimizer
-        held = parameters_in(optimizer)
+        held = parameters_of(optimizer)
         self.ids = {id(value) for value in held}
         chosen = sorted(random.Random(0).sample(range(len(held)), min(TENSORS, len(held))))
         self._tensors = [held[place] for place in chosen]

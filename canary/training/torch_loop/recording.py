@@ -19,11 +19,12 @@ from canary.training.attach.process import print_without_traceback, say
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import Named
 from canary.training.collectors.uncounted import uncounted
+from canary.training.exact.parameters import parameters_of
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.collector import LoopCollector, Scalar
 from canary.training.torch_loop.batches import Made, as_tokens, fed
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
+from canary.training.torch_loop.models import as_one, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,

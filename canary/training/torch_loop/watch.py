@@ -21,6 +21,7 @@ from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.collectors.named import Named
+from canary.training.exact.parameters import parameters_of
 from canary.training.facts.loaders import LOADERS
 from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
@@ -29,7 +30,6 @@ from canary.training.torch_loop.models import (
     children_of,
     holds,
     outermost_modules,
-    parameters_of,
     size_of,
     without_wrappers,
 )
