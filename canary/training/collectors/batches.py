@@ -294,7 +294,7 @@ def _sequences(ids: torch.Tensor) -> int:
 
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
-    eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
+    eos, bos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos"))
     found = everything = parts(inputs)
     if not found:
         return {}
@@ -318,6 +318,4 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
             (int(count.max()) for count in tokenized if count.numel()), default=0
         )
     counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
-    if pad is not None:
-        counts["pad_ids"] = sum(int((part.ids == pad).sum()) for part in found)
     return counts

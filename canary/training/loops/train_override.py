@@ -54,15 +54,14 @@ class OverriddenLoop:
         self.samples = 0
         self.updates = 0
         self.step_metrics: dict[str, float] = {}
-        self.learning_rate: float | None = None
 
     def attach(self, wrap: Wrap) -> None:
-        """Wrap on the instances what the loop calls; `backward` is timed already."""
+        """Wrap on the instances what the loop calls; `backward` is timed already, and updates are
+        hooked."""
         trainer, model = self._trainer, self._trainer.model
         wrap(getattr(model, "policy", model), "generate", self._around_generate)
         wrap(model, "forward", functools.partial(self._in_phase, "forward"))
         wrap(trainer.accelerator, "backward", self._around_backward)
-        wrap(trainer.optimizer, "step", self._around_update)
         wrap(trainer, "log", self._around_log)
 
     def next_step(self) -> None:
@@ -104,19 +103,6 @@ class OverriddenLoop:
     def _around_backward(self, original: Any, loss: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         self.losses.append(loss.detach())
         return original(loss, *args, **kwargs)
-
-    def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        whole = getattr(self._trainer.accelerator, "sync_gradients", True)
-        if self._look.exact is not None and whole:
-            self._look.exact.gradients_ready()
-            self._look.exact.update_begins()
-        self.learning_rate = float(self._trainer.optimizer.param_groups[0]["lr"])
-        with self._clock.phase("optimizer"):
-            outcome = original(*args, **kwargs)
-        if self._look.exact is not None and whole:
-            self._look.exact.update_ended()
-        self.updates += bool(whole)
-        return outcome
 
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         self.step_metrics = {
@@ -160,9 +146,8 @@ class InstrumentedLoop(OverriddenLoop, Unwatched):
     obeys_control = calls_step_ends = True
 
     def attach(self, wrap: Wrap) -> None:
-        """Listen to the trainer; wrap only the optimizer's step."""
+        """Listen to the trainer, and wrap nothing."""
         self._trainer.watch = self
-        wrap(self._trainer.optimizer, "step", self._around_update)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Time it with the clock of the steps."""

@@ -275,7 +275,6 @@ class TrainerCollector(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._begin(state.global_step)
         if self._override is not None:
-            self._calls_before_updates = True
             self._override.attach(self._wrap)
 
     def _begin(self, done: int = 0) -> None:
@@ -300,6 +299,8 @@ class TrainerCollector(TrainerCallback):
 
     def _hooked_update_ended(self, *_: Any) -> None:
         self._updates += 1
+        if self._override is not None:
+            self._override.updates += 1
         if self._ended.begun and not self._calls_before_updates:
             self._update_ended()
 
@@ -346,7 +347,6 @@ class TrainerCollector(TrainerCallback):
     def _override_step_ends(self, loop: OverriddenLoop) -> None:
         """End the step; after the last wanted step, cut a loop that ignores the control."""
         self._losses, self._rl = loop.losses, loop.step_metrics
-        self._learning_rate = loop.learning_rate
         self._close_step()
         loop.next_step()
         if self._cut and not loop.obeys_control:
