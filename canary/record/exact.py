@@ -80,7 +80,6 @@ class Micro(TypedDict, total=False):
     bos_tokens: int
     bos_most_in_a_sequence: int
     pad_tokens: int
-    pad_ids: int
     learned_rows: int
     """Rows that could have labels of tokens."""
     prompt_tokens: int

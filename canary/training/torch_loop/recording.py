@@ -217,10 +217,9 @@ class Recording:
             self._optimizers.expect_these()
             self._close()
 
-    def clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
-        """Gradients were clipped; `norm` is theirs before."""
-        several = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-        if not several or not self._optimizers.holds(several[0]):
+    def clipped(self, parameters: Sequence[Any], max_norm: Any, norm: Any) -> None:
+        """Gradients are clipped; `norm` is theirs before."""
+        if not parameters or not self._optimizers.holds(parameters[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
             self.collector.grad_norm(norm)
