@@ -51,11 +51,10 @@ docs: $(VENV)/.docs
 corpora: $(VENV)/.dev
 	$(PYTEST) -m long
 
-# The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
-# beside that of the last trl that has it; and offline runs of W&B, which the tested set leaves out.
+# The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And
+# offline runs of W&B, which the tested set leaves out.
 stacks: $(VENV)/.dev
 	$(BIN)/nox -s stacks -- 0.19.1 1.16.0 --quick
-	$(BIN)/nox -s trl_ppo
 	$(BIN)/nox -s wandb
 
 # The files of a release, made of HEAD and tried in clean environments (CONTRIBUTING.md).

@@ -5,7 +5,6 @@ newest the tested set of `constraints.txt`; where the Python that runs nox has t
 The outcomes must be those of docs/stacks.json; `nox -s stacks -- --write` writes that file and the
 table in docs/trainers.md anew. `--quick` leaves out the trainers that CI tests elsewhere.
 
-`nox -s trl_ppo` holds an update of the canary's PPO against one of the last trl that has PPO.
 `nox -s wandb` imports W&B's offline runs with wandb, which the tested set leaves out.
 `nox -s release_candidate` makes the files of a release; `make release-candidate` brings its tools.
 """
@@ -28,7 +27,6 @@ nox.options.sessions = ["stacks"]
 OLDEST, NEWEST = "0.19.1", "1.16.0"
 STACKS = (OLDEST, "0.29.1", "1.0.0", "1.12.0", NEWEST)
 QUICK = ("sft", "dpo", "reward", "grpo", "ppo", "trl_ppo")
-LAST_PPO = "1.12.0"
 WANDB = "wandb==0.31.0"
 RESULTS = Path("build/stacks")
 RELEASE = Path("build/release").resolve()
@@ -58,24 +56,6 @@ def stacks(session: nox.Session, trl: str) -> None:
     session.run(*command, external=python != "python", success_codes=codes)
     table = (python, "-m", "bench.stacks_table", *(["--write"] if write else []), str(result))
     session.run(*table, external=python != "python")
-
-
-@nox.session
-def trl_ppo(session: nox.Session) -> None:
-    """PPO's losses beside those of trl on equal data: the tested set, but for trl's version."""
-    python = _tested_set_here()
-    if python is None:
-        _install(session, NEWEST)
-        session.install("-c", "constraints.txt", "-e", ".[dev]")
-        python = "python"
-    folder = session.create_tmp()
-    pin = next(line for line in _pins_of(LAST_PPO) if line.startswith("trl=="))
-    session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "-t", folder, pin)
-    session.run(
-        *(python, "-m", "pytest", "-q", "tests/integration/ppo/test_ppo_trl.py"),
-        external=python != "python",
-        env={"PYTHONPATH": folder, "CANARY_TRL_HAS_PPO": "1"},
-    )
 
 
 @nox.session

@@ -217,7 +217,6 @@ class SmallLlama:
                 loss=loss,
                 batch_size=len(ids),
                 grad_norm=norm,
-                batch={"input_ids": ids},
             )
             inside = time.thread_time() - began
         self._optimizer.zero_grad()

@@ -16,7 +16,7 @@ _SAMPLER = ("sampler_logprobs", "sampled_ids_trained", "first_ratio", "starts_at
 _TRAINED = ("optimizer_holds_trainable", "trainable_changed", "frozen_unchanged")
 
 NAMED_BY: dict[str, tuple[str, ...]] = {
-    "accumulation": ("accumulation",),
+    "accumulation": ("accumulation", "clip_before_step"),
     "adapter_start": ("adapter_start",),
     "assistant_mask": ("assistant_mask",),
     "attention": (),
@@ -24,7 +24,7 @@ NAMED_BY: dict[str, tuple[str, ...]] = {
     "chat_template": ("chat_template", "at_most_one_bos", "bos_as_tokenized"),
     "checkpointing": (),
     "compile": (),
-    "eos_labels": ("eos_labels", "labels_contain_eos", "answers_end"),
+    "eos_labels": ("eos_labels", "labels_contain_eos"),
     "evaluation": ("stays_in_training_mode", "only_the_optimizer_writes"),
     "frozen": _TRAINED,
     "fused_optimizer": (),
@@ -46,7 +46,7 @@ NAMED_BY: dict[str, tuple[str, ...]] = {
     "sampler_weights": _SAMPLER,
     "schedule": ("schedule_once_per_update", "schedule_length", "learning_rate_positive"),
     "swap": (),
-    "weight_decay": ("decay_groups",),
+    "weight_decay": (),
     "workers": ("worker_draws", "stream_split"),
 }
 """What the cases of the first two corpora named were relations, two ways to do the same work. By

@@ -59,8 +59,6 @@ class TrainerRow:
     """Arguments of its `<title>Config` that a config does not set."""
     keeps_empty: bool = False
     """Whether it trains on a pair whose completion was truncated to nothing."""
-    trl_builder: str = ""
-    """The builder of trl's trainer, if `builder` builds the canary's."""
 
     uses: frozenset[str] = frozenset()
     """Config keys that only some trainers use, and this one does."""
@@ -217,9 +215,8 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "ppo": TrainerRow(
         title="PPO",
-        builder="canary.training.trainers.ppo",
+        builder="canary.training.trainers.ppo.building",
         takes="value_model",
-        trl_builder="canary.training.trainers.trl_ppo",
         uses=_ONLINE
         | {
             "ppo",

@@ -80,7 +80,6 @@ class Micro(TypedDict, total=False):
     bos_tokens: int
     bos_most_in_a_sequence: int
     pad_tokens: int
-    pad_ids: int
     learned_rows: int
     """Rows that could have labels of tokens."""
     prompt_tokens: int
@@ -88,8 +87,6 @@ class Micro(TypedDict, total=False):
     prompt_labels: int
     """Those that the labels of the pair hold."""
     rows_without_labels: int
-    rows_cut: int
-    """Rows without padding whose last token is a label, and no end of a text."""
     stop_labels: int
     """Labels at which the model stops to generate; missing if that is not known."""
     fed_sha256: str

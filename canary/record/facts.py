@@ -44,14 +44,12 @@ FollowedOptimizer = TypedDict(
         "clips_before": int,
         "clips_after": int,
         "clips_after_acted": int,
+        # Clips that acted between two backwards of one update.
+        "clips_between": int,
         # Updates before which parameters changed since the update before, and the first of these.
         "written_before": list[int],
         "written": str,
         "rounding": Rounding,
-        # Only if some group has no weight decay: biases and norms with and without it.
-        "decaying_vectors": int,
-        "decaying_names": list[str],
-        "vectors_without_decay": int,
     },
     total=False,
 )
@@ -134,10 +132,9 @@ class LoaderFacts(TypedDict, total=False):
     """Workers that reported both fetches."""
     stream: bool
     """Whether the workers split an `IterableDataset`."""
-    draws: list[str]
-    """Generators that a worker drew from in both fetches."""
     draw_the_same: list[str]
-    """Those of them that had the same state in several workers when they began."""
+    """Generators that drew in both fetches, and had the same state in several workers when they
+    began."""
     same_rows: bool
     """Of a stream: whether all workers gave the same two batches, which differ from each other.
     Missing if a batch could not be hashed."""

@@ -27,7 +27,7 @@ from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.training.anomaly.run_detectors import RunDetectors
-from canary.training.asking.observer import Asking
+from canary.training.asking.observer import STEPS, Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
@@ -134,7 +134,10 @@ def watching(look: Look, trained: Any, *, again: bool) -> Watching:
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
-    def __init__(self, job: Job, started: float, *, own_process: bool = False) -> None:
+    def __init__(
+        self, job: Job, started: float, *, own_process: bool = False, is_watched: bool = True
+    ) -> None:
+        """`is_watched`: another process of the canary watches this one."""
         self.job = job
         self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
@@ -143,9 +146,13 @@ class TrainingLaunch:
         """Called with each row; its time counts as the logging phase."""
         self.on_look: Callable[[Exact], None] | None = None
         """Called with the signals of the look when it is over."""
+        self.on_unwritten: Callable[[OSError], None] = functools.partial(leave_unwritten, job)
+        """Called once if the rows can no longer be written: the training goes on."""
         self._started = started
         self._own_process = own_process
-        self._pulse = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks)
+        self._nodes = 1
+        if is_watched:
+            self._nodes = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks).nodes
         self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
         self._kept: list[Row] = []
@@ -158,7 +165,8 @@ class TrainingLaunch:
         self.calls: CallCounts | None = None
         """Counts calls of libraries, if they are loaded."""
         self._exact: Exact = {}
-        self._unseen: dict[str, str] = {}
+        self.unseen: dict[str, str] = {}
+        """What the look did not show, and why."""
         self._begun_on: torch.device | None = None
         self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
@@ -190,7 +198,6 @@ class TrainingLaunch:
             ends_after_look=job.exact,
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
-            watch=self.watch,
         )
         return self._collector
 
@@ -217,8 +224,6 @@ class TrainingLaunch:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)
             self.look = Look(self.job.look_steps, exact, over)
-            if self.watch is not None:
-                self.look.watched_by(self.watch)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
             self._watching = watching(self.look, trained, again=self.job.asks_again)
@@ -239,7 +244,7 @@ class TrainingLaunch:
         self._exact = made or {}
         if made and self._watching is not None and (facts := self._watching.told(self._exact)):
             self._exact["facts"] = facts
-        self._unseen = unmeasured_in(exact)
+        self.unseen = unmeasured_in(exact)
         self._packages = imported_packages()
         if self.on_look is not None:
             self.on_look(self._exact)
@@ -288,14 +293,19 @@ class TrainingLaunch:
 
     def discard(self) -> None:
         """Release this job and rank for another training, which is recorded in its place."""
+        self.close()
+        if self._files is not None:
+            self._files.end()
+        rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Stop all that measures, and close the rows."""
         if self._profiler is not None:
             self._profiler.give_up()
         self.look.give_up()
-        if self._files is not None:
-            self._files.end()
+        STEPS.remove()  # the look of a training that failed tells nothing
         self._rows.close()
         self._host.stop()
-        rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
 
     def was_cut(self) -> None:
         """Record that the training was cut short."""
@@ -331,7 +341,7 @@ class TrainingLaunch:
             if self._own_process:
                 raise
             self._unwritten = True
-            leave_unwritten(self.job, error)
+            self.on_unwritten(error)
 
     def completed(self, trainer: Any) -> Result:
         """Return the result of a finished trainer. Without any step it failed."""
@@ -371,7 +381,7 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
-            unmeasured=self._host.unmeasured | self._unseen,
+            unmeasured=self._host.unmeasured | self.unseen,
             wall_seconds=time.perf_counter() - self._started,
             host=host,
             not_varied=PAIR.why_not(),
@@ -380,12 +390,8 @@ class TrainingLaunch:
     def write(self, result: Result) -> None:
         """Write the result for the parent, and close the rows."""
         result = replace(result, packages=self._packages or imported_packages())
-        if self._profiler is not None:
-            self._profiler.give_up()
-        self.look.give_up()
-        self._rows.close()
-        self._host.stop()
-        if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
+        self.close()
+        if result.status == "completed" and self._nodes > 1 and world_size() > 1:
             result = self._gathered(result)
         try:
             result.write(rank_path(Path(self.job.result_file), self.rank))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,9 +12,6 @@ from canary.record.exact import Calls, Exact
 from canary.record.step_row import Row
 from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals, Trained
-
-if TYPE_CHECKING:
-    from canary.training.anomaly.run_detectors import RunDetectors
 
 
 class Look:
@@ -56,12 +51,6 @@ class Look:
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the look ends, in whatever way."""
         self._undo.callback(undo)
-
-    def watched_by(self, watch: RunDetectors) -> None:
-        """Let the detectors keep no batch during the look: live tensors are counted."""
-        if self.exact is not None:
-            watch.in_look = True
-            self.at_end(functools.partial(setattr, watch, "in_look", False))
 
     def leaves_out(self, own: Callable[[], Iterable[torch.Tensor]]) -> None:
         """Leave the canary's own tensors out of the signals."""

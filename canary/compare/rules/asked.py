@@ -51,7 +51,7 @@ RULES: tuple[Rule, ...] = (
         "accumulation",
         "each trained token of an update weighs the same, whatever its micro-batch",
         "several micro-batches per update, and a loss without weights or advantages",
-        "divide the summed loss by the tokens of the whole update; clip gradients once per update",
+        "divide the summed loss by the tokens of the whole update",
         f"{TRANSFORMERS}/issues/24725",
     ),
     _rule(

@@ -6,9 +6,12 @@ from canary.compare.rules.facts import NO_UPDATES, counted, updates_of
 from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
 from canary.record.types import RunRecord
 
+FEWEST = 2
+"""Clips that must show the same."""
+
 
 def judge(record: RunRecord) -> Answer:
-    """Gradients are clipped between backward and the optimizer's step."""
+    """Gradients are clipped between the last backward of an update and the optimizer's step."""
     seen = updates_of(record)
     if not seen:
         return not_asked(NO_UPDATES)
@@ -19,6 +22,10 @@ def judge(record: RunRecord) -> Answer:
     ]
     if not clipped:
         return only_for("trainings whose clipping was seen")
+    between = max(one.get("clips_between", 0) for one in clipped)
+    if between >= FEWEST:
+        words = f"{between} times, gradients were clipped before all backwards of their update: "
+        return answer(True, f"{words}later micro-batches weigh more", size=between)
     # The look may end with the step of its last update.
     late = [
         one
@@ -41,9 +48,9 @@ def judge(record: RunRecord) -> Answer:
 
 RULE = Rule(
     "clip_before_step",
-    "gradients are clipped before the optimizer uses them",
-    "the training clips in each update, and never before the step",
-    "move the clip between backward() and optimizer.step()",
+    "gradients are clipped when they are complete, before the optimizer uses them",
+    "the training clips in each update, and never or too early before the step",
+    "clip once per update, between its last backward() and optimizer.step()",
     "https://arxiv.org/abs/2506.14813",
     judge,
 )

@@ -32,10 +32,7 @@ def judge(record: RunRecord) -> Answer:
         return without_workers(record, "several data workers")
     same = sorted({name for one in found for name in one.get("draw_the_same", [])})
     workers = max(one.get("workers", 0) for one in found)
-    drawn = sorted({name for one in found for name in one.get("draws", [])})
-    words = f"{workers} workers draw no random numbers"
-    if drawn:
-        words = f"{workers} workers draw other numbers from {', '.join(drawn[:3])}"
+    words = f"no two of {workers} workers draw the same random numbers"
     if same:
         words = f"of {workers} workers, several draw the same random numbers from {same[0]}"
     return answer(bool(same), words, size=len(same), items=same, place=same[0] if same else "")

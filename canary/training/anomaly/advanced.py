@@ -142,7 +142,6 @@ class AdvancedAnomalyDetector:
         entropy: Any = None,
         clip_fraction: Any = None,
         length: Any = None,
-        batch: Any = None,
         metrics: Mapping[str, Any] | None = None,
         step: int | None = None,
     ) -> list[Alert]:
@@ -159,7 +158,6 @@ class AdvancedAnomalyDetector:
             grad_norm: the gradient norm if you know it, as `clip_grad_norm_` returns it.
             kl: to the reference model, mean per token. entropy: mean per token, in nats.
             clip_fraction: share of clipped tokens. length: mean tokens per completion.
-            batch: mapping, sequence or tensor; integer tensors are hashed if the loss spikes.
             metrics: other numbers by name, such as a critic's `value_loss`, `explained_variance`.
             step: step number; counted from 1 by default.
 
@@ -167,35 +165,28 @@ class AdvancedAnomalyDetector:
             StopTraining: by a handler or `stop_on`.
             UsageError: an argument is not a number.
         """
-        from canary.training.anomaly.measure import Given, Measure, hash_later, integers_of
+        from canary.training.anomaly.measure import Measure
 
         self._step = self._step + 1 if step is None else step
-        fields: dict[str, Any] = {
-            "batch_hash": None if batch is None else hash_later([integers_of(batch)])
-        }
-        given = Given(
-            self._step,
-            model=model,
-            optimizer=optimizer,
-            loss=loss,
-            batch_size=batch_size,
-            rewards=rewards,
-            predictions=predictions,
-            grad_norm=grad_norm,
-            kl=kl,
-            entropy=entropy,
-            clip_fraction=clip_fraction,
-            length=length,
-            metrics=metrics,
-            **fields | self._more,
-        )
         self._told = []
         if self._measure is None:
             self._measure = Measure()
-        return self._judge_all(self._measure.take(given))
+        numbers = {"loss": loss, "grad_norm": grad_norm, "kl": kl, "entropy": entropy}
+        observations = self._measure.take(
+            self._step,
+            {**numbers, "clip_fraction": clip_fraction, "length": length},
+            model=model,
+            optimizer=optimizer,
+            batch_size=batch_size,
+            rewards=rewards,
+            predictions=predictions,
+            metrics=metrics or {},
+            **self._more,
+        )
+        return self._judge_all(observations)
 
     def analyze(self, more: Mapping[str, Any], **given: Any) -> list[Alert]:
-        """Call `analyze_training_step`, with more fields of `Given` than its arguments have."""
+        """Call `analyze_training_step`, with more of what `Measure.take` gets."""
         self._more = dict(more)
         try:
             return self.analyze_training_step(**given)

@@ -7,7 +7,6 @@ logged loss is not used: the trainer's filter turns a NaN into the last good val
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +17,9 @@ from transformers import Trainer, TrainerCallback
 from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.anomaly.measure import gradient_norm, hash_later, integers_of, rates_of
+from canary.training.anomaly.measure import gradient_norm, rates_of
 from canary.training.collectors.metrics import StepMetrics, Trackers
+from canary.training.collectors.wrapping import Wrapping
 
 
 class AnomalyCallback(TrainerCallback):
@@ -41,12 +41,11 @@ class AnomalyCallback(TrainerCallback):
         self._trainer: Any = None
         self._metrics: StepMetrics | None = None
         self._trackers: Trackers | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._wrapping = Wrapping()
         self._clear()
 
     def _clear(self) -> None:
         self._losses: list[torch.Tensor] = []
-        self._batches: list[dict[str, torch.Tensor]] = []
         self._norm: Any = None
         self._rates: Any = None
         self._logged: dict[str, float] = {}
@@ -62,31 +61,13 @@ class AnomalyCallback(TrainerCallback):
             self.detector = AdvancedAnomalyDetector(**arguments | self._arguments)
         self.stopped = None
         self._unwrap()
-        self._wrap(Trainer, "training_step", self._around_training_step)
-        self._wrap(Trainer, "log", self._around_log)
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original, replaced = getattr(owner, name), vars(owner).get(name)
-
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return around(original, *args, **kwargs)
-
-        def put_back() -> None:
-            if replaced is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, replaced)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(put_back)
+        self._wrapping.wrap(Trainer, "training_step", self._around_training_step)
+        self._wrapping.wrap(Trainer, "log", self._around_log)
 
     def _around_training_step(self, original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
         loss = original(trainer, *args, **kwargs)
         if self._is_mine(trainer):
-            inputs = args[1] if len(args) > 1 else kwargs["inputs"]
             self._losses.append(loss.detach())
-            self._batches.append(integers_of(inputs))
         return loss
 
     def _around_log(self, original: Any, trainer: Any, logs: Any, *args: Any, **rest: Any) -> Any:
@@ -101,7 +82,7 @@ class AnomalyCallback(TrainerCallback):
         if self._trainer is None and self in trainer.callback_handler.callbacks:
             self._trainer = trainer
             self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
-            self._wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
+            self._wrapping.wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
         return self._trainer is trainer
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,12 +103,11 @@ class AnomalyCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Check the step, before the trainer logs it."""
-        losses, batches = self._losses, self._batches
+        losses = self._losses
         fresh = self._metrics.fresh() if self._metrics is not None else {}
         more = {
             "micro_losses": losses,
             "rates": self._rates or rates_of(kwargs.get("optimizer")),
-            "batch_hash": hash_later(batches),
         }
         given: dict[str, Any] = {
             "step": state.global_step,
@@ -172,8 +152,6 @@ class AnomalyCallback(TrainerCallback):
             self._trackers.log(state.global_step, tracked(found))
 
     def _unwrap(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        self._wrapping.undo()
         self._trainer = self._metrics = self._trackers = None
         self._clear()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -22,31 +20,9 @@ FAR_BEHIND = 64
 REFRESH = 50
 """Steps after which parameters are listed again: a user may freeze or add some."""
 Scalar: TypeAlias = torch.Tensor | float
-Integers: TypeAlias = dict[str, torch.Tensor] | str
-"""The integer tensors of a micro-batch, or their hash."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """The arguments of one step, unchanged."""
-
-    step: int
-    model: Any = None
-    optimizer: Any = None
-    loss: Any = None
-    batch_size: int | None = None
-    rewards: Any = None
-    predictions: Any = None
-    grad_norm: Any = None
-    kl: Any = None
-    entropy: Any = None
-    clip_fraction: Any = None
-    length: Any = None
-    batch_hash: Callable[[], Any] | None = None
-    micro_losses: Sequence[Any] = ()
-    rates: tuple[tuple[Scalar, ...], tuple[float | None, ...]] | None = None
-    """Learning rates and peaks of the groups; set if the optimizer already has the next step's."""
-    metrics: Mapping[str, Any] | None = None
+Rates: TypeAlias = tuple[tuple[Scalar, ...], tuple[float | None, ...]]
+"""Learning rates and peaks of the groups of an optimizer."""
+OF_POLICY = ("kl", "entropy", "clip_fraction", "length")
 
 
 class Measure:
@@ -61,29 +37,48 @@ class Measure:
         self._age = 0
         self._last_call: float | None = None
 
-    def take(self, given: Given) -> list[Observation]:
-        """Begin to read one step. Return the observations whose numbers have arrived."""
-        scalars: dict[str, Scalar] = {}
-        for name in ("loss", "kl", "entropy", "clip_fraction", "length"):
-            value = getattr(given, name)
-            if value is not None:
-                scalars[name] = _scalar(value, name)
-        norm = given.grad_norm
-        if norm is None and given.model is not None:
-            norm = gradient_norm(self._trained(given.model))
-        if norm is not None:
-            scalars["grad_norm"] = _scalar(norm, "grad_norm")
-        counts = _samples(given, scalars)
-        for place, loss in enumerate(given.micro_losses):
+    def take(
+        self,
+        step: int,
+        numbers: Mapping[str, Any],
+        *,
+        model: Any,
+        optimizer: Any,
+        batch_size: int | None,
+        rewards: Any,
+        predictions: Any,
+        metrics: Mapping[str, Any],
+        micro_losses: Sequence[Any] = (),
+        rates: Rates | None = None,
+    ) -> list[Observation]:
+        """Begin to read one step. Return the observations whose numbers have arrived. `numbers`:
+        those of the step by their names in `Observation`, or None; `rates`: set if the optimizer
+        already has those of the next step."""
+        known = {name: value for name, value in numbers.items() if value is not None}
+        if "grad_norm" not in known and model is not None:
+            norm = gradient_norm(self._trained(model))
+            known |= {} if norm is None else {"grad_norm": norm}
+        scalars = {name: _scalar(value, name) for name, value in known.items()}
+        counts = _samples(rewards, predictions, scalars)
+        for place, loss in enumerate(micro_losses):
             scalars[f"micro{place}"] = _scalar(loss, "loss")
-        rates, peaks = given.rates or rates_of(given.optimizer)
-        scalars |= {f"rate{place}": rate for place, rate in enumerate(rates)}
-        for name, value in (given.metrics or {}).items():
-            scalars[f"metric:{name}"] = _scalar(value, name)
+        of_groups, peaks = rates or rates_of(optimizer)
+        scalars |= {f"rate{place}": rate for place, rate in enumerate(of_groups)}
+        scalars |= {f"metric:{name}": _scalar(value, name) for name, value in metrics.items()}
         wall = self._since_last_call()
 
         def observed(values: dict[str, float]) -> Observation:
-            return self._observation(given, values, counts, len(rates), peaks, wall)
+            return Observation(
+                step=step,
+                loss=values.get("loss"),
+                micro_losses=tuple(values[f"micro{place}"] for place in range(len(micro_losses))),
+                grad_norm=values.get("grad_norm"),
+                learning_rates=tuple(values[f"rate{place}"] for place in range(len(of_groups))),
+                peak_rates=peaks,
+                batch_size=batch_size,
+                wall_s=wall,
+                **_fields(values, counts),
+            )
 
         self._waiting.append((DeferredScalars(scalars), observed))
         return self.ready(wait=len(self._waiting) > FAR_BEHIND)
@@ -109,72 +104,24 @@ class Measure:
         self._age += 1
         return self._parameters
 
-    def _observation(
-        self,
-        given: Given,
-        values: dict[str, float],
-        counts: tuple[int, int],
-        groups: int,
-        peaks: tuple[float | None, ...],
-        wall: float | None,
-    ) -> Observation:
-        metrics = {n[7:]: v for n, v in values.items() if n.startswith("metric:")}
-        fields: dict[str, Any] = from_metrics(metrics)
-        for name in ("kl", "entropy", "clip_fraction", "length"):
-            if name in values:
-                fields[name] = values[name]
-        if counts[0]:
-            fields["rewards"] = Sample(values["reward_mean"], values["reward_std"], counts[0])
-            fields["no_signal"] = counts[0] > 1 and values["reward_std"] == 0.0
-        if counts[1]:
-            fields["agreement"] = Agreement(
-                error=values["error"],
-                centred_error=values["centred_error"],
-                centred_std=values["centred_std"],
-                square=values["square"],
-                count=counts[1],
-            )
-        return Observation(
-            step=given.step,
-            loss=values.get("loss"),
-            micro_losses=tuple(values[f"micro{n}"] for n in range(len(given.micro_losses))),
-            grad_norm=values.get("grad_norm"),
-            learning_rates=tuple(values[f"rate{place}"] for place in range(groups)),
-            peak_rates=peaks,
-            batch_size=given.batch_size,
-            wall_s=wall,
-            batch_hash=given.batch_hash,
-            **fields,
+
+def _fields(values: Mapping[str, float], counts: tuple[int, int]) -> dict[str, Any]:
+    """Return the fields of an observation that metrics, rewards and predictions give; `counts`: of
+    the last two."""
+    fields = from_metrics({n[7:]: v for n, v in values.items() if n.startswith("metric:")})
+    fields |= {name: values[name] for name in OF_POLICY if name in values}
+    if counts[0]:
+        fields["rewards"] = Sample(values["reward_mean"], values["reward_std"], counts[0])
+        fields["no_signal"] = counts[0] > 1 and values["reward_std"] == 0.0
+    if counts[1]:
+        fields["agreement"] = Agreement(
+            values["error"],
+            values["centred_error"],
+            values["centred_std"],
+            values["square"],
+            counts[1],
         )
-
-
-def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
-    """Return a function that hashes the micro-batches; None if there is nothing to hash."""
-    return functools.partial(hashes, batches) if any(batches) else None
-
-
-def hashes(batches: Sequence[Any]) -> list[str]:
-    """Return the SHA-256 of each micro-batch's integer tensors, as in the exact lane."""
-    from canary.training.collectors.batches import batch_sha256
-
-    return [
-        batch
-        if isinstance(batch, str)
-        else batch_sha256(batch if isinstance(batch, Mapping) else _named(batch))
-        for batch in batches
-    ]
-
-
-def _named(batch: Any) -> dict[str, Any]:
-    values = batch if isinstance(batch, list | tuple) else [batch]
-    return {str(place): value for place, value in enumerate(values)}
-
-
-def integers_of(batch: Any) -> dict[str, torch.Tensor]:
-    """Return the integer tensors of a batch, which are hashed; the rest need not be kept."""
-    from canary.training.collectors.batches import integer_tensors
-
-    return integer_tensors(batch if isinstance(batch, Mapping) else _named(batch))
+    return fields
 
 
 def _scalar(value: Any, name: str) -> Scalar:
@@ -209,21 +156,21 @@ def _numbers(values: Any, name: str, device: torch.device) -> torch.Tensor:
         ) from error
 
 
-def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
+def _samples(given: Any, predicted: Any, scalars: dict[str, Scalar]) -> tuple[int, int]:
     """Add statistics of rewards and predictions to `scalars`. Return the number of each."""
-    if given.rewards is None:
+    if given is None:
         return 0, 0
-    tensors = [v for v in (given.rewards, given.predictions) if isinstance(v, torch.Tensor)]
+    tensors = [value for value in (given, predicted) if isinstance(value, torch.Tensor)]
     devices = (value.device for value in tensors if value.device.type != "cpu")
     device = next(devices, torch.device("cpu"))
-    rewards = _numbers(given.rewards, "rewards", device)
+    rewards = _numbers(given, "rewards", device)
     count = len(rewards)
     if not count:
         return 0, 0
     scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(rewards, correction=0)
-    if given.predictions is None:
+    if predicted is None:
         return count, 0
-    predictions = _numbers(given.predictions, "predictions", device)
+    predictions = _numbers(predicted, "predictions", device)
     if len(predictions) != count:
         raise UsageError(
             f"{count} rewards but {len(predictions)} predictions", "pass one per sample"
@@ -235,7 +182,7 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
     return count, count
 
 
-def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:
+def rates_of(optimizer: Any) -> Rates:
     """Return each group's rate and its scheduler's `initial_lr` (None without a scheduler)."""
     groups = getattr(optimizer, "param_groups", None) or []
     peaks = tuple(

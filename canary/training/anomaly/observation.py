@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +76,6 @@ class Observation:
     """`kl` is summed over a completion instead of averaged per token."""
     no_signal: bool = False
     """In every group all completions have the same reward: there is nothing to learn from."""
-    batch_hash: Callable[[], Any] | None = None
-    """Hashes of the step's micro-batches, computed when called."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """All other metrics by name, for users' detectors."""
 
@@ -111,8 +109,8 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_row(row: Row, **more: Any) -> Observation:
-    """Return the observation of a row; `more` gives additional fields."""
+def from_row(row: Row) -> Observation:
+    """Return the observation of a row."""
     rate, loss, norm = (
         None if row.get(key) is None else float(number(row[key]))
         for key in ("learning_rate", "loss", "grad_norm")
@@ -128,4 +126,4 @@ def from_row(row: Row, **more: Any) -> Observation:
         "own_s": own_seconds(row),
         "tokens": tokens_of(row),
     }
-    return Observation(**fields | more)
+    return Observation(**fields)

@@ -1,27 +1,19 @@
-"""Runs the detectors on the rows of a launch. Needs torch."""
+"""Runs the detectors on the rows of a launch. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from canary.record.alert import Alert, Severity
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.detectors.finite import FiniteDetector
 from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
-from canary.training.anomaly.measure import Integers, hash_later, hashes, integers_of
 from canary.training.anomaly.observation import from_row
-from canary.training.collectors.uncounted import uncounted
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row, RowAlert
-
-STEPS_KEPT = 8
-"""Steps whose integer tensors are kept for the batch hash: a device's numbers arrive one or two
-steps later."""
 
 
 class RunDetectors:
@@ -48,32 +40,12 @@ class RunDetectors:
         self._now: list[Alert] = []
         self._detector.add_listener(self._keep)
         AnomalyDetectionHook(self._detector).register_with_profiler()
-        self.in_look = False
-        """Whether live tensors are counted: then batches are hashed at once and not kept."""
-        self._entering: list[Integers] = []
-        self._batches: deque[tuple[int, list[Integers]]] = deque(maxlen=STEPS_KEPT)
-
-    @uncounted()
-    def batch(self, inputs: Mapping[str, Any]) -> None:
-        """Note a micro-batch of the running step."""
-        found = integers_of(inputs)
-        self._entering.append(hashes([found])[0] if self.in_look and found else found)
-
-    def step_ended(self, step: int) -> None:
-        """Note that a step has ended; its row comes later."""
-        self._batches.append((step, self._entering))
-        self._entering = []
 
     def judge(self, row: Row) -> StopTraining | None:
         """Put the alerts of a row into it. Return StopTraining if the training must end."""
-        step = int(row["step"])
-        batches: list[Integers] = []
-        while self._batches and self._batches[0][0] <= step:
-            batches = self._batches.popleft()[1]
-        observation = from_row(row, batch_hash=hash_later(batches))
         stop = None
         try:
-            self._detector.judge(observation)
+            self._detector.judge(from_row(row))
         except StopTraining as wanted:
             stop = wanted
         if self._now:

@@ -13,7 +13,6 @@ from torch import nn
 
 from canary.record.exact import Asked
 from canary.training.asking.calls import SURE, Call
-from canary.training.asking.gradients import Accumulated
 from canary.training.asking.leftover import Buffer
 from canary.training.asking.updates import Scored, Update
 
@@ -81,7 +80,6 @@ class Look:
     tokenizer: Any
     pad_id: int | None
     eos_ids: frozenset[int]
-    gradients: Accumulated
     updates: list[Update] = field(default_factory=list)
     references: list[Scored] = field(default_factory=list)
     """Who scored trained rows without gradients, and was not the policy as it is."""
@@ -234,12 +232,12 @@ def parts(call: Call, row: int, first: int, end: int) -> list[Span]:
 # Tokenizers.
 
 
-def looked(trained: Any, calls: list[Call], tokenizer: Any, gradients: Accumulated) -> Look:
+def looked(trained: Any, calls: list[Call], tokenizer: Any) -> Look:
     """Return the look of a first update."""
     trainer = trained if hasattr(trained, "compute_loss") else None
     pad, ends = _special_ids(tokenizer, calls[0].module)
     pad = _pad_of(calls) if pad is None else pad
-    return Look(calls[0].module, calls, trainer, tokenizer, pad, ends, gradients)
+    return Look(calls[0].module, calls, trainer, tokenizer, pad, ends)
 
 
 def _special_ids(tokenizer: Any, model: Any) -> tuple[int | None, frozenset[int]]:

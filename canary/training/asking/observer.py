@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import optimizer as torch_optimizer
@@ -31,7 +30,6 @@ from canary.training.asking.calls import (
     said_of,
     says_of,
 )
-from canary.training.asking.gradients import Accumulated
 from canary.training.asking.look import CannotAsk, Look, looked, not_asked
 from canary.training.asking.rounding import undisturbed
 from canary.training.asking.updates import (
@@ -42,6 +40,7 @@ from canary.training.asking.updates import (
     trained_rows,
 )
 from canary.training.collectors.calls import own_calls
+from canary.training.collectors.distributed import world_size
 from canary.training.collectors.living import living, only_tokenizer
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import is_compiled
@@ -87,13 +86,13 @@ class Asking:
         self._optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         """The policy's first one."""
         self._look: Look | None = None
-        self._gradients, self._scored = Accumulated(), ScoredRows()
+        self._scored = ScoredRows()
         self._tokenizer: Any = None
 
     def begin(self) -> None:
         """Hook calls of models and steps of optimizers."""
         STEPS.install(stays=self is EARLY)
-        if _several_ranks():
+        if world_size() > 1:
             self._why = SEVERAL_RANKS
         elif self._compiles():
             self._why = COMPILED
@@ -157,16 +156,14 @@ class Asking:
         if self._busy or _in_backward():
             return
         if not self._depth:
-            self._safely(self._begins, module, torch.is_grad_enabled())
+            self._safely(self._begins, module)
         self._depth += 1
         self._autocast = self._autocast or autocast_now()
 
-    def _begins(self, module: nn.Module, grad: bool) -> None:
+    def _begins(self, module: nn.Module) -> None:
         if id(module) not in self._modules and any(map(is_compiled, module.modules())):
             self._gives_up(COMPILED)
         self._modules.add(id(module))
-        if grad:
-            self._gradients.forward()
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
@@ -196,8 +193,6 @@ class Asking:
         trains = grad and said.requires_grad
         whole = trains and self._again and not updates
         call = call_of(module, args, kwargs, is_fused, said, whole=whole)
-        if trains:
-            self._hook(said, self._gradients.backward, module)
         if call is None or len(self._calls) >= MOST_CALLS or (said.shape[1] < 2 and not trains):
             return
         call.autocast, call.adapters = autocast, adapters_of(module)
@@ -211,13 +206,9 @@ class Asking:
         if trains:
             self._calls.append(call)
             # The loop may keep its loss, and with it the hook.
-            self._hook(said, _read, weakref.ref(call))
+            said.register_hook(functools.partial(self._safely, _read, weakref.ref(call)))
         else:
             self._scored.called(call, updates)
-
-    def _hook(self, said: torch.Tensor, call: Callable[..., None], *args: Any) -> None:
-        """Call with the gradient of what was said, after the other arguments."""
-        said.register_hook(functools.partial(self._safely, call, *args))
 
     # Updates.
 
@@ -230,7 +221,7 @@ class Asking:
         self._safely(self._update_begins, optimizer)
 
     def _update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if _several_ranks():
+        if world_size() > 1:
             self._gives_up(SEVERAL_RANKS)
         if self._why or self._updates >= UPDATES:
             return
@@ -245,12 +236,10 @@ class Asking:
         if self._look is None and not calls:
             return
         self._calls, self._optimizer = [], weakref.ref(optimizer)
-        look = self._look or looked(self._trained, calls, self._tokenizer, self._gradients)
-        self._look = look
+        self._look = look = self._look or looked(self._trained, calls, self._tokenizer)
         for call in calls:
             if call.module is look.model:
                 look.buffer.add(call.ids.tolist(), look.spans(call))
-        self._gradients.update_begins()
         adapters = calls[0].adapters if calls else ()
         scored = self._scored.tell(look.model, adapters, self._updates)
         rows = [trained_rows(one, scored) for one in calls if one.scores_tokens]
@@ -340,8 +329,3 @@ def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:
     kept = call()
     if kept is not None:
         read_gradient(kept, gradient)
-
-
-def _several_ranks() -> bool:
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return several and torch.distributed.get_world_size() > 1

@@ -48,8 +48,6 @@ ONLINE = ("ppo", "grpo", "rloo", "reinforce")
 
 def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
-    if look.gradients.changed is not None:
-        return broken(*look.gradients.changed)
     calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
     if len(calls) < 2:
         raise CannotAsk("only for gradient accumulation")

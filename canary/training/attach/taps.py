@@ -1,7 +1,7 @@
 """Waits for the first optimizer of a process that imports torch, then calls back.
 
 Loaded in every Python process of the user's command that imports torch. Standard library only, and
-little of it: a process that makes no optimizer pays for three wrapped functions.
+little of it: a process that makes no optimizer pays for two wrapped functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 OnOptimizer = Callable[[Any], None]
-OnClip = Callable[[Any, Any, Any], None]
 OnBackwards = Callable[[str], None]
 
 
@@ -31,19 +30,13 @@ class Taps:
         self._backwards = 0
         self.optimizer_made: OnOptimizer | None = None
         """Gets each new optimizer."""
-        self.clipped: OnClip | None = None
-        """Gets the parameters of a clip, its limit and the norm before it."""
 
     def install(self, torch: ModuleType) -> None:
-        """Wrap `Optimizer.__init__` and `clip_grad_norm_`, and `backward` until the first
-        optimizer is made."""
+        """Wrap `Optimizer.__init__`, and `backward` until the first optimizer is made."""
         self._is_compiling = torch.compiler.is_compiling
         self._count_backwards(torch.autograd)
         optimizer = torch.optim.Optimizer
         optimizer.__init__ = self._around_init(optimizer.__init__)
-        clipping = torch.nn.utils.clip_grad
-        wrapped = self._around_clip(clipping.clip_grad_norm_)
-        clipping.clip_grad_norm_ = torch.nn.utils.clip_grad_norm_ = wrapped
 
     def _count_backwards(self, autograd: ModuleType) -> None:
         original = autograd.backward
@@ -83,20 +76,6 @@ class Taps:
                 self.optimizer_made(optimizer)
 
         return init
-
-    def _around_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def clip(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            clipped = self.clipped
-            if clipped is None or self._is_compiling():
-                return original(parameters, max_norm, *args, **kwargs)
-            if not hasattr(parameters, "grad"):
-                parameters = [*parameters]  # a generator can be read once
-            norm = original(parameters, max_norm, *args, **kwargs)
-            clipped(parameters, max_norm, norm)
-            return norm
-
-        return clip
 
 
 def begin(

@@ -245,7 +245,7 @@ def describe_batch(
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
-    described.update(_row_counts(inputs, tokenizer, stops))
+    described.update(_row_counts(inputs, stops))
     described.update(_prompt_counts(inputs))
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
@@ -253,23 +253,17 @@ def describe_batch(
     return described
 
 
-def _row_counts(inputs: Mapping[str, Any], tokenizer: Any, stops: frozenset[int]) -> Micro:
+def _row_counts(inputs: Mapping[str, Any], stops: frozenset[int]) -> Micro:
     """Return counts of rows by their labels, and of labels at which generation stops."""
     found = parts(inputs)
     found = found[-1:] if "completion_ids" in inputs else found
-    eos = getattr(tokenizer, "eos_token_id", None)
-    ends = sorted(stops if eos is None else {*stops, eos})
     counts: Counter[str] = Counter()
     for part in found:
         ids, learned = part.ids, part.learned
         if learned is None or part.repeats > 1 or ids.dim() != 2 or not ids.shape[1]:
             continue
-        # A template may write one token after EOS.
-        is_open = ~torch.isin(ids[:, -2:], ids.new_tensor(ends)).any(dim=1)
-        is_cut = part.present.all(dim=1) & learned[:, -1] & is_open
         counts["learned_rows"] += len(ids)
         counts["rows_without_labels"] += int((~learned.any(dim=1)).sum())
-        counts["rows_cut"] += int(is_cut.sum())
         if stops:
             stopping = torch.isin(ids, ids.new_tensor(sorted(stops))) & learned
             counts["stop_labels"] += int(stopping.sum())
@@ -300,7 +294,7 @@ def _sequences(ids: torch.Tensor) -> int:
 
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
-    eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
+    eos, bos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos"))
     found = everything = parts(inputs)
     if not found:
         return {}
@@ -324,6 +318,4 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
             (int(count.max()) for count in tokenized if count.numel()), default=0
         )
     counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
-    if pad is not None:
-        counts["pad_ids"] = sum(int((part.ids == pad).sum()) for part in found)
     return counts

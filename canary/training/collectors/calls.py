@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.record.exact import Calls
+from canary.training.collectors.wrapping import Wrapping
 
 
 class CallCounts:
@@ -21,6 +22,11 @@ class CallCounts:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+
+    def around(self, name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Count a call of the user's."""
+        self.counts[name] += not _by_canary.get()
+        return original(*args, **kwargs)
 
     def describe(self) -> Calls:
         """Return the counts; `dataset_cache_hits` are maps requested but not executed."""
@@ -48,15 +54,6 @@ def own_calls() -> Iterator[None]:
         _by_canary.reset(token)
 
 
-def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        counts[name] += not _by_canary.get()
-        return original(*args, **kwargs)
-
-    return wrapper
-
-
 def can_count_calls() -> bool:
     """Return whether this process has loaded the libraries whose calls are counted."""
     return all(sys.modules.get(name) is not None for name in ("datasets", "transformers"))
@@ -68,16 +65,15 @@ def count_calls() -> Iterator[CallCounts]:
     from datasets import Dataset, fingerprint
     from transformers import PreTrainedTokenizerBase
 
-    counted = CallCounts()
+    counted, wrapping = CallCounts(), Wrapping()
     targets: list[tuple[Any, str, str]] = [
         (PreTrainedTokenizerBase, "__call__", "tokenizer_calls"),
         (Dataset, "map", "dataset_maps"),
         # datasets makes one up for a function that it cannot hash.
         (fingerprint, "generate_random_fingerprint", "dataset_maps_unhashable"),
     ]
-    originals = [(owner, name, owner.__dict__[name]) for owner, name, _ in targets]
     for owner, name, label in targets:
-        setattr(owner, name, _counted(counted.counts, label, owner.__dict__[name]))
+        wrapping.wrap(owner, name, functools.partial(counted.around, label))
     single = Dataset.__dict__["_map_single"]
     inner = single.__func__
 
@@ -90,8 +86,7 @@ def count_calls() -> Iterator[CallCounts]:
     try:
         yield counted
     finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
+        wrapping.undo()
         Dataset._map_single = single
 
 

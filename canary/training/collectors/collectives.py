@@ -14,7 +14,6 @@ On a GPU both are timed by events of the current stream, because the stream wait
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,8 @@ import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from canary.training.collectors.clock import Mark
+from canary.training.collectors.distributed import world_size
+from canary.training.collectors.wrapping import Wrapping
 
 BLOCKING = (
     "all_gather",
@@ -68,41 +69,24 @@ class CollectiveTimer:
         self._inside = self._in_backward = False
         self._seen: int | None = None
         self._intervals: list[tuple[Mark, Mark]] = []
-        self._undo: list[Callable[[], None]] = []
+        self._wrapping = Wrapping()
 
     def begin(self) -> None:
         """Start measuring; `torch.distributed` must be initialized by now."""
-        self._active = (
-            torch.distributed.is_available()
-            and torch.distributed.is_initialized()
-            and torch.distributed.get_world_size() > 1
-        )
+        self._active = world_size() > 1
         if not self._active:
             return
         self._seen = collectives_begun()
         for owner in (torch.distributed, torch.distributed.distributed_c10d):
             for name in BLOCKING:
-                if hasattr(owner, name):
-                    self._wrap(owner, name, self._blocking)
-        self._wrap(DistributedDataParallel, "_pre_forward", self._preparing)
-        self._wrap(torch.autograd, "backward", self._backward)
+                self._wrapping.wrap(owner, name, self._blocking)
+        self._wrapping.wrap(DistributedDataParallel, "_pre_forward", self._preparing)
+        self._wrapping.wrap(torch.autograd, "backward", self._backward)
 
     def end(self) -> None:
         """Undo all wrapping."""
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        self._wrapping.undo()
         self._active = False
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            return around(original, *args, **kwargs)
-
-        setattr(owner, name, timed)
-        self._undo.append(functools.partial(setattr, owner, name, original))
 
     def _blocking(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._inside:

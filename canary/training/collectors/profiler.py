@@ -7,7 +7,6 @@ import ctypes
 import gc
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from canary.record.profile import (
     copied_bytes,
     summarise_profile,
 )
-from canary.training.collectors.kineto import read_events
 
 
 class StepProfiler:
@@ -119,31 +117,21 @@ class StepProfiler:
             self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
             return
         self._leave(document | {"unmeasured": document["unmeasured"] | unmeasured})
-        running.profiler = None  # break the reference cycle that keeps the events
+        running.profiler = None
+        gc.collect()  # its events hold each other
         _give_memory_back()
 
     def _summarised(self, running: profile, wall_ms: float, copied: int | None) -> dict[str, Any]:
-        def summary(averages: Sequence[Any], events: Sequence[Any]) -> dict[str, Any]:
-            return summarise_profile(
-                Traced(
-                    steps=tuple(self._steps),
-                    wall_ms=wall_ms,
-                    averages=averages,
-                    events=events,
-                    copied_bytes=copied,
-                    no_device=self._no_device(),
-                )
+        return summarise_profile(
+            Traced(
+                steps=tuple(self._steps),
+                wall_ms=wall_ms,
+                averages=running.key_averages(),
+                events=running.events() or (),
+                copied_bytes=copied,
+                no_device=self._no_device(),
             )
-
-        try:
-            results = running.profiler.kineto_results  # type: ignore[union-attr]
-            with read_events(results, on_device=not self._no_device()) as (averages, events):
-                return summary(averages, events)
-        except AttributeError:
-            # An unknown version of torch: use its slow API.
-            found = summary(running.key_averages(), running.events() or ())
-            gc.collect()
-            return found
+        )
 
     def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
         """Write the trace. Return the copied bytes it shows, and the reason if it is missing."""

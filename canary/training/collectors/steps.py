@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -20,16 +20,6 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.ran import RAN
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.collectors.uncounted import uncounted
-
-
-class StepListener(Protocol):
-    """Gets the batches of each step, and its end; the row comes later."""
-
-    def batch(self, inputs: Mapping[str, Any]) -> None:
-        """Get a micro-batch of the running step."""
-
-    def step_ended(self, step: int) -> None:
-        """Note that the step has ended."""
 
 
 class FirstSteps(Protocol):

@@ -14,6 +14,11 @@ HASH_BYTES_UP_TO = 400_000_000
 """Larger models are hashed from checksums that their device computes."""
 
 
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return the optimizer's parameters, group by group."""
+    return [value for group in optimizer.param_groups for value in group["params"]]
+
+
 def local(value: torch.Tensor) -> torch.Tensor:
     """Return the part of a tensor that this rank holds: its shard, if the tensor is sharded."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):

@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from canary.record.facts import FollowedOptimizer, Rounding
+from canary.training.exact.parameters import parameters_of
 
 TENSORS = 16
 ELEMENTS = 256
@@ -29,11 +30,6 @@ LOW = (torch.bfloat16, torch.float16)
 ABOVE_EPS = 10.0
 """A gradient so many times Adam's `eps` makes a step near the learning rate."""
 Sample = NDArray[np.float32]
-
-
-def parameters_in(optimizer: Optimizer) -> list[torch.Tensor]:
-    """Return all tensors that an optimizer holds."""
-    return [value for group in optimizer.param_groups for value in group["params"]]
 
 
 def short(name: str) -> str:
@@ -85,7 +81,7 @@ class Followed:
     def __init__(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
         """`names`: of the model's parameters, by id."""
         self.optimizer = optimizer
-        held = parameters_in(optimizer)
+        held = parameters_of(optimizer)
         self.ids = {id(value) for value in held}
         chosen = sorted(random.Random(0).sample(range(len(held)), min(TENSORS, len(held))))
         self._tensors = [held[place] for place in chosen]
@@ -104,19 +100,16 @@ class Followed:
             "clips_before": 0,
             "clips_after": 0,
             "clips_after_acted": 0,
+            "clips_between": 0,
             "written_before": [],
         }
-        vectors = _vectors(optimizer, names)
-        if vectors is not None:
-            decaying, others = vectors
-            self.facts["decaying_vectors"] = len(decaying)
-            self.facts["decaying_names"] = decaying[:NAMES]
-            self.facts["vectors_without_decay"] = len(others)
         self._had_gradient: set[int] = set()
         self._backwards = 0
         self._stale = self._empty = False
-        self._clipped_before = self._clipped_after = False
+        self._clipped_before = self._clipped_after = self._clip_acted = False
         self._inside = False
+        self._between: Sample | None = None
+        """The clipped gradients to which another backward may add."""
         self._before: Sample | None = None
         self._after: Sample | None = None
         self._used: Sample | None = None
@@ -133,6 +126,10 @@ class Followed:
         if self._inside:
             self.facts["closure"] = True
             return
+        self._look_at_clip()
+        if self._clip_acted:
+            self._clip_acted, now = False, self._places.gradients()
+            self._between = now if now.any() else None
         if self._used is not None and (self._backwards == 0 or (self._stale and not self._empty)):
             now = self._places.gradients()
             self._empty = not now.any()
@@ -140,12 +137,18 @@ class Followed:
                 self._stale = bool(self._used.any()) and same(now, self._used)
         self._backwards += 1
 
+    def _look_at_clip(self) -> None:
+        """Count a clip of gradients that were not complete."""
+        clipped, self._between = self._between, None
+        if clipped is not None and not same(clipped, self._places.gradients()):
+            self.facts["clips_between"] += 1
+
     def clipped(self, acted: bool) -> None:
         """A clip of this optimizer's gradients; `acted`: whether it changed them."""
         if self._inside:
             return
         if self._backwards:
-            self._clipped_before = True
+            self._clipped_before, self._clip_acted = True, acted
         elif self._used is not None and not self._clipped_after:
             self._clipped_after = True
             self.facts["clips_after"] += 1
@@ -155,6 +158,7 @@ class Followed:
         """An update begins. `shared`: another optimizer holds tensors of this one; `closure`: the
         update computes its gradients itself; `in_backward`: a backward goes on."""
         facts = self.facts
+        self._look_at_clip()
         self._inside = True
         facts["closure"] = facts["closure"] or in_backward or closure
         for group in self.optimizer.param_groups:
@@ -162,7 +166,7 @@ class Followed:
                 if value.grad is not None:
                     self._had_gradient.add(id(value))
         facts["with_gradient"] = len(self._had_gradient)
-        facts["rates"].append(float(self.optimizer.param_groups[0]["lr"]))
+        facts["rates"].append(float(self.optimizer.param_groups[0]["lr"] or 0.0))
         facts["backwards"].append(self._backwards)
         self._before = self._places.values()
         written = self._after is not None and not same(self._before, self._after)
@@ -187,7 +191,7 @@ class Followed:
         self._used, self._before = gradients, None
         self._backwards = 0
         self._inside = self._stale = self._empty = False
-        self._clipped_before = self._clipped_after = False
+        self._clipped_before = self._clipped_after = self._clip_acted = False
 
     def _count_lost(self, before: Sample, after: Sample, gradients: Sample) -> None:
         eps = self.optimizer.defaults.get("eps", 0.0)
@@ -218,20 +222,6 @@ class Followed:
 def same(one: Sample, other: Sample) -> bool:
     """Return whether all numbers are equal."""
     return np.array_equal(one, other, equal_nan=True)
-
-
-def _vectors(optimizer: Optimizer, names: Mapping[int, str]) -> tuple[list[str], list[str]] | None:
-    """Return which vectors (biases and norms) decay although a group of others does not, and which
-    do not; None if all groups decay, or none."""
-    groups = [group for group in optimizer.param_groups if group["params"]]
-    decays = [float(group.get("weight_decay") or 0.0) for group in groups]
-    if not any(decays) or all(decays):
-        return None
-    found: dict[bool, list[str]] = {True: [], False: []}
-    for group, decay in zip(groups, decays, strict=True):
-        vectors = [value for value in group["params"] if value.dim() == 1]
-        found[decay > 0] += [short(names.get(id(value), "a tensor")) for value in vectors]
-    return found[True], found[False]
 
 
 def named_of(model: Any) -> dict[int, str]:

@@ -292,7 +292,6 @@ def _of_loader(workers: Sequence[dict[int, dict[str, Any]]]) -> LoaderFacts | No
         "workers": first[0]["workers"],
         "seen": len(workers),
         "stream": first[0]["stream"],
-        "draws": sorted(set().union(*draws)),
         "draw_the_same": sorted({name for name, _ in begins if begins.count((name, _)) > 1}),
     }
     rows = {tuple(fetches[n]["rows"] for n in (1, 2)) for fetches in workers}

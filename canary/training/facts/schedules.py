@@ -8,7 +8,6 @@ from typing import Any
 from torch.optim.lr_scheduler import LRScheduler
 
 from canary.record.facts import Schedule
-from canary.training.collectors.wrapping import Wrapping
 
 TOTALS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
 """The attribute that holds the length, by the scheduler's class."""
@@ -20,26 +19,15 @@ class Schedules:
     """All schedulers that step; those that step only as part of another are counted alone."""
 
     def __init__(self) -> None:
-        self._wrapping = Wrapping()
         self._found: dict[int, tuple[LRScheduler, Schedule]] = {}
-        self._updates = 0
+        self.updates = 0
+        """Those that have ended: the steps that follow belong to the last one."""
 
-    def begin(self) -> None:
-        """Count the steps of all schedulers from now on."""
-        self._wrapping.wrap(LRScheduler, "step", self._around_step)
-
-    def end(self) -> None:
-        """Restore the class."""
-        self._wrapping.undo()
-
-    def _around_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        scheduler = args[0]
+    def step_begins(self, scheduler: LRScheduler) -> None:
+        """A scheduler steps."""
         # The first step is part of its construction.
-        if self._updates and getattr(scheduler, "_step_count", 0):
-            self._counted(scheduler)
-        return original(*args, **kwargs)
-
-    def _counted(self, scheduler: LRScheduler) -> None:
+        if not self.updates or not getattr(scheduler, "_step_count", 0):
+            return
         known = self._found.get(id(scheduler))
         if known is None:
             described: Schedule = {"class": type(scheduler).__name__[:80], "steps": []}
@@ -49,12 +37,8 @@ class Schedules:
                 described["length"] = total
             known = self._found[id(scheduler)] = (scheduler, described)
         steps = known[1]["steps"]
-        steps += [0] * (self._updates - len(steps))
+        steps += [0] * (self.updates - len(steps))
         steps[-1] += 1
-
-    def update_ended(self) -> None:
-        """An update of the training ended: the steps that follow belong to it."""
-        self._updates += 1
 
     def described(self) -> list[Schedule]:
         """Return the schedulers that stepped, and forget them."""

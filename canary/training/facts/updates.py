@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.protocol.failure import one_line
 from canary.record.exact import Exact
-from canary.record.facts import Facts, Holding, UpdateFacts
+from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
@@ -29,6 +32,8 @@ from canary.training.facts.followed import (
 from canary.training.facts.schedules import Schedules
 
 MOST_OPTIMIZERS = 4
+FAR_BELOW = 0.01
+"""A clip's limit below this share of a gradient scaler's factor was not multiplied by it."""
 MOST_MISSING = 512
 """Tensors outside of all optimizers that are followed."""
 BATCH_NORMS = nn.modules.batchnorm._BatchNorm
@@ -36,8 +41,8 @@ DROPOUTS = nn.modules.dropout._DropoutNd
 
 
 class UpdateWatcher:
-    """Follows the optimizers of one training. With several ranks it sees nothing: parameters may be
-    shards there, and wrappers step in place of the optimizer."""
+    """Follows the optimizers of one training, and counts its clips. With several ranks it follows
+    none: parameters may be shards there, and wrappers step in place of the optimizer."""
 
     subject = "updates of the optimizer"
 
@@ -48,8 +53,10 @@ class UpdateWatcher:
         self._followed: list[Followed] = []
         self._schedules = Schedules()
         self._error: Exception | None = None
-        self._off = True
-        self._in_backward = False
+        self._off = self._in_backward = False
+        self._clips: ClipFacts = {"clips": 0, "empty": 0, "scaled": 0}
+        self._scaler: GradScaler | None = None
+        """What multiplied a loss since gradients were last divided."""
         self._loader: int | None = None
         """The length of the loader that yielded last."""
         self._facts: UpdateFacts = {"modes": []}
@@ -64,17 +71,16 @@ class UpdateWatcher:
 
     def begin(self) -> None:
         """Hook backward, clipping, schedulers and the optimizers that exist."""
-        if world_size() > 1:
-            return
-        self._off = False
-        clip = torch.nn.utils.clip_grad
         wrap = self._wrapping.wrap
         wrap(torch.autograd, "backward", self._around_backward)
         # What `clip_grad_norm_` calls, since scripts import that name before the look begins.
-        wrap(clip, "_clip_grads_with_norm_", self._around_clip)
+        wrap(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._around_clip)
+        wrap(torch.nn.utils, "clip_grads_with_norm_", self._around_clip)
         wrap(torch.nn.utils, "clip_grad_value_", self._around_clip)
+        wrap(GradScaler, "scale", self._around_scale)
+        wrap(GradScaler, "unscale_", self._around_unscale)
+        wrap(LRScheduler, "step", self._around_schedule)
         wrap(_BaseDataLoaderIter, "__next__", self._around_fetch)
-        self._schedules.begin()
         if isinstance(self._model, nn.Module):
             values = self._model.parameters()
             self._frozen = {id(value) for value in values if not value.requires_grad}
@@ -84,13 +90,15 @@ class UpdateWatcher:
         """Restore all that was hooked."""
         self._off = True
         self._wrapping.undo()
-        self._schedules.end()
+        self._scaler = None
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def tell(self, facts: Facts, exact: Exact) -> None:
-        """Add what was seen; nothing if no update was."""
+        """Add the clips, and what was seen of updates; nothing if there were none."""
+        if self._clips["clips"]:
+            facts["clips"] = self._clips
         followed, self._followed = self._followed, []
         if self._error is not None:
             raise self._error
@@ -143,6 +151,8 @@ class UpdateWatcher:
 
     def _follow_new(self) -> None:
         """Follow the optimizers of the training that are not followed yet."""
+        if world_size() > 1:
+            return
         given = getattr(self._trained, "optimizers", None) or ()
         for one in (*given, getattr(self._trained, "optimizer", None)):
             inner = one
@@ -186,27 +196,53 @@ class UpdateWatcher:
         finally:
             self._in_backward = False
 
-    def _around_clip(self, original: Any, parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._watches() and not isinstance(parameters, torch.Tensor | list | tuple):
-            parameters = [*parameters]  # a generator can be read once
+    def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            given = inspect.signature(original).bind(*args, **kwargs)
+        except (TypeError, ValueError):
+            return original(*args, **kwargs)  # torch refuses it, or it is no torch's
+        if isinstance(given.arguments["parameters"], Iterator):
+            given.arguments["parameters"] = [*given.arguments["parameters"]]  # it is read once
         if self._watches():
             with self._aside():
-                several = parameters
-                if isinstance(parameters, torch.Tensor):
-                    several = [parameters]
-                self._clipped({id(value) for value in several}, *args, **kwargs)
-        return original(parameters, *args, **kwargs)
+                self._clipped(**given.arguments)
+        return original(*given.args, **given.kwargs)
 
     def _clipped(
-        self, ids: set[int], limit: Any, total_norm: Any = None, *_: Any, **__: Any
+        self,
+        parameters: Any,
+        max_norm: Any = None,
+        total_norm: Any = None,
+        clip_value: Any = None,
+        **_: Any,
     ) -> None:
-        limit = float(limit)
+        """Count one clip; it has the names of torch's arguments."""
+        several = [parameters] if isinstance(parameters, torch.Tensor) else [*parameters]
+        limit = float(clip_value if max_norm is None else max_norm)
         if limit == float("inf"):
             return  # only to measure the norm
+        self._clips["clips"] += 1
+        self._clips["empty"] += all(value.grad is None for value in several)
+        if self._scaler is not None and limit < FAR_BELOW * float(self._scaler.get_scale()):
+            self._clips["scaled"] += 1
         acted = total_norm is not None and float(total_norm) > limit
         for one in self._followed:
-            if ids & one.ids:
+            if one.ids & {id(value) for value in several}:
                 one.clipped(acted)
+
+    def _around_scale(self, original: Any, scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
+        self._scaler = scaler if scaler.is_enabled() else None
+        return original(scaler, *args, **kwargs)
+
+    def _around_unscale(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._scaler = None
+        return original(*args, **kwargs)
+
+    def _around_schedule(self, original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._watches():
+            with self._aside():
+                self._schedules.step_begins(scheduler)
+        return original(scheduler, *args, **kwargs)
 
     def _around_fetch(self, original: Any, iterator: Any) -> Any:
         if self._watches() and torch.is_grad_enabled():
@@ -241,7 +277,7 @@ class UpdateWatcher:
     def _update_ended(self, followed: Followed, _: bool) -> None:
         followed.update_ended()
         if followed is self._followed[0]:
-            self._schedules.update_ended()
+            self._schedules.updates += 1
 
 
 def draws(module: nn.Module) -> bool:

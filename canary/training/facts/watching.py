@@ -11,9 +11,8 @@ from typing import Any, Protocol
 from canary.protocol.failure import one_line
 from canary.record.exact import Exact
 from canary.record.facts import Facts
-from canary.training.facts.clips import Clips
-from canary.training.facts.data import Texts
 from canary.training.facts.loaders import LOADERS
+from canary.training.facts.texts import Texts
 from canary.training.facts.updates import UpdateWatcher
 from canary.training.facts.warned import Warnings
 
@@ -69,4 +68,4 @@ class Watching:
 
 def watchers_of(trained: Any) -> list[Watcher]:
     """Return the watchers of a training; `trained`: a trainer, or the parts of a loop."""
-    return [UpdateWatcher(trained), Clips(), LOADERS, Texts(trained), Warnings()]
+    return [UpdateWatcher(trained), LOADERS, Texts(trained), Warnings()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -54,15 +54,14 @@ class OverriddenLoop:
         self.samples = 0
         self.updates = 0
         self.step_metrics: dict[str, float] = {}
-        self.learning_rate: float | None = None
 
     def attach(self, wrap: Wrap) -> None:
-        """Wrap on the instances what the loop calls; `backward` is timed already."""
+        """Wrap on the instances what the loop calls; `backward` is timed already, and updates are
+        hooked."""
         trainer, model = self._trainer, self._trainer.model
         wrap(getattr(model, "policy", model), "generate", self._around_generate)
         wrap(model, "forward", functools.partial(self._in_phase, "forward"))
         wrap(trainer.accelerator, "backward", self._around_backward)
-        wrap(trainer.optimizer, "step", self._around_update)
         wrap(trainer, "log", self._around_log)
 
     def next_step(self) -> None:
@@ -105,19 +104,6 @@ class OverriddenLoop:
         self.losses.append(loss.detach())
         return original(loss, *args, **kwargs)
 
-    def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        whole = getattr(self._trainer.accelerator, "sync_gradients", True)
-        if self._look.exact is not None and whole:
-            self._look.exact.gradients_ready()
-            self._look.exact.update_begins()
-        self.learning_rate = float(self._trainer.optimizer.param_groups[0]["lr"])
-        with self._clock.phase("optimizer"):
-            outcome = original(*args, **kwargs)
-        if self._look.exact is not None and whole:
-            self._look.exact.update_ended()
-        self.updates += bool(whole)
-        return outcome
-
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         self.step_metrics = {
             name: float(value)
@@ -128,11 +114,12 @@ class OverriddenLoop:
         return self._in_phase("logging", original, logs, *args, **kwargs)
 
 
-class LoopEvents(Protocol):
-    """Receives the events of a loop whose step is a rollout and its updates."""
+class Unwatched:
+    """Receives the events of a loop whose step is a rollout and its updates, and ignores them."""
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Count the time inside as this phase (see `canary.record.phases`)."""
+        return contextlib.nullcontext()
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take the inputs of this step's updates: `prompt_ids, prompt_mask, completion_ids,
@@ -148,40 +135,19 @@ class LoopEvents(Protocol):
         """End the step, after `on_step_end`, logging and saving."""
 
 
-class Unwatched:
-    """Ignores all events."""
-
-    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Ignore the time."""
-        return contextlib.nullcontext()
-
-    def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Ignore the rollout."""
-
-    def loss(self, loss: torch.Tensor) -> None:
-        """Ignore the loss."""
-
-    def metrics(self, found: Mapping[str, float]) -> None:
-        """Ignore the metrics."""
-
-    def step_over(self) -> None:
-        """Ignore the step's end."""
-
-
 def is_instrumented(trainer: Any) -> bool:
     """Return whether the loop reports; `watch` of a user's trainer may be something else."""
     return isinstance(getattr(trainer, "watch", None), Unwatched)
 
 
-class InstrumentedLoop(OverriddenLoop):
-    """Gathers one step of a loop that reports itself (see `LoopEvents`)."""
+class InstrumentedLoop(OverriddenLoop, Unwatched):
+    """Gathers one step of a loop that reports itself."""
 
     obeys_control = calls_step_ends = True
 
     def attach(self, wrap: Wrap) -> None:
-        """Listen to the trainer; wrap only the optimizer's step."""
+        """Listen to the trainer, and wrap nothing."""
         self._trainer.watch = self
-        wrap(self._trainer.optimizer, "step", self._around_update)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Time it with the clock of the steps."""

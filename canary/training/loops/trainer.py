@@ -15,16 +15,14 @@ from transformers import TrainerCallback
 
 from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
-from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.batches import count_tokens
 from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import Named, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, StepListener
+from canary.training.collectors.steps import EndedSteps
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.look import Look
-from canary.training.loops.inner_override import InnerLoop
-from canary.training.loops.no_callbacks import SilentLoop
 from canary.training.loops.train_override import (
     InstrumentedLoop,
     LoopEnded,
@@ -79,7 +77,6 @@ class TrainerCollector(TrainerCallback):
         ends_after_look: bool = False,
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
-        watch: StepListener | None = None,
     ) -> None:
         self._trainer = trainer
         self._launch = launch
@@ -87,14 +84,12 @@ class TrainerCollector(TrainerCallback):
         self._ends_after_look = ends_after_look
         self._look = look
         self._on_cut = on_cut
-        self._watch = watch
         self._cut = False
         self._ended = EndedSteps(torch.device(trainer.args.device), sink, look, profiler)
         self._clock = self._ended.clock
         self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []
         self._tokens: dict[str, torch.Tensor | int] = {}
-        self._rows = 0
         self._grad_norm: torch.Tensor | float | None = None
         self._learning_rate: float | None = None
         self._rl: dict[str, float] = {}
@@ -107,8 +102,14 @@ class TrainerCollector(TrainerCallback):
         )
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
-        self._inner = InnerLoop(trainer, look, self._model_called, self._model_returned)
-        self._silent = SilentLoop(model_hooked=self._inner.overridden)
+        self._updates = 0
+        self._calls_before_updates = False
+        """Whether the loop makes callbacks before its updates."""
+        self._tells_begins = False
+        """Whether it makes callbacks when steps begin."""
+        self._seen: set[str] = set()
+        """What its steps showed: `passed` (a batch was passed), `batches` (of tensors), `tokens`,
+        `losses`, `samples`."""
         self._finished = self._mean = False
         self._attach()
 
@@ -153,11 +154,30 @@ class TrainerCollector(TrainerCallback):
 
     def why_no_step(self) -> str | None:
         """Return why updates were made but no step ended, or None if that is not the case."""
-        return None if self._ended.count else self._silent.why_no_step(self._trainer)
+        if self._ended.count or not self._updates:
+            return None
+        return (
+            f"the training loop of {type(self._trainer).__name__} made {self._updates} updates but "
+            "never called on_step_end, so its steps are unknown"
+        )
 
     def unmeasured(self) -> dict[str, str]:
         """Return the figures that the steps did not show, and why."""
-        return self._silent.unmeasured(self._trainer) if self._ended.count else {}
+        if not self._ended.count:
+            return {}
+        name = type(self._trainer).__name__
+        batches = f"the training loop of {name} passes no batch to compute_loss or training_step"
+        losses = f"the training loop of {name} calls neither compute_loss nor training_step"
+        if "passed" in self._seen:
+            batches = f"the batches of {name} hold no tensor"
+        named = f"the batches of {name} hold no input_ids or labels by name"
+        why = {
+            "exact.batches": ("batches", batches),
+            "tokens": ("tokens", named if "batches" in self._seen else batches),
+            "stability.loss_values": ("losses", losses),
+            "perf.samples_per_sec": ("samples", losses),
+        }
+        return {key: reason for key, (part, reason) in why.items() if part not in self._seen}
 
     def detach(self) -> None:
         """Restore the trainer."""
@@ -171,19 +191,7 @@ class TrainerCollector(TrainerCallback):
 
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._override = None
-        with self._inner.watched():
-            return original(*args, **kwargs)
-
-    def _model_called(self, inputs: dict[str, Any]) -> None:
-        if not self._silent.methods_used:
-            self._silent_loop_continues()
-            self._batch_enters(inputs)
-            self._rows += rows_of(inputs)
-
-    def _model_returned(self, loss: torch.Tensor) -> None:
-        if not self._silent.methods_used:
-            self._add_loss(loss)
-            self._mean = True
+        return original(*args, **kwargs)
 
     @uncounted()
     def _add_loss(self, loss: torch.Tensor) -> None:
@@ -193,8 +201,6 @@ class TrainerCollector(TrainerCallback):
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         training = self._trainer.model.training
         if training:
-            self._silent.methods_used = True
-            self._silent_loop_continues()
             self._batch_enters(inputs)
         self._in_loss = True
         try:
@@ -210,7 +216,7 @@ class TrainerCollector(TrainerCallback):
     @uncounted()
     def _batch_enters(self, batch: Any) -> None:
         self._entered = True
-        self._silent.seen.add("passed")
+        self._seen.add("passed")
         inputs = batch
         if isinstance(inputs, Mapping) and any(map(torch.is_tensor, inputs.values())):
             inputs = with_nested(inputs)
@@ -218,20 +224,16 @@ class TrainerCollector(TrainerCallback):
             inputs = named(inputs)
         if not inputs:
             return
-        self._silent.seen.add("batches")
+        self._seen.add("batches")
         counts = count_tokens(inputs)
         if counts:
-            self._silent.seen.add("tokens")
+            self._seen.add("tokens")
         for name, count in counts.items():
             self._tokens[name] = self._tokens.get(name, 0) + count
-        if self._watch is not None:
-            self._watch.batch(inputs)
         if self._look.exact is not None:
             self._look.exact.micro_batch(_whole(batch, inputs))
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        self._silent.methods_used = True
-        self._silent_loop_continues()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         # A user's training_step may take items out of its batch, so keep a copy.
         batch = dict(inputs) if isinstance(inputs, Mapping) else named(inputs)
@@ -273,7 +275,6 @@ class TrainerCollector(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._begin(state.global_step)
         if self._override is not None:
-            self._silent.calls_before_updates = self._silent.calls_at_steps = True
             self._override.attach(self._wrap)
 
     def _begin(self, done: int = 0) -> None:
@@ -292,43 +293,22 @@ class TrainerCollector(TrainerCallback):
         limits = [last for last in (known, self._stop_after) if last is not None and last > 0]
         return min(limits) - done if limits else None
 
-    def _silent_loop_continues(self) -> None:
-        """A batch enters, or another update begins. Without callbacks, this shows that the training
-        has begun, and that the step of the last update has ended."""
-        if not self._ended.begun:
-            self._override = None
-            self._begin()
-        if self._inner.overridden:
-            self._close_step()  # after on_step_end: this loop may never call on_step_begin
-        if self._silent.step_is_over():
-            self._ended_step = self._ended.count + 1
-            self._close_step()
-            if self._stop_after is not None and self._ended.count >= self._stop_after:
-                self._cut = True
-                if self._on_cut is not None:
-                    self._on_cut()
-                raise LoopEnded
-
     def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
-        if self._silent.update_begins():
-            if not self._entered:
-                self._silent_loop_continues()
+        if self._ended.begun and not self._calls_before_updates:
             self._update_begins(optimizer)
 
     def _hooked_update_ended(self, *_: Any) -> None:
-        if self._silent.update_ended():
-            if self._look.exact is not None:
-                self._look.exact.update_ended()
-            self._clock.switch("other")
+        self._updates += 1
+        if self._override is not None:
+            self._override.updates += 1
+        if self._ended.begun and not self._calls_before_updates:
+            self._update_ended()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._silent.calls_before_updates = True
+        self._calls_before_updates = True
         self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
-        before = self._inner.update_begins()
-        if self._grad_norm is None:
-            self._grad_norm = before
         if self._look.exact is not None:
             self._look.exact.gradients_ready()
             self._look.exact.update_begins()
@@ -336,6 +316,9 @@ class TrainerCollector(TrainerCallback):
         self._clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._update_ended()
+
+    def _update_ended(self) -> None:
         # The work of other callbacks at the step's end is not part of the update.
         self._clock.switch("other")
         if self._look.exact is not None:
@@ -344,7 +327,6 @@ class TrainerCollector(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Take the step's metrics, and stop the training after the last wanted step. An overridden
         loop that does not call `step_ends` ends its step here."""
-        self._silent.calls_at_steps = True
         self._clock.switch("other")
         self._rl = self._metrics.fresh()
         self._ended_step = state.global_step
@@ -358,12 +340,13 @@ class TrainerCollector(TrainerCallback):
                 self._look.exact.work_ends(state.global_step)
         elif self._override is not None:
             self._override_step_ends(self._override)
+        elif not self._tells_begins:
+            self._close_step()
         return control
 
     def _override_step_ends(self, loop: OverriddenLoop) -> None:
         """End the step; after the last wanted step, cut a loop that ignores the control."""
         self._losses, self._rl = loop.losses, loop.step_metrics
-        self._learning_rate = loop.learning_rate
         self._close_step()
         loop.next_step()
         if self._cut and not loop.obeys_control:
@@ -377,7 +360,7 @@ class TrainerCollector(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # Without the wrapped logging method, the previous step ends here at the latest.
-        self._silent.calls_at_steps = True
+        self._tells_begins = True
         self._close_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -387,8 +370,6 @@ class TrainerCollector(TrainerCallback):
         if self._finished:
             return
         self._finished = True
-        if self._silent.step_is_over():
-            self._ended_step = self._ended.count + 1
         self._close_step()
         self._ended.end()
         self._collectives.end()
@@ -400,11 +381,8 @@ class TrainerCollector(TrainerCallback):
         scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm
-        self._inner.step_ended()
         if self._look.exact is not None:
             self._look.exact.step_ended(self._ended_step)
-        if self._watch is not None:
-            self._watch.step_ended(self._ended_step)
         row: Row = {
             "launch": self._launch,
             "step": self._ended_step,
@@ -414,12 +392,12 @@ class TrainerCollector(TrainerCallback):
             "rl": self._rl,
         }
         self._ended_step = None
-        self._losses, self._tokens, self._grad_norm, self._rows = [], {}, None, 0
+        self._losses, self._tokens, self._grad_norm = [], {}, None
         self._metrics.step_ended()
         if row["micro_batches"]:
-            self._silent.seen.add("losses")
+            self._seen.add("losses")
         if row["samples"]:
-            self._silent.seen.add("samples")
+            self._seen.add("samples")
         mean = self._mean or self._override is not None
         self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
 
@@ -427,6 +405,4 @@ class TrainerCollector(TrainerCallback):
         """Return the step's samples, or None (not 0) if the loop did not show them."""
         if self._override is not None:
             return self._override.samples or None
-        if self._rows:
-            return self._rows
         return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None

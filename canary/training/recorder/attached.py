@@ -6,12 +6,12 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
-from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.attach.process import TURN, say, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
@@ -37,10 +37,6 @@ class Keeper:
 
     def profiler(self) -> StepProfiler | None:
         """Return the profiler of some steps, or None. Called once, after `begin`."""
-        return None
-
-    def watch(self) -> RunDetectors | None:
-        """Return the anomaly detectors, or None. Called once, after `begin`."""
         return None
 
     def keep(self, row: Row) -> None:
@@ -69,8 +65,8 @@ def is_failure(error: BaseException | None) -> bool:
     return error is not None and not (isinstance(error, SystemExit) and not error.code)
 
 
-class JobKeeper(Keeper):
-    """Stores a loop for the job of `canary exec`."""
+class LaunchKeeper(Keeper):
+    """Stores a loop by the launch of its process."""
 
     def __init__(self, job: Job, training: TrainingLaunch) -> None:
         super().__init__(job.stop_after)
@@ -78,16 +74,10 @@ class JobKeeper(Keeper):
         self._job = job
         self._training = training
         self._stack = contextlib.ExitStack()
-        self._said_past_end = False
 
     def begin(self, loop: Loop) -> Look:
         """Begin the loop, and return its look."""
         self._loop = loop
-        if self.stop_after is not None and sys.modules.get("transformers") is not None:
-            from canary.training.attach.suppress import Suppression
-
-            Suppression(None if self._job.exact else say).pushes()
-        set_up_torch(self._job)
         if can_count_calls():
             self._training.calls = self._stack.enter_context(count_calls())
         self._training.lap("before_training")
@@ -97,13 +87,38 @@ class JobKeeper(Keeper):
         """Return the job's profiler."""
         return self._training.profiler(self._loop.device)
 
-    def watch(self) -> RunDetectors | None:
-        """Return the detectors, if the loop goes on after the look."""
-        return self._training.watch
-
     def keep(self, row: Row) -> None:
         """Append to the job's file of rows."""
         self._training.keep(row)
+
+    def _result(self, collector: LoopCollector) -> Result:
+        if not collector.steps:
+            return Result(
+                status="failed",
+                reason=self._loop.why_no_step(collector.begun),
+                hint="put each step of the loop into: with recorder.step(batch) as step",
+                usage_error=True,
+            )
+        result = self._training.finished(self._loop, self._loop.device)
+        unmeasured = result.unmeasured | self._loop.unmeasured() | collector.unmeasured()
+        return replace(result, unmeasured=unmeasured)
+
+
+class JobKeeper(LaunchKeeper):
+    """Stores a loop for the job of `canary exec`."""
+
+    def __init__(self, job: Job, training: TrainingLaunch) -> None:
+        super().__init__(job, training)
+        self._said_past_end = False
+
+    def begin(self, loop: Loop) -> Look:
+        """Begin the loop, and return its look."""
+        if self.stop_after is not None and sys.modules.get("transformers") is not None:
+            from canary.training.attach.suppress import Suppression
+
+            Suppression(None if self._job.exact else say).pushes()
+        set_up_torch(self._job)
+        return super().begin(loop)
 
     def step_ended(self, collector: LoopCollector) -> None:
         """After the last recorded step, stop saves of models; end a loop that is only looked at."""
@@ -136,18 +151,6 @@ class JobKeeper(Keeper):
             self._training.write(self._result(collector))
         if self._job.exact and collector.steps:
             wait_for_the_end()
-
-    def _result(self, collector: LoopCollector) -> Result:
-        if not collector.steps:
-            return Result(
-                status="failed",
-                reason=self._loop.why_no_step(collector.begun),
-                hint="put each step of the loop into: with recorder.step(batch) as step",
-                usage_error=True,
-            )
-        result = self._training.finished(self._loop, self._loop.device)
-        unmeasured = result.unmeasured | self._loop.unmeasured() | collector.unmeasured()
-        return Result(**vars(result) | {"unmeasured": unmeasured})
 
 
 def job_keeper() -> Keeper | None:

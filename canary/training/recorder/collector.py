@@ -14,7 +14,7 @@ from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.named import named
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, StepListener
+from canary.training.collectors.steps import EndedSteps
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.gradients import Gradients
 from canary.training.look import Look
@@ -59,7 +59,6 @@ class LoopCollector:
         launch: int,
         look: Look,
         profiler: StepProfiler | None = None,
-        watch: StepListener | None = None,
         *,
         driven: bool = False,
     ) -> None:
@@ -79,7 +78,6 @@ class LoopCollector:
         self._clock = self.rows.clock
         self.loop = loop
         self._launch = launch
-        self._watch = watch
         self._now = _RunningStep()
         self._running = False
         self._handles: list[Any] = []
@@ -165,7 +163,7 @@ class LoopCollector:
 
     @uncounted()
     def batch(self, batch: Any) -> None:
-        """Count one micro-batch, and pass it to the detectors and the exact signals."""
+        """Count one micro-batch, and pass it to the exact signals."""
         self._batch_given = True
         tensors = named(batch)
         if not tensors:
@@ -174,8 +172,6 @@ class LoopCollector:
         for name, count in count_tokens(tensors).items():
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
-        if self._watch is not None:
-            self._watch.batch(tensors)
         if self.look.exact is not None:
             self.look.exact.micro_batch(tensors)
 
@@ -267,8 +263,6 @@ class LoopCollector:
             if self._gradients is not None:
                 self._gradients.step_ended()
             self.look.exact.step_ended(self.steps)
-        if self._watch is not None:
-            self._watch.step_ended(self.steps)
         scalars: dict[str, Scalar] = dict(now.tokens)
         scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
         for name, values in now.metrics.items():

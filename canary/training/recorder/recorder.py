@@ -159,7 +159,7 @@ class Recorder:
         look = self._keeper.begin(self._loop)
         keeper = self._keeper
         self._collector = LoopCollector(
-            self._loop, keeper.keep, keeper.launch, look, keeper.profiler(), keeper.watch()
+            self._loop, keeper.keep, keeper.launch, look, keeper.profiler()
         )
         self._collector.start()
         return self

@@ -7,8 +7,8 @@ import errno
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,19 @@ from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.machine.packages import imported_packages
 from canary.protocol.failure import describe_failure
-from canary.protocol.job import Result, StepFile, disk_full
+from canary.protocol.job import Job, Result, disk_full
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
+from canary.record.exact import Exact
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
 from canary.record.tracked import exact_scalars, row_scalars
-from canary.training.anomaly.run_detectors import RunDetectors
-from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
-from canary.training.collectors.host import HostMeter
-from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.signals import ExactSignals
-from canary.training.exact.trainer_settings import describe_device, scales_gradients
-from canary.training.launch import watching
-from canary.training.look import Look, no_look, signals_of, unmeasured_in
-from canary.training.recorder.attached import Keeper, is_failure, process_started
+from canary.training.exact.trainer_settings import describe_device
+from canary.training.launch import TrainingLaunch
+from canary.training.look import Look
+from canary.training.recorder.attached import LaunchKeeper, is_failure, process_started
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
 
@@ -48,7 +44,7 @@ LOG = (
 Tracker = Callable[[int, dict[str, float]], None]
 
 
-class RecordKeeper(RecordWriter, Keeper):
+class RecordKeeper(RecordWriter, LaunchKeeper):
     """A run's folder and its record. The training goes on if they cannot be written."""
 
     def __init__(
@@ -62,18 +58,32 @@ class RecordKeeper(RecordWriter, Keeper):
         stop_on: Severity | None = None,
     ) -> None:
         self._name = name
-        self._look_steps = look_steps
-        self.stop_after = max_steps
         self._tracker = tracker
         run_id = new_run_id(name, datetime.now(UTC))
-        super().__init__(RunFolder.create(output_dir.absolute(), run_id), name, {})
+        RecordWriter.__init__(
+            self, RunFolder.create(output_dir.absolute(), run_id), name, config={}
+        )
         self._broken: OSError | None = None
-        self._stack = contextlib.ExitStack()
-        self._host = HostMeter()
-        self._kept: list[Row] = []
-        self._stop_on = stop_on
         self._profile = None if profiler is None else dict(profiler)
-        self._window = None if profiler is None else window_of(profiler, self.folder.path)
+        self._window = None if profiler is None else window_of(profiler, self.path)
+        scratch = str(self.folder.scratch)
+        job = Job(
+            launch=0,
+            config_file=str(self.folder.config),
+            rows_file=str(self.folder.steps),
+            result_file=str(self.folder.scratch / "result.json"),
+            scratch_dir=scratch,
+            cache_dir=str(self.path),  # what is written there is the canary's
+            rows_dir=scratch,
+            look_steps=look_steps,
+            stop_after=max_steps,
+            profile=None if self._window is None else asdict(self._window),
+            stop_on=stop_on,
+        )
+        launch = TrainingLaunch(job, process_started(), is_watched=False)
+        launch.on_row = lambda row: self._track(row["step"], row_scalars(row))
+        launch.on_look, launch.on_unwritten = self._look_over, self._stops
+        LaunchKeeper.__init__(self, job, launch)
 
     @property
     def path(self) -> Path:
@@ -82,20 +92,18 @@ class RecordKeeper(RecordWriter, Keeper):
 
     def begin(self, loop: Loop) -> Look:
         """Write what is known before the first step."""
-        startup = time.perf_counter() - process_started()
-        self._loop = loop
-        self._device = loop.device
         training = loop.describe()
         self._dtype = str(training["dtype"])
+        look_steps = self._job.look_steps
         config = {
             "name": self._name,
             **as_config(training),
-            "device": self._device.type,
+            "device": loop.device.type,
             "threads": torch.get_num_threads(),
             "max_steps": self.stop_after,
-            "look_steps": self._look_steps,
-            "metrics_warmup_steps": WARMUP_AFTER_LOOK if self._look_steps else WARMUP,
-            "output_dir": str(self.folder.path.parent),
+            "look_steps": look_steps,
+            "metrics_warmup_steps": WARMUP_AFTER_LOOK if look_steps else WARMUP,
+            "output_dir": str(self.path.parent),
         }
         if self._profile is not None:
             config["profiler"] = self._profile
@@ -106,77 +114,27 @@ class RecordKeeper(RecordWriter, Keeper):
         self.record.env["packages"] = {**imported_packages()}
         self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
-        self._look_at_device()
+        self._look_at_device(loop.device)
         self.add_launch(self.launch)
-        self._startup = {"before_training": startup}
-        self.record.launches[-1].startup_seconds = self._startup
-        self.record.perf.startup_seconds = self._startup
-        self._written = StepFile(self.folder.steps)
-        self._watch = RunDetectors(
-            self.folder.path,
-            self.launch,
-            scaled_gradients=scales_gradients(training),
-            stop_on=self._stop_on,
-        )
+        look = super().begin(loop)
+        startup = {**self._training.startup}
+        self.record.launches[-1].startup_seconds = self.record.perf.startup_seconds = startup
         self.write()
-        if self._look_steps:
-            return self._look_begins()
-        self._host.begin()
-        return no_look()
-
-    def _look_at_device(self) -> None:
-        self.record.env["device"] = describe_device(self._device, self._dtype)
-        if self._device.type == "cuda":
-            variable = os.environ.get("CUDA_VISIBLE_DEVICES")
-            device = device_in_use("auto", list_devices().found, variable)
-            if device is not None:
-                self.record.gpu_health.update(health(device))
-
-    def _look_begins(self) -> Look:
-        # A notebook may hold the models of other loops too.
-        exact = ExactSignals(self._loop, whole_process=False)
-        look = Look(self._look_steps, exact, self._look_over)
-        look.watched_by(self._watch)
         if self.stop_after is not None:
             look.length_is(self.stop_after)
-        self._watching = watching(look, self._loop, again=False)
-        self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
-        folder = self.folder
-        by_canary = (folder.steps, folder.alerts, folder.log, folder.path)
-        self._files = WrittenFiles(leave_out=by_canary)
-        self._files.begin()
         return look
 
-    def profiler(self) -> StepProfiler | None:
-        """Return the profiler if the user asked for one."""
-        return None if self._window is None else StepProfiler(self._window, self._device)
+    def _look_at_device(self, device: torch.device) -> None:
+        self.record.env["device"] = describe_device(device, self._dtype)
+        if device.type == "cuda":
+            variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+            found = device_in_use("auto", list_devices().found, variable)
+            if found is not None:
+                self.record.gpu_health.update(health(found))
 
-    def watch(self) -> RunDetectors:
-        """Return the anomaly detectors."""
-        return self._watch
-
-    def keep(self, row: Row) -> None:
-        """Write one row. After the first failed write, no more rows are written.
-
-        Raises:
-            StopTraining: an alert ends the loop.
-        """
-        stop = self._watch.judge(row)
-        self._track(row["step"], row_scalars(row))
-        self._write(row)
-        if stop is not None:
-            raise stop
-
-    def _write(self, row: Row) -> None:
-        if self._broken is not None:
-            return
-        try:
-            self._written.append(row)
-            if row.get("look"):
-                self._kept.append(row)
-        except OSError as error:
-            self._broken = error
-            print(f"canary: recording stops here: {error}", file=sys.stderr, flush=True)
+    def _stops(self, error: OSError) -> None:
+        self._broken = error
+        print(f"canary: recording stops here: {error}", file=sys.stderr, flush=True)
 
     def _track(self, step: int, scalars: dict[str, float]) -> None:
         """Call the tracker. After its first error, only the tracker is left out."""
@@ -190,61 +148,42 @@ class RecordKeeper(RecordWriter, Keeper):
             self.record.notes.append(words)
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
-    def _look_over(self, exact: ExactSignals) -> None:
+    def _look_over(self, exact: Exact) -> None:
         """Put the signals into the record; the steps that follow are timed."""
-        calls = self._files.so_far()
-        self._files.end()
-        if self._calls is not None:
-            calls = {**self._calls.describe(), **calls}
         self._stack.close()
-        made = exact.contain(lambda: signals_of(exact, self._kept, self._loop, calls))
-        if made and (facts := self._watching.told(made)):
-            made["facts"] = facts
-        self.record.exact.update(made or {})
-        self.record.unmeasured.update(unmeasured_in(exact))
+        self.record.exact.update(exact)
+        self.record.unmeasured.update(self._training.unseen)
         self.record.env["packages"] = {**imported_packages()}
-        self._track(len(self._kept), exact_scalars(self.record.exact))
+        self._track(exact.get("steps", 0), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()
-        self._host.begin()
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Finish the record, and print its status."""
         if error is not None and is_failure(error):
             collector.give_up()
-            self._stack.close()
             result = describe_failure(error)
             with contextlib.suppress(RuntimeError):  # of a device that failed
                 collector.rows.flush(wait=True)
         else:
-            result = self._completed(collector)
-            self._keep_host(collector)
-        self._host.stop()
-        self._written.close()
+            collector.stop()
+            result = self._completed(self._result(collector), collector.steps)
+        self._training.close()
+        self._stack.close()
         with self._given_up_on_error():
             self._finish(result)
         words = f": {result.reason}" if result.reason else ""
         print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
 
-    def _completed(self, collector: LoopCollector) -> Result:
-        collector.stop()
-        if self._broken is not None:
-            full = self._broken.errno in (errno.ENOSPC, errno.EDQUOT)
-            reason = f"a row could not be written: {self._broken}"
-            return disk_full(str(self.path)) if full else Result(status="failed", reason=reason)
-        if not collector.steps:
-            return Result(status="failed", reason=self._loop.why_no_step(collector.begun))
-        return Result(status="completed")
-
-    def _keep_host(self, collector: LoopCollector) -> None:
-        result = Result(
-            "running",  # until `_finish`
-            startup_seconds=self._startup,
-            unmeasured={**self._host.unmeasured, **collector.unmeasured()},
-            host=self._host.end(collector.steps - len(self._kept)),
-        )
-        self.close_launch(self.launch, result, collector.steps)
-        self.keep_result(result)
+    def _completed(self, result: Result, steps: int) -> Result:
+        """Keep what the launch found, and return how the run ended."""
+        self.close_launch(self.launch, replace(result, status="running"), steps)  # until `_finish`
+        self.keep_result(replace(result, exact={}, calls={}))
+        if self._broken is None:
+            return Result(result.status, result.reason)
+        if self._broken.errno in (errno.ENOSPC, errno.EDQUOT):
+            return disk_full(str(self.path))
+        return Result("failed", f"a row could not be written: {self._broken}")
 
     def warmup(self, rows: Sequence[Row]) -> int:
         """Return the usual number of steps."""
@@ -254,7 +193,7 @@ class RecordKeeper(RecordWriter, Keeper):
         return warmup
 
     def _finish(self, result: Result) -> None:
-        self.record.env["device"] = describe_device(self._device, self._dtype)
+        self.record.env["device"] = describe_device(self._loop.device, self._dtype)
         if self._window is not None:
             rows = self.rows_so_far()
             self.keep_profile(self._window, rows[-1]["step"] if rows else None)

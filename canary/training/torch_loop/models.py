@@ -10,13 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from canary.training.exact.parameters import parameters_of
+
 WRAPPED_AS = ("module", "_orig_mod", "_fsdp_wrapped_module")
 """Attributes under which DistributedDataParallel, torch.compile and others keep the module."""
-
-
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the optimizer's parameters, group by group."""
-    return [value for group in optimizer.param_groups for value in group["params"]]
 
 
 def size_of(optimizer: torch.optim.Optimizer) -> int:

@@ -19,11 +19,12 @@ from canary.training.attach.process import print_without_traceback, say
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import Named
 from canary.training.collectors.uncounted import uncounted
+from canary.training.exact.parameters import parameters_of
 from canary.training.launch import TrainingLaunch
 from canary.training.recorder.collector import LoopCollector, Scalar
 from canary.training.torch_loop.batches import Made, as_tokens, fed
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, parameters_of, size_of, time_first
+from canary.training.torch_loop.models import as_one, size_of, time_first
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
@@ -98,7 +99,6 @@ class Recording:
             self._keeper.launch,
             look,
             self._keeper.profiler(),
-            self._keeper.watch(),
             driven=True,
         )
 
@@ -217,10 +217,9 @@ class Recording:
             self._optimizers.expect_these()
             self._close()
 
-    def clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
-        """Gradients were clipped; `norm` is theirs before."""
-        several = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-        if not several or not self._optimizers.holds(several[0]):
+    def clipped(self, parameters: Sequence[Any], max_norm: Any, norm: Any) -> None:
+        """Gradients are clipped; `norm` is theirs before."""
+        if not parameters or not self._optimizers.holds(parameters[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
             self.collector.grad_norm(norm)

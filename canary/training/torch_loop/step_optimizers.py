@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch.optim import Optimizer
 
-from canary.training.torch_loop.models import parameters_of, size_of
+from canary.training.exact.parameters import parameters_of
+from canary.training.torch_loop.models import size_of
 
 
 class StepOptimizers:

@@ -21,6 +21,7 @@ from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
 from canary.training.attach.taps import Taps
 from canary.training.collectors.named import Named
+from canary.training.exact.parameters import parameters_of
 from canary.training.facts.loaders import LOADERS
 from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
@@ -29,7 +30,6 @@ from canary.training.torch_loop.models import (
     children_of,
     holds,
     outermost_modules,
-    parameters_of,
     size_of,
     without_wrappers,
 )
@@ -67,7 +67,11 @@ class LoopWatch:
     def install(self, taps: Taps) -> None:
         """Hook what a loop calls."""
         taps.optimizer_made = functools.partial(self._safely, self._optimizer_made)
-        taps.clipped = functools.partial(self._safely, self._clipped)
+        # What `clip_grad_norm_` calls, since scripts import that name early.
+        clips = torch.nn.utils.clip_grad._clip_grads_with_norm_
+        torch.nn.utils.clip_grad._clip_grads_with_norm_ = functools.wraps(clips)(
+            lambda *args, **kwargs: self._around_clip(clips, *args, **kwargs)
+        )
         backward = torch.autograd.backward
         torch.autograd.backward = functools.wraps(backward)(
             lambda *args, **kwargs: self._around_backward(backward, args, kwargs)
@@ -307,9 +311,18 @@ class LoopWatch:
         if run is not None and run.trains(optimizer):
             self._safely(run.skipped)
 
-    def _clipped(self, parameters: Any, max_norm: Any, norm: Any) -> None:
-        if self._run is not None:
-            self._run.clipped(parameters, max_norm, norm)
+    def _around_clip(
+        self,
+        original: Callable[..., Any],
+        parameters: Any,
+        max_norm: Any,
+        total_norm: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        if self._run is not None and not torch.compiler.is_compiling():
+            self._safely(self._run.clipped, parameters, max_norm, total_norm)
+        return original(parameters, max_norm, total_norm, *args, **kwargs)
 
     def _around_fetch(self, fetch: Callable[[Any], Any], iterator: Any) -> Any:
         run = self._run

@@ -31,8 +31,7 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
     use_trl_defaults = trl_defaults.asked()
     if use_trl_defaults:
         spec = trl_defaults.without_switches(spec)
-    builder = row.trl_builder if use_trl_defaults and row.trl_builder else row.builder
-    trainer: Trainer = importlib.import_module(builder).build(spec)
+    trainer: Trainer = importlib.import_module(row.builder).build(spec)
     if use_trl_defaults:
         trl_defaults.describe(spec, trainer)
     speed.apply(trainer, spec.config)

@@ -85,7 +85,9 @@ class OnPolicyCheck:
         )
         head = self.model.get_output_embeddings()
         if head is not None:
-            per_token = 2 * torch.float32.itemsize * len(_prompts(args, kwargs)) * len(head.weight)
+            per_token = (
+                2 * torch.float32.itemsize * len(prompts_of(args, kwargs)) * len(head.weight)
+            )
             most = max(1, MOST_BYTES // per_token)
             for name in ("max_new_tokens", "min_new_tokens"):
                 wanted = self._setting(kwargs, name)
@@ -94,7 +96,7 @@ class OnPolicyCheck:
         return asked
 
     def _judge(self, output: Any, args: Sequence[Any], kwargs: Arguments, into: StepDrawn) -> None:
-        prompts, mask = _prompts(args, kwargs), kwargs.get("attention_mask")
+        prompts, mask = prompts_of(args, kwargs), kwargs.get("attention_mask")
         sequences = output if isinstance(output, torch.Tensor) else output.sequences
         logits, scores = (getattr(output, name, None) for name in ("logits", "scores"))
         copies = len(sequences) // len(prompts)
@@ -129,10 +131,7 @@ class OnPolicyCheck:
         return completion[: int(found[0]) + 1] if len(found) else completion
 
     def _setting(self, kwargs: Arguments, name: str) -> Any:
-        """Return a setting of this call to `generate`."""
-        given, default = kwargs.get("generation_config"), self.model.generation_config
-        values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
-        return next((value for value in values if value is not None), None)
+        return setting_of(self.model, kwargs, name)
 
     def _plain(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the logits (tokens, vocabulary) of one sequence."""
@@ -157,9 +156,17 @@ def _logprobs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     return logits.log_softmax(dim=-1).gather(1, tokens[:, None])[:, 0]
 
 
-def _prompts(args: Sequence[Any], kwargs: Arguments) -> torch.Tensor:
+def prompts_of(args: Sequence[Any], kwargs: Arguments) -> torch.Tensor:
+    """Return the prompts (rows, tokens) of a call to `generate`."""
     prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
     return prompts
+
+
+def setting_of(model: Any, kwargs: Arguments, name: str) -> Any:
+    """Return a setting of a call to `generate`."""
+    given, default = kwargs.get("generation_config"), model.generation_config
+    values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
+    return next((value for value in values if value is not None), None)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
 from canary.training.collectors.uncounted import uncounted
-from canary.training.trainers.on_policy import OnPolicyCheck
+from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
 REPLAY = "CANARY_REPLAY_COMPLETIONS"
@@ -233,8 +233,7 @@ class _Replay:
 
 def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the prompts (rows, tokens) of a call to `generate`, and their mask."""
-    prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-    mask = kwargs.get("attention_mask")
+    prompts, mask = prompts_of(args, kwargs), kwargs.get("attention_mask")
     return prompts, torch.ones_like(prompts) if mask is None else mask
 
 
@@ -245,13 +244,6 @@ def _unpadded(prompts: torch.Tensor, mask: torch.Tensor) -> Iterator[Tokens]:
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:
     """Return the ids that end a completion in this call, and the padding id."""
-    default, given = model.generation_config, kwargs.get("generation_config")
-
-    def setting(name: str) -> Any:
-        values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
-        return next((value for value in values if value is not None), None)
-
-    eos = setting("eos_token_id")
+    eos, pad = (setting_of(model, kwargs, f"{name}_token_id") for name in ("eos", "pad"))
     ids = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [int(eos)]
-    pad = setting("pad_token_id")
     return frozenset(map(int, ids)), int(pad if pad is not None else ids[0] if ids else 0)

@@ -40,8 +40,14 @@ def asked() -> bool:
 
 
 def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
-    """Return the same job without speed settings. Raises ConfigError for a trainer_factory."""
+    """Return the same job without speed settings. Raises ConfigError if trl does not train it."""
     config = spec.config
+    if config.trainer.own_loop:
+        raise ConfigError(
+            f"{VARIABLE} is set, but {config.trainer.title} is the canary's own loop",
+            f"unset {VARIABLE}",
+            key="training_type",
+        )
     if config.trainer_factory is not None:
         raise ConfigError(
             f"{VARIABLE} is set, but it cannot change what a trainer_factory builds",

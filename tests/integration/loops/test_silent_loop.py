@@ -1,4 +1,4 @@
-"""Trainers with loops and steps of their own that call nothing back: recorded, or told why not."""
+"""Trainers with loops and steps of their own: recorded by their callbacks, or told why not."""
 
 from __future__ import annotations
 
@@ -22,21 +22,28 @@ ROWS = [{"input_ids": [1, 40 + n, 41], "labels": [1, 40 + n, 41]} for n in range
 
 
 class PlainLoop(Trainer):
-    """Its loop is the one of any tutorial, and tells nobody of its steps."""
+    """Its loop is the one of any tutorial, and tells of the end of each step."""
 
     computed: list[float]
+    control: Any
     accumulate = 1
+    tells = True
 
     def _inner_training_loop(self, *_: Any, **__: Any) -> None:  # type: ignore[override]
         self.computed = []
         self.create_optimizer_and_scheduler(STEPS)
         batches = list(self.get_train_dataloader())
         self.model.train()
+        if self.tells:
+            self.callback_handler.on_train_begin(self.args, self.state, self.control)
         for place, batch in enumerate(batches[: STEPS * self.accumulate]):
             self._one(batch)
             if (place + 1) % self.accumulate == 0:
                 self.optimizer.step()
                 self.optimizer.zero_grad()
+                self.state.global_step += 1
+                if self.tells:
+                    self.callback_handler.on_step_end(self.args, self.state, self.control)
 
     def _one(self, batch: Any) -> None:
         loss = self.compute_loss(self.model, batch)
@@ -63,8 +70,14 @@ class OwnStep(Trainer):
         return loss.detach()
 
 
+class Silent(PlainLoop):
+    """It tells nobody of its steps."""
+
+    tells = False
+
+
 class HiddenLoop(PlainLoop):
-    """Its loop computes the loss by itself, and goes by the model's calls too."""
+    """Its loop computes the loss by itself."""
 
     def _one(self, batch: Any) -> None:
         self.model.forward(**batch).loss.backward()
@@ -122,7 +135,7 @@ def watched(
 
 
 @pytest.mark.parametrize(("kind", "accumulate"), [(PlainLoop, 2), (StepLoop, 1)])
-def test_a_loop_that_calls_nothing_back_is_recorded_by_its_updates(
+def test_a_loop_that_tells_of_ends_alone_is_recorded(
     tmp_path: Path, kind: type[PlainLoop], accumulate: int
 ) -> None:
     trainer = built(kind, tmp_path)
@@ -175,13 +188,37 @@ def test_a_loop_that_shows_neither_batches_nor_losses_says_so(tmp_path: Path) ->
     assert "the training loop of HiddenLoop" in found["exact.batches"]
 
 
-def test_a_loop_whose_steps_cannot_be_told_apart_says_so(tmp_path: Path) -> None:
-    collector, _, rows = watched(built(Undivided, tmp_path))
+@pytest.mark.parametrize("kind", [Undivided, Silent])
+def test_a_loop_that_tells_of_no_step_says_so(tmp_path: Path, kind: type[Trainer]) -> None:
+    collector, _, rows = watched(built(kind, tmp_path))
     assert rows == []
     reason = collector.why_no_step()
     assert reason is not None
-    assert f"Undivided made {STEPS} updates" in reason
+    assert f"{kind.__name__} made {STEPS} updates" in reason
     assert "on_step_end" in reason
+
+
+class Hooked(Trainer):
+    """Counts the hooks of its model while it trains."""
+
+    hooks = 0
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        model: Any = self.model
+        self.hooks += len(model._forward_pre_hooks) + len(model._forward_hooks)
+        self.hooks += torch.autograd.backward is not BACKWARD
+        return super().training_step(*args, **kwargs)
+
+
+BACKWARD = torch.autograd.backward
+
+
+def test_a_collector_hooks_neither_model_nor_backward(tmp_path: Path) -> None:
+    trainer = built(Hooked, tmp_path)
+    _, exact, rows = watched(trainer)
+    assert len(rows) == STEPS
+    assert trainer.hooks == 0
+    assert "clipping" not in exact.found
 
 
 class OwnStepOfTuples(Trainer):

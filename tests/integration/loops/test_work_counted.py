@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import canary
-from canary.training.anomaly.run_detectors import RunDetectors
 from canary.training.exact import operators
 from canary.training.exact.signals import ExactSignals
 from canary.training.look import Look
@@ -67,11 +66,8 @@ def test_a_trainer_counts_no_operator_of_the_canary(
     spec = make_spec(tmp_path, training_type, 4, batch_size=2, dataset_size=32, **settings)
     trainer = build_trainer(spec)
     exact = ExactSignals(trainer, work_step=3)
-    watch = RunDetectors(tmp_path, 0)
     look = Look(3, exact, lambda signals: None)
-    collector = TrainerCollector(
-        trainer, lambda row: None, 0, look=look, ends_after_look=True, watch=watch
-    )
+    collector = TrainerCollector(trainer, lambda row: None, 0, look=look, ends_after_look=True)
     collector.run(trainer.train)
     assert exact.found["work"]["step"] == 3
     assert len(counted) > 100

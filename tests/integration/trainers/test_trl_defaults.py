@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
-from canary.training import adapt
 from canary.training.trainers import build_trainer
 from canary.training.trainers.trl_defaults import VARIABLE, left_out
 from tests.integration.trainers.test_workload import make_spec
@@ -61,32 +59,7 @@ def test_only_arguments_of_speed_are_left_out() -> None:
     assert left_out({"use_vllm": True, "vllm_mode": "server"}) == {"use_vllm": False}
 
 
-def ppo_of_trl() -> bool:
-    try:
-        adapt.offered("PPO", takes="value_model")
-    except ConfigError:
-        return False
-    return True
-
-
-def ppo_spec(folder: Path, **changes: Any) -> Any:
-    spec = make_spec(
-        folder,
-        "ppo",
-        max_steps=2,
-        gradient_accumulation_steps=2,
-        max_new_tokens=8,
-        temperature=1.0,
-        ppo=PPOConfig(num_mini_batches=2, ppo_epochs=2),
-        **changes,
-    )
-    spec.scratch_dir.mkdir(parents=True)
-    return spec
-
-
-def test_a_trl_without_ppo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if ppo_of_trl():
-        pytest.skip(f"trl {adapt.installed('trl')} has a PPO")
+def test_ppo_has_no_defaults_of_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "1")
-    with pytest.raises(ConfigError, match=rf"trl {adapt.installed('trl')} has no PPO"):
-        build_trainer(ppo_spec(tmp_path))
+    with pytest.raises(ConfigError, match="PPO is the canary's own loop"):
+        build_trainer(make_spec(tmp_path, "ppo", max_new_tokens=8))

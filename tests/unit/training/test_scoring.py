@@ -24,6 +24,7 @@ from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_REWARD, reward_dir, tiny_dir
 from canary.protocol.spec import WorkloadSpec
 from canary.training.trainers.ppo.reward_model import RewardModel, load_reward_model
+from canary.training.trainers.ppo.rollout import Rollout
 from canary.training.trainers.ppo.scoring import RewardFunctions, Samples, build_scorer
 
 CPU = torch.device("cpu")
@@ -66,8 +67,12 @@ def samples_of(
         [row + [junk or tokenizer.pad_token_id] * (width - len(row)) for row in rows]
     )
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    prompt = [asked(q) for q in QUESTIONS]
-    return Samples(prompt, answers, left["input_ids"], left["attention_mask"], ids, mask, columns)
+    data = [
+        {"prompt": asked(q), **{name: values[place] for name, values in columns.items()}}
+        for place, q in enumerate(QUESTIONS)
+    ]
+    rollout = Rollout(left["input_ids"], left["attention_mask"], ids, mask)
+    return Samples(data, answers, rollout)
 
 
 # --- reward functions

@@ -29,7 +29,6 @@ TYPES: dict[str, tuple[Severity, str]] = {
     "reward_not_finite": ("high", "numerics"),
     "kl_blowup": ("high", "rlhf"),
     "entropy_collapse": ("high", "rlhf"),
-    "reward_hacking": ("high", "rlhf"),
     "clip_fraction_saturation": ("medium", "rlhf"),
     "value_loss_blowup": ("high", "rlhf"),
     "slowing_down": ("medium", "performance"),

@@ -1,4 +1,4 @@
-"""A loss that jumps (with its batch's hash), diverges over many steps, or stops moving. Pure."""
+"""A loss that jumps, diverges over many steps, or stops moving. Pure."""
 
 from __future__ import annotations
 
@@ -237,8 +237,5 @@ class LossSpikeDetector:
             return
         limit = max(TIMES * level, level + UNUSUAL * spread_of([b - a for a, b in pairwise(known)]))
         if self._episodes.is_new("spike", loss > limit):
-            hashes = observation.batch_hash() if observation.batch_hash is not None else None
-            batch = f", batch {str(hashes[0])[:12]}" if hashes else ""
-            words = f"the loss jumped from about {level:.4g} to {loss:.4g}{batch}"
-            more = {"median": level, "batch_sha256": hashes}
-            yield alert("loss_spike", observation.step, words, loss, limit, **more)
+            words = f"the loss jumped from about {level:.4g} to {loss:.4g}"
+            yield alert("loss_spike", observation.step, words, loss, limit, median=level)

@@ -29,11 +29,9 @@ class FiniteDetector:
         losses = [observation.loss, *observation.micro_losses]
         bad = next((loss for loss in losses if loss is not None and not math.isfinite(loss)), None)
         if self._episodes.is_new("loss", bad is not None):
-            more = {
-                "micro_losses": list(observation.micro_losses),
-                "batch_sha256": observation.batch_hash() if observation.batch_hash else None,
-            }
-            yield alert("loss_not_finite", step, f"the loss is {bad}", bad, None, **more)
+            micro = list(observation.micro_losses)
+            words = f"the loss is {bad}"
+            yield alert("loss_not_finite", step, words, bad, None, micro_losses=micro)
         reward = observation.rewards.mean if observation.rewards is not None else None
         # `kl_blowup` reports an infinite KL.
         kl = None if observation.kl == math.inf else observation.kl

@@ -1,4 +1,4 @@
-"""Failures specific to RLHF: KL, entropy, clipping, and reward hacking. Pure."""
+"""Failures specific to RLHF: KL, entropy and clipping. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from itertools import islice
 
 from canary.record.alert import Alert
 from canary.training.anomaly.detectors.common import Episodes, alert
-from canary.training.anomaly.detectors.rewards import EVERY, RECENT
-from canary.training.anomaly.detectors.series import shift_of, split
+from canary.training.anomaly.detectors.series import split
 from canary.training.anomaly.observation import Observation
 
 KL = 1.0
@@ -28,10 +27,7 @@ FAR = 5.0
 """A run that began at its reference model is too far away at this many times the limit. Runs that
 learn (PPO, GRPO, RLOO) stay below 0.6 nats per token; with a reward model alone, below 3 in 60
 steps. Broken runs reach 5 to 15."""
-SURE = 4.0
-"""Standard errors: two series that both shift this far at once do not do so by chance."""
 RUNAWAY = 5.0
-LONGER = 1.5
 TOKENS_IN_A_SEQUENCE = 10.0
 """A KL summed over a completion may be this many times the limit of the mean per token."""
 
@@ -58,19 +54,14 @@ class RLHFDetector:
         self._entropy: deque[float] = deque(maxlen=LAST)
         self._first_entropies: list[float] = []
         self._clip: deque[float] = deque(maxlen=KNOWN)
-        self._rewards: deque[float] = deque(maxlen=WINDOW)
-        self._lengths: deque[float] = deque(maxlen=WINDOW)
-        self._seen = 0
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
         """Check one step."""
         self._episodes.next()
-        self._seen += 1
         yield from self._kl_blew_up(observation)
         yield from self._entropy_collapsed(observation)
         yield from self._clipping(observation)
-        yield from self._hacking(observation)
 
     def _kl_blew_up(self, observation: Observation) -> Iterator[Alert]:
         kl = observation.kl
@@ -130,36 +121,3 @@ class RLHFDetector:
             words += "the rollouts too old"
             kind, step = "clip_fraction_saturation", observation.step
             yield alert(kind, step, words, now, self._clip_limit)
-
-    def _hacking(self, observation: Observation) -> Iterator[Alert]:
-        reward = observation.rewards
-        if reward is None or not math.isfinite(reward.mean):
-            return
-        self._rewards.append(reward.mean)
-        if observation.length is not None and math.isfinite(observation.length):
-            self._lengths.append(observation.length)
-        if self._seen % EVERY or len(self._rewards) < 2 * RECENT:
-            return
-        gain = shift_of(*split(self._rewards, RECENT))
-        cost = self._runaway() if gain.z > SURE else None
-        if self._episodes.is_new("hacking", cost is not None):
-            assert cost is not None
-            grown, value, limit = cost
-            words = "possible reward hacking: the reward rose from "
-            words += f"{gain.before:.4g} to {gain.after:.4g} while {grown}"
-            rewards = [gain.before, gain.after]
-            yield alert("reward_hacking", observation.step, words, value, limit, reward=rewards)
-
-    def _runaway(self) -> tuple[str, float, float] | None:
-        """Return what grew beyond its limit: words, value, limit; None if nothing did."""
-        now, before = self._kl_now()
-        limit = max(RUNAWAY * before, self._kl_limit / 2)
-        if len(self._kl) >= 2 * RECENT and now > limit:
-            return f"KL rose from {before:.4g} to {now:.4g}", now, limit
-        if len(self._lengths) < 2 * RECENT:
-            return None
-        length = shift_of(*split(self._lengths, RECENT))
-        if length.before > 0 and length.after > LONGER * length.before and length.z > SURE:
-            words = f"completions grew from {length.before:.4g} to {length.after:.4g} tokens"
-            return words, length.after, LONGER * length.before
-        return None

@@ -75,7 +75,7 @@ ELSEWHERE = (
 """Arguments of transformers that its training loop reads and PPO's does not."""
 
 
-def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
+def build(spec: WorkloadSpec) -> PPOTrainer:
     """Return a PPOTrainer, not yet started."""
     config = spec.config
     assert config.ppo is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -150,12 +149,4 @@ def every_row(columns: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def largest(value: torch.Tensor) -> torch.Tensor:
     """Return the largest value over all ranks, or NaN if one is NaN."""
     found: torch.Tensor = gather(value.reshape(1)).max()
-    return found
-
-
-def synchronised(accelerator: Any, model: Any, last: bool) -> AbstractContextManager[Any]:
-    """Return a context that exchanges gradients between ranks only for the last micro-batch."""
-    if last:
-        return nullcontext()
-    found: AbstractContextManager[Any] = accelerator.no_sync(model)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -19,42 +19,32 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from canary.protocol.spec import WorkloadSpec
+    from canary.training.trainers.ppo.rollout import Rollout
 
 Prompt = str | list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Completions to be scored, one per row.
+    """Completions to be scored, one per row of the data; `completions` are their texts without
+    special tokens."""
 
-    `completions` are texts without special tokens. Ids are int64 (rows, length), padded on either
-    side. Masks have the same shapes and are 1 on real tokens; a completion's mask includes its
-    first EOS and nothing after it. `columns`: the other columns of the data, one value per row.
-    """
-
-    prompts: Sequence[Prompt]
+    rows: Sequence[Mapping[str, Any]]
     completions: Sequence[str]
-    prompt_ids: torch.Tensor
-    prompt_mask: torch.Tensor
-    completion_ids: torch.Tensor
-    completion_mask: torch.Tensor
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    rollout: Rollout
 
-    @classmethod
-    def of_rows(
-        cls, rows: Sequence[Mapping[str, Any]], texts: Sequence[str], **tensors: torch.Tensor
-    ) -> Samples:
-        """Build samples from rows of the data, their completions, and ids and masks by name."""
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-        return cls([row["prompt"] for row in rows], texts, columns=columns, **tensors)
+    @property
+    def prompts(self) -> list[Prompt]:
+        """The prompts as the data has them."""
+        return [row["prompt"] for row in self.rows]
 
     def prompt_tokens(self) -> list[list[int]]:
         """Return the ids of each prompt, without padding."""
-        return _unmasked(self.prompt_ids, self.prompt_mask)
+        return _unmasked(self.rollout.prompt_ids, self.rollout.prompt_mask)
 
     def completion_tokens(self) -> list[list[int]]:
         """Return the ids of each completion, without padding."""
-        return _unmasked(self.completion_ids, self.completion_mask)
+        return _unmasked(self.rollout.completion_ids, self.rollout.completion_mask)
 
 
 def _unmasked(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
@@ -104,16 +94,17 @@ class RewardFunctions:
 
         Raises InputError if a function returns the wrong number of rewards.
         """
+        names = (name for name in samples.rows[0] if name != "prompt")
         arguments = {
-            **{name: list(values) for name, values in samples.columns.items()},
-            "prompts": list(samples.prompts),
+            **{name: [row[name] for row in samples.rows] for name in names},
+            "prompts": samples.prompts,
             "completions": _as_prompted(samples),
             "completion_ids": samples.completion_tokens(),
         }
         columns = [_called(function, arguments) for function in self.functions]
         rewards = [[float(r) for r in row if r is not None] for row in zip(*columns, strict=True)]
         self._note_abstentions([not row for row in rewards], samples.completions)
-        device = samples.completion_ids.device
+        device = samples.rollout.completion_ids.device
         return torch.tensor([sum(row) for row in rewards], dtype=torch.float32, device=device)
 
     def _note_abstentions(self, abstained: Sequence[bool], completions: Sequence[str]) -> None:
@@ -148,6 +139,6 @@ async def _awaited(answer: Any) -> Any:
 
 def _as_prompted(samples: Samples) -> list[str] | list[list[dict[str, str]]]:
     """Return the completions in the form of their prompts: texts, or lists of one message."""
-    if not samples.prompts or isinstance(samples.prompts[0], str):
+    if isinstance(samples.rows[0]["prompt"], str):
         return list(samples.completions)
     return [[{"role": "assistant", "content": text}] for text in samples.completions]

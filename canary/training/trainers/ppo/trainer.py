@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,9 @@ from transformers import Trainer, TrainerControl, TrainerState
 from transformers.trainer_utils import TrainOutput, set_seed
 
 from canary.training import adapt
-from canary.training.loops.train_override import LoopEvents, Unwatched
+from canary.training.loops.train_override import Unwatched
 from canary.training.trainers.ppo import objective
-from canary.training.trainers.ppo.figures import (
-    Figures,
-    moments_of_ranks,
-    rollout_metrics,
-    synchronised,
-)
+from canary.training.trainers.ppo.figures import Figures, moments_of_ranks, rollout_metrics
 from canary.training.trainers.ppo.model import ActorCritic, Reference, Request, evaluate
 from canary.training.trainers.ppo.objective import Experience, KLCoefficient, experience
 from canary.training.trainers.ppo.rollout import (
@@ -77,7 +73,7 @@ class PPOTrainer(Trainer):
         )
         self._train_batch_size = args.rollout_size
         self.accelerator.gradient_accumulation_steps = 1  # a mini-batch's loss is one sum
-        self.watch: LoopEvents = Unwatched()
+        self.watch = Unwatched()
         self.tokenizer_in_use = processing_class
         self.scorer = scorer
         self.switches = switches
@@ -168,15 +164,8 @@ class PPOTrainer(Trainer):
     def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
         """Return (rows,): the scores of the reward model or functions."""
         texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
-        samples = Samples.of_rows(
-            prompts.rows,
-            texts,
-            prompt_ids=rollout.prompt_ids,
-            prompt_mask=rollout.prompt_mask,
-            completion_ids=rollout.completion_ids,
-            completion_mask=rollout.completion_mask,
-        )
-        return self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
+        scores = self.scorer.score(Samples(prompts.rows, texts, rollout))
+        return scores.to(rollout.completion_ids.device, torch.float32)
 
     def _penalised(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
         """Return (rows,): scores minus the penalty for completions without EOS."""
@@ -265,7 +254,9 @@ class PPOTrainer(Trainer):
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
             micro = self._micro(rollout, rows)
-            with synchronised(self.accelerator, self.model_wrapped, place == len(mini)):
+            # Ranks exchange gradients once.
+            last = place == len(mini)
+            with nullcontext() if last else self.accelerator.no_sync(self.model_wrapped):
                 with self.watch.phase("forward"):
                     loss = self._loss(micro, tokens, figures)
                 self.accelerator.backward(loss * self.accelerator.num_processes)

@@ -87,7 +87,7 @@ RECORDED = OF_ROLLOUTS | {"loss_not_negative", "dpo_first_loss", "labels_contain
 RECORDED |= {"raw_loss_finite", "at_most_one_bos", "trainable_changed", "frozen_unchanged"}
 RECORDED |= {"learning_rate_positive"}
 OF_UPDATES = {"optimizer_holds_trainable", "updates_not_rounded", "gradients_start_empty"}
-OF_UPDATES |= {"clip_before_step", "schedule_once_per_update", "schedule_length", "decay_groups"}
+OF_UPDATES |= {"clip_before_step", "schedule_once_per_update", "schedule_length"}
 OF_UPDATES |= {"stays_in_training_mode", "only_the_optimizer_writes"}
 SKIPPED = {
     "sft": {*OF_ROLLOUTS, "dpo_first_loss", "frozen_unchanged"},
@@ -278,7 +278,7 @@ def test_a_precondition_that_fails_skips_with_the_reason(
 
 
 OF_DATA = {"rows_have_labels", "bos_as_tokenized", "stops_at_trained_end", "group_prompts"}
-OF_DATA |= {"each_reward_varies", "worker_draws", "stream_split", "answers_kept", "answers_end"}
+OF_DATA |= {"each_reward_varies", "worker_draws", "stream_split", "answers_kept"}
 """Held by test_data_rules."""
 
 UNUSED = [

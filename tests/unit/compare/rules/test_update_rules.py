@@ -58,6 +58,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("updates_not_rounded", {"adam": {"rounding": LOST, "rates": WARM}}),
     ("gradients_start_empty", {"adam": {"left": 11, "emptied": 0}}),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11, "clips_after_acted": 3}}),
+    ("clip_before_step", {"adam": {"clips_between": 36}}),
     ("schedule_once_per_update", {"schedules": [OFTEN]}),
     ("schedule_length", {"schedules": [ONCE | {"length": 48}], "planned_updates": 12}),
     ("schedule_lasts", {"schedules": [STEPS], "adam": FALLING, "loader_length": 13}),
@@ -95,11 +96,6 @@ IN_DOUBT: list[tuple[str, dict[str, Any], str]] = [
         {"adam": {"written_before": [5, 9], "written": "a"}},
         "averaged weights may be wanted",
     ),
-    (
-        "decay_groups",
-        {"adam": {"decaying_vectors": 5, "decaying_names": ["a"], "vectors_without_decay": 8}},
-        "biases alone may be left out",
-    ),
 ]
 
 
@@ -122,11 +118,11 @@ HEALTHY: list[tuple[str, dict[str, Any], str]] = [
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"still": 0, "lost": 90}}}, "holds"),
     ("gradients_start_empty", {}, "holds"),
     ("clip_before_step", {}, "holds"),
+    ("clip_before_step", {"adam": {"clips_between": 1}}, "holds"),
     ("schedule_once_per_update", {"schedules": [ONCE]}, "holds"),
     ("schedule_length", {"schedules": [ONCE], "planned_updates": 12}, "holds"),
     ("stays_in_training_mode", {"modes": [True] * 4, "noisy_modules": 3}, "holds"),
     ("only_the_optimizer_writes", {}, "holds"),
-    ("decay_groups", {"adam": {"decaying_vectors": 0, "vectors_without_decay": 8}}, "holds"),
     # Healthy oddities.
     ("optimizer_holds_trainable", {"holding": HOLDING | {"trainable_held": 0}}, "not asked"),
     (
@@ -146,7 +142,6 @@ HEALTHY: list[tuple[str, dict[str, Any], str]] = [
         {"adam": {"written_before": [*range(2, 13)]}},
         "not asked",  # a limit of weights
     ),
-    ("decay_groups", {}, "not asked"),
 ]
 
 

@@ -30,7 +30,6 @@ from canary.anomaly import (
 from canary.errors import UsageError
 from canary.record import jsonio
 from canary.record.jsonio import read_rows
-from canary.training.collectors.batches import batch_sha256
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +60,6 @@ class Loop:
                 optimizer=self.optimizer,
                 loss=loss,
                 batch_size=8,
-                batch={"input_ids": ids},
             )
             self.optimizer.zero_grad()
         detector.flush()
@@ -95,7 +93,7 @@ detector = AdvancedAnomalyDetector(output_dir={str(tmp_path)!r})
 loss = model(torch.ones(2, 4)).sum() * float("nan")
 loss.backward()
 found = detector.analyze_training_step(
-    model=model, loss=loss, rewards=[0.0, 1.0], predictions=[0.1, 0.9], batch=[torch.ones(2).int()]
+    model=model, loss=loss, rewards=[0.0, 1.0], predictions=[0.1, 0.9]
 )
 assert {{a.type for a in found}} == {{"loss_not_finite", "gradient_not_finite"}}, found
 """
@@ -110,9 +108,7 @@ def test_a_healthy_loop_raises_nothing() -> None:
     assert detector.summary()["total_alerts"] == 0, detector.summary()
 
 
-def test_a_faulty_step_is_told_while_the_loop_goes_on_with_the_hash_of_its_batch(
-    tmp_path: Path,
-) -> None:
+def test_a_faulty_step_is_told_while_the_loop_goes_on(tmp_path: Path) -> None:
     detector = AdvancedAnomalyDetector(output_dir=tmp_path / "run")
     loop = Loop(40)
     loop.run(detector, {30: 2000.0})
@@ -120,8 +116,6 @@ def test_a_faulty_step_is_told_while_the_loop_goes_on_with_the_hash_of_its_batch
     found = {row["type"]: row for row in rows}
     assert set(found) >= {"gradient_explosion", "loss_spike"}
     assert all(row["step"] == 30 for row in found.values())
-    expected = batch_sha256({"input_ids": loop.batches[29]})
-    assert found["loss_spike"]["metadata"]["batch_sha256"] == [expected]
     keys = {"severity", "category", "type", "message", "step", "value", "threshold", "metadata"}
     assert keys <= set(rows[0])
     summary = detector.summary()
@@ -201,7 +195,6 @@ def test_a_step_reads_no_scalar_one_by_one_and_batches_the_norms() -> None:
                 rewards=rewards,
                 predictions=rewards + 0.1,
                 kl=loss.detach(),
-                batch={"input_ids": ids},
             )
         counted.append((reads.waits, reads.kernels))
         loop.optimizer.zero_grad()

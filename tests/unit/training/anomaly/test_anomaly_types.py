@@ -135,13 +135,6 @@ FIRES: dict[str, dict[str, Run]] = {
         "to a single answer": run(60, entropy=before_after(wobble(1.0), 0.02, 40)),
         "at the second step": run(4, entropy=before_after(2.15, 5e-4, 2)),
     },
-    "reward_hacking": {
-        "rewards bought with KL": run(
-            100,
-            rewards=rewards(before_after(wobble(1.0), lambda n: 1 + 0.05 * (n - 60), 61)),
-            kl=before_after(wobble(0.05), lambda n: 0.05 * 1.12 ** (n - 60), 61),
-        )
-    },
     "clip_fraction_saturation": {
         "most of the tokens": run(30, clip_fraction=before_after(wobble(0.1), 0.8, 15)),
     },
@@ -253,11 +246,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "down to a third": run(100, entropy=lambda n: 1 / (1 + 0.02 * n)),
         "one step, soon after the start": run(9, entropy=lambda n: 1e-3 if n == 3 else 1.0),
     },
-    "reward_hacking": {
-        "rewards that rise at a steady KL": run(
-            100, rewards=rewards(lambda n: 1 + 0.02 * n), kl=wobble(0.05), length=wobble(100.0)
-        )
-    },
     "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
     "value_loss_blowup": {
         "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01)))
@@ -290,7 +278,6 @@ DOCUMENTED = {
     "reward_not_finite": "high",
     "kl_blowup": "high",
     "entropy_collapse": "high",
-    "reward_hacking": "high",
     "clip_fraction_saturation": "medium",
     "value_loss_blowup": "high",
     "loss_spike": "medium",

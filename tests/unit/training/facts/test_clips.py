@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from canary.record.facts import ClipFacts, Facts
-from canary.training.facts.clips import Clips
+from canary.training.facts.updates import UpdateWatcher
 
 
 def looped(*, used_up: bool = False, scaled: bool = False, unscale: bool = False) -> ClipFacts:
@@ -18,7 +20,7 @@ def looped(*, used_up: bool = False, scaled: bool = False, unscale: bool = False
     scaler = torch.amp.GradScaler("cpu", enabled=scaled)
     clipped = (value for value in model.parameters() if not used_up)
     kept = clipped if used_up else [*clipped]
-    watcher = Clips()
+    watcher = UpdateWatcher(SimpleNamespace(model=model))
     watcher.begin()
     try:
         for _ in range(3):
@@ -46,7 +48,7 @@ def test_clips_of_nothing_and_of_scaled_gradients_are_counted() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_clips_of_values_are_counted_however_they_are_called(named: bool) -> None:
-    watcher = Clips()
+    watcher = UpdateWatcher(object())
     watcher.begin()
     try:
         value = nn.Parameter(torch.ones(2))
@@ -63,6 +65,22 @@ def test_clips_of_values_are_counted_however_they_are_called(named: bool) -> Non
     watcher.tell(facts, {})
     assert value.grad.tolist() == [1.0, 1.0]
     assert facts["clips"]["clips"] == 1
+
+
+def test_a_clip_by_a_norm_that_the_loop_has_is_counted() -> None:
+    watcher = UpdateWatcher(object())
+    watcher.begin()
+    try:
+        value = nn.Parameter(torch.ones(2))
+        value.grad = torch.full((2,), 3.0)
+        norm = nn.utils.get_total_norm([value.grad])
+        nn.utils.clip_grads_with_norm_(iter([value]), max_norm=1.0, total_norm=norm)
+    finally:
+        watcher.end()
+    facts: Facts = {}
+    watcher.tell(facts, {})
+    assert float(torch.linalg.vector_norm(value.grad)) == pytest.approx(1.0)
+    assert facts["clips"] == {"clips": 1, "empty": 0, "scaled": 0}
 
 
 def test_nothing_stays_behind() -> None:

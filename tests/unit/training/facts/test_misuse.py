@@ -15,8 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, modeling_
 from canary.record.facts import Facts
 from canary.training.collectors.loads import LOADS, Loads
 from canary.training.exact.operators import WorkCounter
-from canary.training.facts.new_tokens import new_tokens
-from canary.training.facts.open_turns import open_turns
+from canary.training.facts.texts import new_tokens, open_turns
 from canary.training.facts.warned import Warnings
 
 

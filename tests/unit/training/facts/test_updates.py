@@ -155,6 +155,35 @@ def test_accumulation_is_one_update_of_several_backwards() -> None:
     assert (one["left"], one["emptied"], one["backwards"]) == (0, 3, [2] * 4)
 
 
+@pytest.mark.parametrize(("limit", "between"), [(0.01, 8), (1e9, 0)])
+def test_clips_between_the_micro_batches_of_an_update(limit: float, between: int) -> None:
+    def clips(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        for place in range(3):
+            backward(model, rows.roll(place, 1))
+            torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    one = trained_with(clips)
+    assert (one["clips_before"], one["clips_between"]) == (4, between)
+
+
+def test_a_clip_before_a_backward_of_other_gradients_is_not_between() -> None:
+    critic, actor = small(), small()
+    of_critic = adam(critic)
+
+    def both(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        for one in (model, critic):
+            backward(one, rows)
+            torch.nn.utils.clip_grad_norm_(one.parameters(), 0.01)
+        for each in (optimizer, of_critic):
+            each.step()
+            each.zero_grad()
+
+    seen = watched(both, actor, adam(actor), of_critic)
+    assert [one["clips_between"] for one in seen["optimizers"]] == [0, 0]
+
+
 def test_an_optimizer_that_computes_its_gradients_is_marked() -> None:
     def closes(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
         def closure() -> float:
@@ -296,15 +325,6 @@ def test_a_model_that_is_left_in_evaluation_mode() -> None:
 
     seen = watched(evaluates, model, adam(model))
     assert (seen["modes"], seen["noisy_modules"]) == ([True, False, False, False], 1)
-
-
-def test_decay_of_some_norms_only() -> None:
-    model = small()
-    decays = [value for name, value in model.named_parameters() if "bias" not in name]
-    rest = [value for name, value in model.named_parameters() if "bias" in name]
-    groups = [{"params": decays}, {"params": rest, "weight_decay": 0.0}]
-    one = first(watched(plain, model, torch.optim.AdamW(groups, weight_decay=0.1)))
-    assert (one["decaying_names"], one["vectors_without_decay"]) == (["1.weight"], 3)
 
 
 def test_sparse_gradients_end_the_watcher_alone() -> None:

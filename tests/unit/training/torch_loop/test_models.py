@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from canary.training.exact.parameters import parameters_of
 from canary.training.torch_loop.models import (
     Several,
     as_one,
     holds,
     outermost_modules,
-    parameters_of,
     size_of,
     time_first,
     without_wrappers,

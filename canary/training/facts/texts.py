@@ -7,22 +7,25 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, cast
 
+import torch
+
 from canary.record.exact import Exact
-from canary.record.facts import Facts, LoadFacts, TextFacts
+from canary.record.facts import Facts, LoadFacts, NewTokens, TextFacts
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.living import only_tokenizer
 from canary.training.collectors.loads import LOADS
 from canary.training.exact.effective import own_method
 from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
-from canary.training.facts.new_tokens import new_tokens
-from canary.training.facts.open_turns import open_turns
 
 ROWS = 16
-"""Rows of the data set whose answers are compared."""
+"""Rows of the data set that are decoded."""
+SEARCHED = 64
+"""Rows that are searched for new tokens."""
 ADVANTAGES = ("_generate_and_score_completions", "_prepare_inputs")
 """Methods of trl's online trainers that make groups of completions."""
 LEAST = 4
-"""Characters of an answer that must be in its row, to say that it is the row's."""
+"""Characters without white space of an answer that must be in its row, or that begin one."""
+CHAT = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"})
 
 
 class Texts:
@@ -49,21 +52,17 @@ class Texts:
         stops = stops_of(self._trained)
         if stops:
             found["stops"] = sorted(stops)
-        tokenizer = self._tokenizer()
-        if tokenizer is not None:
-            bos = getattr(tokenizer, "bos_token_id", None)
-            # Batches count the BOS of the trainer's tokenizer, or else of the model's config.
-            if isinstance(bos, int) and bos == getattr(
-                special_ids(self._trained), "bos_token_id", None
-            ):
-                with own_calls():
-                    self._ask(tokenizer, bos, found)
+        rows = self._rows()
+        tokenizer = tokenizer_of(self._trained) or only_tokenizer()
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+        if hasattr(tokenizer, "get_vocab"):
             with own_calls():
-                self._compare_answers(tokenizer, found)
-                seen = open_turns(tokenizer, self._rows())
-                if seen is not None:
-                    found["rows_read"], found["rows_open"] = seen
-        added = new_tokens(getattr(self._trained, "model", None), self._rows())
+                self._ask(tokenizer, found)
+                self._compare_answers(tokenizer, rows, found)
+                seen = open_turns(tokenizer, rows)
+            if seen is not None:
+                found["rows_read"], found["rows_open"] = seen
+        added = new_tokens(getattr(self._trained, "model", None), rows)
         if added is not None:
             found["new_tokens"] = added
         if failed := LOADS.failed():
@@ -80,26 +79,22 @@ class Texts:
             return None
         return rows.with_format(None)
 
-    def _tokenizer(self) -> Any:
-        found = tokenizer_of(self._trained) or only_tokenizer()
-        found = getattr(found, "tokenizer", found)  # a processor holds one
-        return found if hasattr(found, "get_vocab") else None
-
-    def _ask(self, tokenizer: Any, bos: int, found: TextFacts) -> None:
+    def _ask(self, tokenizer: Any, found: TextFacts) -> None:
+        """Ask whether texts begin with BOS."""
+        bos = getattr(tokenizer, "bos_token_id", None)
+        # Batches count the BOS of the trainer's tokenizer, or else of the model's config.
+        counted = getattr(special_ids(self._trained), "bos_token_id", None)
+        if not isinstance(bos, int) or bos != counted:
+            return
         ids = _as_tokenized(tokenizer)
         if ids:
             found["sets_bos"] = ids[0] == bos
-        if getattr(tokenizer, "chat_template", None):
-            chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-            try:
-                text = tokenizer.apply_chat_template(chat, tokenize=False)
-            except Exception:  # noqa: BLE001 - a template may refuse any chat
-                return
-            found["template_sets_bos"] = str(text).startswith(str(tokenizer.bos_token))
+        text = _rendered(tokenizer)
+        if text is not None:
+            found["template_sets_bos"] = text.startswith(str(tokenizer.bos_token))
 
-    def _compare_answers(self, tokenizer: Any, found: TextFacts) -> None:
+    def _compare_answers(self, tokenizer: Any, rows: Any, found: TextFacts) -> None:
         """Compare last answers of the data set's conversations with the rows made from them."""
-        rows = self._rows()
         if rows is None or not {"messages", "input_ids"} <= {*rows.column_names}:
             return
         limit = getattr(getattr(self._trained, "args", None), "max_length", None)
@@ -131,6 +126,18 @@ def _as_tokenized(tokenizer: Any) -> list[int]:
     return [int(one) for one in tokenizer("a")["input_ids"]]
 
 
+def _rendered(tokenizer: Any, *, goes_on: bool = False) -> str | None:
+    """Return a short chat as the template writes it, and the start of another answer if it
+    `goes_on`; None without a template, or if it refuses the chat."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    settings = {"tokenize": False, "add_generation_prompt": goes_on}
+    try:
+        return str(tokenizer.apply_chat_template([*CHAT], **settings))
+    except Exception:  # noqa: BLE001 - a template may refuse any chat
+        return None
+
+
 def _last_answer(messages: Any) -> str:
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, Mapping) or last.get("role") != "assistant":
@@ -141,4 +148,50 @@ def _last_answer(messages: Any) -> str:
 
 def _plain(tokenizer: Any, ids: Any) -> str:
     """Return the text of ids, without white space."""
-    return "".join(str(tokenizer.decode(ids, skip_special_tokens=False)).split())
+    return "".join(str(tokenizer.decode(ids)).split())
+
+
+def open_turns(tokenizer: Any, rows: Any) -> tuple[int, int] | None:
+    """Return how many rows were read, and how many end as the chat template begins an answer; None
+    if the template begins none, or the rows hold no `input_ids`."""
+    if rows is None or "input_ids" not in rows.column_names:
+        return None
+    closed, opened = (_rendered(tokenizer, goes_on=goes_on) for goes_on in (False, True))
+    if closed is None or opened is None or not opened.startswith(closed):
+        return None
+    start = "".join(opened.removeprefix(closed).split())
+    if len(start) < LEAST:
+        return None
+    ends = [str(getattr(tokenizer, f"{name}_token", None)) for name in ("eos", "pad")]
+    texts = [_plain(tokenizer, rows[at]["input_ids"]) for at in range(min(ROWS, len(rows)))]
+    return len(texts), sum(_without(ends, text).endswith(start) for text in texts)
+
+
+def _without(ends: list[str], text: str) -> str:
+    """Return a text without EOS or padding at its end."""
+    while end := next((one for one in ends if text.endswith(one)), ""):
+        text = text.removesuffix(end)
+    return text
+
+
+def new_tokens(model: Any, rows: Any) -> NewTokens | None:
+    """Return what is known of the tokens that `resize_token_embeddings` added; None if there are
+    none, or if neither their embeddings nor the rows can be read."""
+    resized = LOADS.resized(model) if isinstance(model, torch.nn.Module) else None
+    if resized is None or rows is None or "input_ids" not in rows.column_names:
+        return None
+    inner, first, made = resized
+    table = inner.get_input_embeddings()
+    heads = [one for one in (inner.get_output_embeddings(),) if one is not None]
+    values = [value for one in (table, *heads) for value in one.parameters()]
+    weight = getattr(table, "weight", None)
+    if weight is None:
+        return None
+    now = weight.detach()[first : first + len(made)].float().cpu()
+    count = min(SEARCHED, len(rows))
+    return {
+        "first": first,
+        "frozen": not any(value.requires_grad for value in values) and torch.equal(now, made),
+        "rows": count,
+        "rows_with": sum(max(rows[at]["input_ids"], default=0) >= first for at in range(count)),
+    }
