@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reporting job of the action, and `pending`, `link` and `prefetch`: installs what the command line
+# The reporting job of the action, and `plan`, `link` and `prefetch`: installs what the command line
 # needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
 set -euo pipefail
 

@@ -25,15 +25,18 @@ def remember(
 ) -> bool:
     """Add the completed runs to the baseline, each with its verdict; False if that failed."""
     entries = [
-        (record, one) for one in judged for record in one.records if record.status == "completed"
+        (record, one, acceptance if record is completed[0] else None)
+        for one in judged
+        if (completed := [record for record in one.records if record.status == "completed"])
+        for record in completed
     ]
     if not entries:
         world.job.say("notice", "no completed run to add to the baseline")
         return True
 
     def add(folder: Path) -> None:
-        for record, one in entries:
-            context = _context(settings, world, intent, one, acceptance)
+        for record, one, accepted in entries:  # The first begins the new period.
+            context = _context(settings, world, intent, one, accepted)
             reason = context.accepted.reason if context.accepted else None
             save(folder, record, accepted=reason, context=context)
 
@@ -54,8 +57,8 @@ def _context(
     judged: Judged,
     acceptance: Acceptance | None,
 ) -> Context:
-    """Return what is stored beside the record. A label accepts only a change; the accept workflow
-    begins a new period with any verdict."""
+    """Return what is stored beside the record. A label accepts only a change; a reason given by
+    hand begins a new period with any verdict."""
     accepted, found = None, judged.answer.comparison
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(

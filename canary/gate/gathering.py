@@ -32,7 +32,7 @@ from canary.github.sticky import comment_author
 
 NOTHING_TO_READ = (
     "with `comment: false` and `status: none` you cannot see the result; turn one on, "
-    "or accept by hand after the merge (canary-accept.yml)"
+    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
 )
 INCOMPLETE = "the records are incomplete"
 BUILT_IN = "using the built-in template"
@@ -116,15 +116,15 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
 
 
 def acceptance(case: Case, world: World) -> Asked:
-    """Return who accepted the change: in the accept workflow, or by a label on the pull request or
+    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
     on the merged one.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
     """
     settings, intent = case.settings, case.intent
-    if intent.writes_baseline and settings.accept_reason:
-        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, settings.accept_reason))
+    if intent.accept_reason:
+        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
     pull, head = case.pull, intent.head_sha
     if pull is None and intent.writes_baseline:
         pull = merged_pull(world.hub, case.repository, intent.head_sha)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
 
 from canary.baseline.branch import BRANCH, Remote
+from canary.compare.verdict import MIN_HISTORY
 from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.manifest import Mode
+from canary.github.event import ACCEPT_LABEL
 
 Found = TypeVar("Found")
 
@@ -80,6 +82,19 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     return configs
 
 
+def nightly_of(config: str) -> str:
+    """Return the path of a config's longer canary: `canary-nightly.yaml` for `canary.yaml`."""
+    stem, dot, ending = config.rpartition(".")
+    return f"{stem}-nightly.{ending}" if dot else f"{config}-nightly"
+
+
+def with_nightly(configs: Sequence[str], there: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the configs of the nightly run: the longer canary of the first, if its file is there,
+    and every one of them."""
+    longer = nightly_of(configs[0])
+    return (longer, *configs) if longer not in configs and there(longer) else tuple(configs)
+
+
 def name_of(environ: Mapping[str, str]) -> str:
     """Read the name of the status, which the artifacts have too; UsageError for a name that no
     artifact can have."""
@@ -126,10 +141,22 @@ class TrainSettings:
     compare: Mode
     timeout_minutes: float
     base_sha: str
+    task: str
+    """What a dispatch asks for, or the name of the event."""
     wants_gpu: bool
     checkout: Path
     records: Path
     scratch: Path
+
+    @property
+    def nightly(self) -> bool:
+        """Whether the longer canary runs too."""
+        return self.task in ("schedule", "nightly")
+
+    @property
+    def runs(self) -> int:
+        """Runs of each config: as many as a new baseline needs, or one."""
+        return MIN_HISTORY if self.task == "bootstrap" else 1
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> TrainSettings:
@@ -146,6 +173,7 @@ class TrainSettings:
             compare=mode_of(environ),
             timeout_minutes=number(environ, "CANARY_TIMEOUT_MINUTES", 60.0),
             base_sha=environ.get("CANARY_BASE_SHA", "").strip(),
+            task=environ.get("CANARY_TASK", "").strip(),
             wants_gpu=(environ.get("CANARY_GPUS", "").strip() or "all") != "none",
             checkout=Path(environ.get("CANARY_CHECKOUT") or "/workspace"),
             records=Path(environ.get("CANARY_RECORDS") or "/records"),
@@ -168,7 +196,6 @@ class ReportSettings:
     author: str
     jobs: int
     label: str
-    accept_reason: str
     template: str
     baseline_branch: str
     keep: int
@@ -215,8 +242,7 @@ class ReportSettings:
             name=inputs.take(name_of, NAME),
             author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
             jobs=inputs.take(whole_number, 1, "CANARY_JOBS", 1),
-            label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
-            accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
+            label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or ACCEPT_LABEL,
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
             baseline_branch=inputs.take(branch_of, BRANCH),
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),

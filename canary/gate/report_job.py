@@ -37,7 +37,7 @@ from canary.gate.gathering import (
     templates,
 )
 from canary.gate.grounds import Grounds, Judged, error
-from canary.gate.inputs import ReportSettings
+from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import judge
 from canary.gate.page import leave_page, place_of_link
 from canary.github.acceptance import Acceptance, Asked
@@ -48,6 +48,9 @@ from canary.github.status import blocks, worst
 from canary.record import jsonio
 from canary.report.render import written
 
+JOBS = {Kind.JUDGE: "run report", Kind.RECORD: "run record", Kind.PREFETCH: "prefetch"}
+"""Jobs of the workflow that an event asks for."""
+ANNOUNCED = (Kind.JUDGE, Kind.RECORD, Kind.ANNOUNCE)
 NO_BASE_BRANCH = (
     "the status pending was not set, because the token cannot read the base branch; "
     "give the job `pull-requests: read`"
@@ -69,7 +72,9 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
         raise UsageError(f"the event at {settings.event_path} is not a JSON object")
     if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
         payload["repository"] = _repository(settings, world)
-    return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+    return intent_of(
+        settings.event, payload, sha=settings.sha, ref=settings.ref, label=settings.label
+    )
 
 
 def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
@@ -79,24 +84,44 @@ def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
     return {"full_name": name, "default_branch": found.default_branch}
 
 
-def pending(settings: ReportSettings, world: World) -> int:
-    """Set the pending status on the event's commit.
+def plan(settings: ReportSettings, world: World) -> int:
+    """Set the output `jobs` to what the event asks for, and the pending status on its commit.
 
     Raises:
         UsageError: the gate refuses this event, or an input is invalid; the commit's status then
             says so too.
     """
     target = Target(settings, world, read_event(settings, world), comments=False)
-    return answered(target, lambda: announced(target))
+    return answered(target, lambda: _planned(target))
 
 
-def announced(target: Target) -> int:
-    """Do the work of `pending` for a known event; the caller handles errors."""
+def _planned(target: Target) -> int:
     _checked(target.settings)
-    target.world.job.line(target.intent.reason)
-    if target.intent.kind is not Kind.IGNORE:
+    intent, job = target.intent, target.world.job
+    jobs, reason = JOBS.get(intent.kind, ""), intent.reason
+    if intent.run_id is not None:
+        jobs = jobs.removeprefix("run ")  # Another run trained. This one may write.
+    if intent.kind is Kind.JUDGE and _outdated(target):
+        jobs, reason = "", f"{reason}: nothing is trained, because it has newer commits"
+    elif intent.kind in ANNOUNCED:
         _announce(target)
+    if jobs:
+        job.line(reason)
+    else:
+        job.say("notice", reason)
+    job.set_outputs({"jobs": jobs})
     return EXIT_OK
+
+
+def _outdated(target: Target) -> bool:
+    """Return whether the pull request has newer commits: a training of this one would cancel
+    theirs. If GitHub does not say, it has none."""
+    number = target.intent.pull_request
+    if number is None:
+        return False
+    with contextlib.suppress(Refused, MachineError):
+        target.pull = _pull(target)
+    return target.pull is not None and target.pull.head.sha != target.intent.head_sha
 
 
 def answer(settings: ReportSettings, world: World) -> int:
@@ -129,14 +154,17 @@ def paged(target: Target, work: Callable[[], int]) -> int:
 def concluded(target: Target) -> int:
     """Do the work of `answer` for a known event; the caller handles errors."""
     settings, world, intent = target.settings, target.world, target.intent
-    if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
-        return announced(target)
     wanted = _checked(settings)
     world.job.line(intent.reason)
+    if intent.kind is Kind.ANNOUNCE:
+        _announce(target)
+    if intent.kind not in (Kind.JUDGE, Kind.RECORD):
+        return EXIT_OK
     asked, judged = Asked(None), list[Judged]()
     try:
         target.pull = allowed(lambda: _pull(target))
         case = case_of(target)
+        settings = case.settings
         wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
@@ -188,7 +216,7 @@ def channels(settings: ReportSettings) -> Channels:
 def _announce(target: Target) -> None:
     world = target.world
     try:
-        target.pull = _pull(target)
+        target.pull = target.pull or _pull(target)
     except (Refused, MachineError):
         # The job may lack the permission to read it; often the event names the base branch.
         if not target.intent.base_branch:
@@ -226,7 +254,15 @@ def case_of(target: Target) -> Case:
         name = intent.default_branch
         tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
         base_sha = tip.sha
-    return Case(target.settings, intent, repository, pull, target.source, base_sha)
+    settings = target.settings
+    if intent.nightly:
+        read = api_reader(repository, target.world.hub, base_sha)
+
+        def there(config: str) -> bool:
+            return read(repository_path(settings.folder, config)) is not None
+
+        settings = replace(settings, configs=with_nightly(settings.configs, there))
+    return Case(settings, intent, repository, pull, target.source, base_sha)
 
 
 def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path) -> list[Judged]:

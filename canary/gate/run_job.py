@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -27,7 +27,7 @@ from canary.gate.base_config import (
     load_base_config,
     repository_path,
 )
-from canary.gate.inputs import TrainSettings
+from canary.gate.inputs import TrainSettings, with_nightly
 from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.preflight import gpu_problem
 from canary.gate.workspace import Place, Say, prepare, without_places
@@ -88,9 +88,12 @@ def train(
         write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
+    configs = settings.configs
+    if settings.nightly:
+        configs = with_nightly(configs, lambda config: (place.folder / config).is_file())
     parts: list[Part] = []
     codes = []
-    for number, config in enumerate(settings.configs):
+    for number, config in enumerate(configs):
         # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
         part, code = _part(settings, place, config, number, ends - clock(), say)
@@ -116,8 +119,8 @@ def _part(
         if settings.compare == "ab" and not in_pairs:
             say(f"{config}: without a base commit, the run is compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
-        if left_s < loaded.config.timeout:
-            overrides.append(f"timeout={left_s:.1f}")
+        if left_s / settings.runs < loaded.config.timeout:
+            overrides.append(f"timeout={left_s / settings.runs:.1f}")
         name = loaded.config.name
         say(f"{config}: canary {name}")
         if in_pairs:
@@ -182,29 +185,31 @@ def _run_alone(
     folder: str,
     say: Say,
 ) -> None:
-    """Run once, and again if it fails: a regression fails twice, an accident does not."""
+    """Run as often as asked, each again if it fails: a regression fails twice, an accident does
+    not."""
     words = [*program(place.python), "run", str(place.folder / config), "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
         words += ["--set", setting]
-    for attempt in range(ATTEMPTS):
-        run = folder_left(*run_child(words, place.folder, place.environment))
-        keep(run, settings.records / folder / "current", settings)
-        record = load_record(run)
-        say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
-        if record.status == "completed":
-            _set_aside_all_but(run.name, settings.records / folder)
-            return
-        if attempt + 1 < ATTEMPTS:
-            say(f"{config}: trying once more")
+    ended: dict[str, bool] = {}
+    for _ in range(settings.runs):
+        for _ in range(ATTEMPTS):
+            run = folder_left(*run_child(words, place.folder, place.environment))
+            keep(run, settings.records / folder / "current", settings)
+            record = load_record(run)
+            say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
+            ended[run.name] = record.status == "completed"
+            if ended[run.name]:
+                break
+    if any(ended.values()):
+        _set_aside([run for run in ended if not ended[run]], settings.records / folder)
 
 
-def _set_aside_all_but(completed: str, folder: Path) -> None:
-    """Keep failed runs beside a completed one, but not where they are judged."""
-    for run in sorted((folder / "current").iterdir()):
-        if run.name != completed:
-            (folder / "failed").mkdir(exist_ok=True)
-            run.rename(folder / "failed" / run.name)
+def _set_aside(failed: Sequence[str], folder: Path) -> None:
+    """Keep failed runs beside completed ones, but not where they are judged."""
+    for run in failed:
+        (folder / "failed").mkdir(exist_ok=True)
+        (folder / "current" / run).rename(folder / "failed" / run)
 
 
 def _run_ab(

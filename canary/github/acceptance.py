@@ -24,10 +24,10 @@ from canary.github.checkrun import check_runs
 from canary.github.claim import posted_answer
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
+from canary.github.event import ACCEPT_LABEL
 from canary.github.statuses import CONTEXT, statuses
 from canary.github.sticky import BOT, find_all
 
-LABEL = "canary:accept"
 WRITERS = ("admin", "maintain", "write")
 
 
@@ -40,11 +40,11 @@ class Acceptance:
     head_sha: str
     pull_request: int
     words: str = ""
-    """Reason given to the accept workflow; empty for a label."""
+    """Reason given to a dispatched run; empty for a label."""
 
     @property
     def by_hand(self) -> bool:
-        """Whether someone started the accept workflow instead of setting a label."""
+        """Whether someone dispatched a run with a reason instead of setting a label."""
         return bool(self.words)
 
     @property
@@ -80,7 +80,7 @@ def acceptance_of(
     head: str,
     keys: Collection[str],
     *,
-    label: str = LABEL,
+    label: str = ACCEPT_LABEL,
     context: str = CONTEXT,
     author: str = BOT,
     labelled: tuple[str, str] | None = None,

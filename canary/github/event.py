@@ -6,12 +6,13 @@ This module alone decides where an answer goes and whether the baseline may be w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from canary.errors import UsageError
 from canary.github.payload import (
+    Inputs,
     LabeledEvent,
     MergeGroupEvent,
     PullRequestEvent,
@@ -24,14 +25,11 @@ from canary.github.payload import (
 )
 
 BRANCHES = "refs/heads/"
-JUDGED_ACTIONS = (
-    "opened",
-    "synchronize",
-    "reopened",
-    "ready_for_review",
-    "labeled",
-    "unlabeled",
-)
+ACCEPT_LABEL = "canary:accept"
+DEPENDABOT = "dependabot[bot]"
+"""Its pull requests have a read-only token, like those of forks."""
+JUDGED_ACTIONS = ("opened", "synchronize", "reopened", "ready_for_review")
+"""Of a pull request, beside the accept label and a new base branch."""
 RECORDED_TRIGGERS = ("push", "schedule", "workflow_dispatch")
 """Events on the default branch whose runs may enter the baseline."""
 
@@ -45,6 +43,8 @@ class Kind(Enum):
     """On the default branch: compare, and write the baseline."""
     ANNOUNCE = "announce"
     """Set the pending status."""
+    PREFETCH = "prefetch"
+    """Fill the model cache of the GPU machine."""
     IGNORE = "ignore"
     """Do nothing; the reason says why."""
 
@@ -78,13 +78,24 @@ class Intent:
     """The training run whose artifact holds the records; None if it is this run."""
     conclusion: str = ""
     """How that run ended: success, failure, cancelled ...; empty before its end."""
-    draft: bool = False
+    nightly: bool = False
+    """Whether the longer canaries are trained too."""
+    accept_reason: str = ""
+    """Why a person who dispatched the run begins a new period of the baseline."""
 
 
-def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str = "") -> Intent:
+def intent_of(
+    name: str,
+    payload: Mapping[str, Any],
+    *,
+    sha: str = "",
+    ref: str = "",
+    label: str = ACCEPT_LABEL,
+) -> Intent:
     """Return what the event `name` asks for.
 
-    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for events whose payload names no commit.
+    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for events whose payload names no commit; `label`
+    is the one that accepts.
 
     Raises:
         UsageError: the gate refuses this event; InputError: the payload lacks a key.
@@ -97,19 +108,19 @@ def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str 
         )
     if name in ("schedule", "workflow_dispatch"):
         return _run(name, payload, sha, ref)
+    if name == "pull_request":
+        return _pull_request(name, payload, label)
     reader = READERS.get(name)
     if reader is None:
         return Intent(Kind.IGNORE, f"the event {name} asks for no comparison", name)
     return reader(name, payload)
 
 
-def _pull_request(name: str, payload: Mapping[str, Any]) -> Intent:
+def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent:
     event = read(PullRequestEvent, name, payload)
     pull, repository = event.pull_request, event.repository
     head_repository = pull.head.repo.full_name if pull.head.repo else ""
-    judged = event.action in JUDGED_ACTIONS or (
-        event.action == "edited" and "base" in event.changes
-    )
+    fork = head_repository != repository.full_name
     labelled = None
     if event.action == "labeled":
         label = read(LabeledEvent, name, payload)
@@ -117,9 +128,21 @@ def _pull_request(name: str, payload: Mapping[str, Any]) -> Intent:
     what = f"pull request #{pull.number} was {event.action}"
     if event.action == "synchronize":
         what = f"pull request #{pull.number} has new commits"
+    accepting = labelled is not None and labelled[0] == accepts
+    rebased = event.action == "edited" and "base" in event.changes
+    nothing = ""
+    if not (event.action in JUDGED_ACTIONS or accepting or rebased):
+        nothing = "no new comparison"
+    elif fork or (pull.user and pull.user.login == DEPENDABOT):
+        nothing = (
+            "nothing is trained here, because the token of forks and Dependabot cannot answer;"
+            " `canary init --forks` writes workflows for them"
+        )
+    elif pull.draft:
+        nothing = "nothing is trained while it is a draft"
     return Intent(
-        kind=Kind.JUDGE if judged else Kind.IGNORE,
-        reason=what if judged else f"{what}: no new comparison",
+        kind=Kind.IGNORE if nothing else Kind.JUDGE,
+        reason=f"{what}: {nothing}" if nothing else what,
         event=name,
         repository=repository.full_name,
         default_branch=repository.default_branch,
@@ -129,9 +152,8 @@ def _pull_request(name: str, payload: Mapping[str, Any]) -> Intent:
         base_sha=pull.base.sha,
         base_branch=pull.base.ref,
         pull_request=pull.number,
-        fork=head_repository != repository.full_name,
+        fork=fork,
         labelled=labelled,
-        draft=pull.draft,
     )
 
 
@@ -161,12 +183,20 @@ def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
     fallback = default if name == "schedule" else ""
     given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or fallback}
     place = read(Surroundings, name, given)
-    started = "was dispatched" if name == "workflow_dispatch" else "runs by schedule"
+    inputs = event.inputs or Inputs()
+    task = "nightly" if name == "schedule" else inputs.task or "train"
+    what = "the nightly run" if name == "schedule" else f"{task} was dispatched"
     if place.ref == default:
-        return _recorded(name, repository, place.sha, f"{repository.default_branch} {started}")
+        recorded = _recorded(name, repository, place.sha, f"{what} on {repository.default_branch}")
+        if task == "prefetch":
+            return replace(recorded, kind=Kind.PREFETCH, writes_baseline=False)
+        reason = " ".join(inputs.accept.split())
+        return replace(recorded, nightly=task == "nightly", accept_reason=reason)
+    if task != "train" or inputs.accept:
+        return _ignored(name, repository, f"{what} on {place.ref}, not on the default branch")
     return Intent(
         kind=Kind.JUDGE,
-        reason=f"{place.ref} {started}: compared but not recorded",
+        reason=f"{what} on {place.ref}: compared but not recorded",
         event=name,
         repository=repository.full_name,
         default_branch=repository.default_branch,
@@ -207,6 +237,10 @@ def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
         where = f" on {branch or 'no branch'}" if run.event in RECORDED_TRIGGERS else ""
         return _ignored(name, repository, f"run {run.id} was started by {run.event}{where}")
     kind, reason = _stage(event, Kind.RECORD if records else Kind.JUDGE)
+    skipped = run.conclusion == "skipped" or kind is Kind.ANNOUNCE
+    if run.event == "pull_request" and not fork and skipped:
+        # The workflow for forks skips this repository's branches, except those of Dependabot.
+        return _ignored(name, repository, f"run {run.id} is of a branch of this repository")
     return Intent(
         kind=kind,
         reason=reason,
@@ -266,7 +300,6 @@ def _ignored(name: str, repository: Repository, reason: str) -> Intent:
 
 
 READERS: dict[str, Callable[[str, Mapping[str, Any]], Intent]] = {
-    "pull_request": _pull_request,
     "push": _push,
     "merge_group": _merge_group,
     "workflow_run": _workflow_run,

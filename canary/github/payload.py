@@ -7,7 +7,7 @@ ignored. A missing or invalid key is an error that names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -57,10 +57,18 @@ class Base(Part):
     ref: Ref
 
 
+class Sender(Part):
+    """A user: who caused the event, or who wrote the pull request."""
+
+    login: Login
+
+
 class PullRequest(Part):
     """A pull request at the time of the event."""
 
     number: Number
+    user: Sender | None = None
+    """None if the account was deleted."""
     head: Head
     base: Base
     draft: bool = False
@@ -70,12 +78,6 @@ class Label(Part):
     """A label that was set."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-
-
-class Sender(Part):
-    """The user who caused the event."""
-
-    login: Login
 
 
 class PullRequestEvent(Part):
@@ -140,11 +142,24 @@ class WorkflowRunEvent(Part):
     workflow_run: WorkflowRun
 
 
+Task = Literal["", "train", "nightly", "bootstrap", "prefetch"]
+
+
+class Inputs(Part):
+    """What a person asks for who dispatches the workflow."""
+
+    task: Task = ""
+    """Empty where the workflow offers none."""
+    accept: Annotated[str, StringConstraints(max_length=300)] = ""
+    """Reason for a new period of the baseline; empty without one."""
+
+
 class RunEvent(Part):
     """`schedule` and `workflow_dispatch`, which name no commit."""
 
     repository: Repository
     ref: Ref | None = None
+    inputs: Inputs | None = None
 
 
 class Surroundings(Part):

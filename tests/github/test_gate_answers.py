@@ -12,9 +12,8 @@ import pytest
 from canary.errors import CanaryError, ConfigError, Stopped, UsageError
 from canary.gate import report_job
 from canary.gate.context import World
-from canary.gate.inputs import ReportSettings, TrainSettings
-from canary.gate.report_job import pending
-from canary.gate.single_job import whole
+from canary.gate.inputs import ReportSettings
+from canary.gate.report_job import plan
 from canary.github.comment import parse
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
@@ -36,7 +35,7 @@ DISK = OSError(errno.ENOSPC, "No space left on device")
 def pull(house: Gatehouse) -> Pull:
     """A pull request that an earlier run has announced."""
     made = house.pull()
-    house.report("pull_request", pull_event(made, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(made, "opened", None), None, by=plan)
     return made
 
 
@@ -202,7 +201,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
 @pytest.mark.parametrize(
     ("name", "value", "by"),
     [
-        ("strict", "maybe", pending),
+        ("strict", "maybe", plan),
         ("strict", "maybe", report_job.answer),
         ("config", "a.yaml\na.yaml", report_job.answer),
         ("baseline_branch", "a b", report_job.answer),
@@ -218,21 +217,6 @@ def test_an_input_that_is_refused_is_an_error_on_the_commit(
     state, description = house.status(pull.head_sha)
     assert state == "error"
     assert name.split("_")[0] in description or value in description
-
-
-def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
-    house: Gatehouse,
-) -> None:
-    def both(settings: ReportSettings, world: World) -> int:
-        environ = {"CANARY_CONFIG": "canary.yaml", "CANARY_TIMEOUT_MINUTES": "soon"}
-        return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
-
-    pull = house.pull()
-    with pytest.raises(UsageError):
-        house.report("pull_request", pull_event(pull, "opened", None), None, by=both)
-    state, description = house.status(pull.head_sha)
-    assert state == "error"
-    assert "soon" in description
 
 
 # GitHub.
@@ -270,7 +254,7 @@ def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
 ) -> None:
     house.baseline(4)
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     github.trouble.answers("GET", "/statuses", body, times=1000)
     assert house.judge(pull, house.run(5.0)).code == 1
     assert house.status(pull.head_sha)[0] == "failure"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.report_job import pending
+from canary.gate.report_job import plan
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
@@ -338,6 +338,6 @@ def test_pending_knows_the_base_branch_from_the_event_where_the_token_may_not_lo
     github.permissions["pull_requests"] = "none"
     pull = house.pull()
     pull.base_branch = "release"
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     (status,) = house.hub_repository.statuses_of(pull.head_sha)
     assert (status.context, status.state) == ("rlhf-canary (release)", "pending")

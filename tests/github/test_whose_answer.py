@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.gate.report_job import pending
+from canary.gate.report_job import plan
 from tests.github.gatehouse import (
     BASE_CONFIG,
     NAME,
@@ -38,7 +38,7 @@ def test_a_label_that_comes_just_after_a_push_accepts_nothing(
     pull = house.pull()
     house.judge(pull, house.changed(), **inputs)
     house.push_to(pull)
-    house.report("pull_request", pull_event(pull, "synchronize", None), None, by=pending, **inputs)
+    house.report("pull_request", pull_event(pull, "synchronize", None), None, by=plan, **inputs)
     house.hub_repository.label(pull, LABEL, "ada")
     said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
@@ -53,7 +53,7 @@ def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     house.hub_repository.label(pull, LABEL, "ada")
     said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
-    expected = "accept.yml" if "status" in inputs and "comment" in inputs else "set it again"
+    expected = "by hand" if "status" in inputs and "comment" in inputs else "set it again"
     assert expected in said.summary
 
 
@@ -181,7 +181,7 @@ class Fork:
 
     def ask(self, sha: str, **inputs: Any) -> Said:
         event = workflow_run_event(sha, 1, self.name, "requested")
-        return self.house.report("workflow_run", event, None, by=pending, **inputs)
+        return self.house.report("workflow_run", event, None, **inputs)
 
     def end(self, sha: str, time: float = 0.1, conclusion: str = "success", **inputs: Any) -> Said:
         run = self.house.hub_repository.add_run(
@@ -371,7 +371,7 @@ def test_a_strangers_check_run_is_no_success_while_the_repositorys_own_run_train
     event = pull_event(pull, "opened", None)
 
     def ask() -> None:
-        house.report("pull_request", event, None, by=pending, status="check-run")
+        house.report("pull_request", event, None, by=plan, status="check-run")
 
     github.trouble.before("POST", "/check-runs", ask)
     stranger.end(pull.head_sha, status="check-run")
@@ -393,7 +393,7 @@ def test_what_is_taken_back_covers_no_answer_that_came_meanwhile(
         github.trouble.slow_down(60, method="POST", path="/statuses/")
 
     def ask() -> None:
-        house.report("pull_request", event, None, by=pending)
+        house.report("pull_request", event, None, by=plan)
         # Its own request is still to come: the next POST but one restores.
         github.trouble.before("POST", "/statuses/", limited)
 
@@ -444,7 +444,7 @@ def test_pending_covers_no_answer_of_another_job_of_the_run(
     house.judge(pull, house.run(time), status=kind)
     next_job(house)
     event = pull_event(pull, "opened", None)
-    house.report("pull_request", event, None, by=pending, status=kind)
+    house.report("pull_request", event, None, by=plan, status=kind)
     assert state(house, pull.head_sha, kind) == ("success" if time == 0.1 else "failure")
 
 

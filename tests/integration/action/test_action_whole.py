@@ -91,7 +91,7 @@ def pulled(runner: Runner, github: GitHub, code: int, verdict: str) -> tuple[Com
     pull = repository.add_pull(head, base_sha=base)
 
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
-    assert runner.step("Pending status", inputs).returncode == 0
+    assert runner.step("Plan", inputs).returncode == 0
     assert repository.statuses_of(head)[0].state == "pending"
     assert runner.train(INPUTS).returncode == 0
     done = runner.step("Report", inputs)
