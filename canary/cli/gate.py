@@ -114,21 +114,6 @@ def gate_report(verbose: Verbose = False) -> None:
     raise typer.Exit(code)
 
 
-@gate_app.command("link")
-def gate_link(verbose: Verbose = False) -> None:
-    """Link the uploaded report with charts in the comment."""
-    from canary.gate.inputs import ReportSettings
-    from canary.gate.page import Uploaded, link
-
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        names = ("CANARY_REPORT_URL", "CANARY_ARCHIVE_URL")
-        uploaded = Uploaded(*(os.environ.get(name, "").strip() for name in names))
-        code = link(settings, _world(settings), uploaded)
-    raise typer.Exit(code)
-
-
 @gate_app.command("prefetch")
 def gate_prefetch(verbose: Verbose = False) -> None:
     """Fill the model cache without running code of a pull request."""

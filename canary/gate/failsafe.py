@@ -20,7 +20,7 @@ from canary.gate.grounds import Judged, error
 from canary.gate.inputs import ReportSettings
 from canary.github.client import Hub
 from canary.github.event import Intent, Kind
-from canary.github.publish import STATUS_KINDS, Channels, Published, publish
+from canary.github.publish import Channels, publish
 from canary.github.status import Source
 from canary.github.statuses import context_of
 
@@ -40,9 +40,6 @@ class Target:
     """Whether this job may write the comment."""
     judged: Sequence[Judged] = ()
     """The published answers, once they are out."""
-    said: Published | None = None
-    place: str = ""
-    """Of the link to the page, in the comment's text."""
     kept: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Holds the files of the records until the page is drawn."""
 
@@ -129,21 +126,18 @@ def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:
 def _last_word(target: Target, problem: BaseException, failed: list[BaseException]) -> None:
     """Publish `error` to every channel separately: a failing channel must not block the others."""
     settings, world = target.settings, target.world
-    answers = tuple(one.answer for one in errors_of(settings, reason_of(problem)))
-    kind = settings.status if settings.status in STATUS_KINDS else "commit-status"
-    cancelled = isinstance(problem, KeyboardInterrupt)
-    wanted = Channels(comment=False, status="none", context=settings.name, author=settings.author)
+    answers = [one.answer for one in errors_of(settings, reason_of(problem))]
+    wanted = Channels(comment=False, status=False, context=settings.name, author=settings.author)
     with _kept(failed):
         wanted = replace(wanted, context=target.context)
-    every = [
-        replace(wanted, status=one)
-        for one in ("commit-status", "check-run")
-        if kind in (one, "both")
-    ]
+    cancelled = isinstance(problem, KeyboardInterrupt)
+    every = [wanted]  # The summary alone.
+    if settings.status:
+        every.append(replace(wanted, status=True))
     if settings.comment and target.comments and not cancelled:
         every.append(replace(wanted, comment=True))
     job = world.job
-    for channels in every or [wanted]:  # Without any channel, write the summary alone.
+    for channels in every:
         with _kept(failed):
             publish(
                 world.hub, target.repository, target.number, target.source, answers, channels, job

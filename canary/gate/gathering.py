@@ -31,7 +31,7 @@ from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
 NOTHING_TO_READ = (
-    "with `comment: false` and `status: none` you cannot see the result; turn one on, "
+    "with `comment: false` and `status: false` you cannot see the result; turn one on, "
     "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
 )
 INCOMPLETE = "the records are incomplete"
@@ -147,7 +147,7 @@ def acceptance(case: Case, world: World) -> Asked:
         author=comment_author(world.hub, settings.author),
         labelled=intent.labelled,
     )
-    if asked.note and not settings.comment and settings.status == "none":
+    if asked.note and not settings.comment and not settings.status:
         return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
     return asked
 

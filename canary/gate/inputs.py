@@ -190,7 +190,7 @@ class ReportSettings:
     compare: Mode
     strict: bool
     comment: bool
-    status: str
+    status: bool
     name: str
     """Name of the status, and the beginning of the artifacts' names."""
     author: str
@@ -201,8 +201,6 @@ class ReportSettings:
     keep: int
     records: Path
     report: Path
-    link: Path
-    """File for the comment that waits for the link to the report."""
     token: Token
     api_url: str
     server_url: str
@@ -238,7 +236,7 @@ class ReportSettings:
             compare=inputs.take(mode_of, "baseline"),
             strict=inputs.take(flag, False, "CANARY_STRICT"),
             comment=inputs.take(flag, True, "CANARY_COMMENT"),
-            status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
+            status=inputs.take(flag, True, "CANARY_STATUS"),
             name=inputs.take(name_of, NAME),
             author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
             jobs=inputs.take(whole_number, 1, "CANARY_JOBS", 1),
@@ -248,7 +246,6 @@ class ReportSettings:
             keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
-            link=Path(environ.get("CANARY_LINK") or "canary-link.json"),
             token=token,
             api_url=api,
             server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,

@@ -7,7 +7,7 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,7 +39,7 @@ from canary.gate.gathering import (
 from canary.gate.grounds import Grounds, Judged, error
 from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import judge
-from canary.gate.page import leave_page, place_of_link
+from canary.gate.page import leave_page, link_of
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
@@ -133,21 +133,9 @@ def answer(settings: ReportSettings, world: World) -> int:
         MachineError: this job failed; the commit's status then says so too.
     """
     target = Target(settings, world, read_event(settings, world))
-    return paged(target, lambda: concluded(target))
-
-
-def paged(target: Target, work: Callable[[], int]) -> int:
-    """Return the exit code of `work`, as `answered`; then draw the page.
-
-    Raises:
-        CanaryError, KeyboardInterrupt: as `answered`.
-    """
-    with contextlib.suppress(OSError):
-        # Of an earlier run on this machine; it would link another report.
-        target.settings.link.unlink(missing_ok=True)
     with target.kept:
-        code = answered(target, work)
-        leave_page(target)
+        code = answered(target, lambda: concluded(target))
+        leave_page(settings, target.judged, world.job)
     return code
 
 
@@ -180,7 +168,7 @@ def concluded(target: Target) -> int:
     if intent.writes_baseline:
         stored = remember(settings, world, intent, judged, asked.acceptance)
     code = _finish(settings, world, judged, said)
-    target.judged, target.said = judged, said
+    target.judged = judged
     return code if stored or code else EXIT_ERROR
 
 
@@ -198,14 +186,10 @@ def _checked(settings: ReportSettings) -> Channels:
 
 
 def channels(settings: ReportSettings) -> Channels:
-    """Return where the answer goes.
-
-    Raises:
-        UsageError: the input `status` is unknown.
-    """
+    """Return where the answer goes."""
     return Channels(
         comment=settings.comment,
-        status=settings.status,  # type: ignore[arg-type]  # Channels refuses unknown values.
+        status=settings.status,
         strict=settings.strict,
         context=settings.name,
         author=settings.author,
@@ -360,9 +344,8 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
                 raise
             raise not_written("the report", problem.__cause__) from problem
     world = target.world
-    answers = tuple(one.answer for one in judged)
-    target.place = place_of_link()
-    source = replace(target.source, report=target.place)
+    answers = [one.answer for one in judged]
+    source = replace(target.source, report=link_of(target.settings))
     return publish(world.hub, target.repository, target.number, source, answers, wanted, world.job)
 
 
@@ -370,7 +353,7 @@ def _finish(
     settings: ReportSettings, world: World, judged: Sequence[Judged], said: Published
 ) -> int:
     """Log the first lines, set the outputs and return the exit code of the worst verdict."""
-    answers = tuple(one.answer for one in judged)
+    answers = [one.answer for one in judged]
     decides = worst(answers, settings.strict)
     for one in answers:
         world.job.line(f"{one.canary}: {one.comparison.first_line}")
@@ -383,8 +366,9 @@ def _finish(
             "baseline-sha": next((one.baseline_sha for one in judged if one.baseline_sha), ""),
         }
     )
-    if blocks(decides.comparison, settings.strict):
-        world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
+    for one in answers:
+        if blocks(one.comparison, settings.strict):
+            world.job.say("error", f"{one.canary}: {one.comparison.first_line}", one.place)
     if said.unanswered:
         world.job.say("error", f"the answer is missing on the commit: {said.unanswered}")
         return EXIT_ERROR

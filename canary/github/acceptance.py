@@ -14,18 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
-from canary.github.checkrun import check_runs
-from canary.github.claim import posted_answer
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
 from canary.github.event import ACCEPT_LABEL
-from canary.github.statuses import CONTEXT, statuses
+from canary.github.statuses import CONTEXT, Posted, statuses
 from canary.github.sticky import BOT, find_all
 
 WRITERS = ("admin", "maintain", "write")
@@ -62,15 +59,6 @@ class Asked:
     acceptance: Acceptance | None
     note: str = ""
     """Why a label does not count; empty without a label."""
-
-
-@dataclass(frozen=True)
-class PostedVerdict:
-    """An earlier answer of ours on a commit, with a verdict."""
-
-    at: datetime
-    """By GitHub's clock."""
-    accepted: bool
 
 
 def acceptance_of(
@@ -110,7 +98,7 @@ def acceptance_of(
         # Another job of a matrix may have rewritten the comment since the label was set.
         known = _answers(hub, repository, head, context)
         began = labelled is not None and labelled[0] == label and pull.head.sha == head
-        given = any(one.accepted for one in known) or (
+        given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
         )
     if not given:
@@ -156,33 +144,18 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[PostedVerdict]:
-    """Return our verdicts in a commit's statuses and check runs that the token may read.
+def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Posted]:
+    """Return our verdicts in a commit's statuses, if the token may read them.
 
     Raises:
         MachineError: GitHub cannot be reached.
     """
-    what = f"the answers on {sha[:9]}"
-
-    def from_statuses() -> list[PostedVerdict]:
-        return [
-            PostedVerdict(one.created_at, posted_answer(one.target_url).word == "accepted")
-            for one in statuses(repository, sha, context)
-            if one.state in ("success", "failure")
-        ]
-
-    def from_check_runs() -> list[PostedVerdict]:
-        return [
-            PostedVerdict(one.completed_at, posted_answer(one.external_id).word == "accepted")
-            for one in check_runs(repository, sha, context)
-            if one.completed_at and posted_answer(one.external_id).word != "error"
-        ]
-
-    found: list[PostedVerdict] = []
-    for get in (from_statuses, from_check_runs):
-        with suppress(Refused):
-            found = found or hub.read(what, get)
-    return found
+    with suppress(Refused):
+        found = hub.read(
+            f"the answers on {sha[:9]}", lambda: list(statuses(repository, sha, context))
+        )
+        return [one for one in found if one.state in ("success", "failure")]
+    return []
 
 
 def _permission(hub: Hub, repository: Repository, login: str) -> str:

@@ -63,8 +63,6 @@ class Section(BaseModel):
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
     """Made of the config's path."""
     text: str = Field("", exclude=True)
-    link: str = Field("", exclude=True)
-    """What the text must have beside its mark; an edit adds it later."""
 
     @property
     def marked(self) -> str:
@@ -88,12 +86,6 @@ class Section(BaseModel):
             if len(words) <= LONGEST_WORDS
             else f"{words[:LONGEST_WORDS].rpartition(' ')[0]} …"
         )
-
-    def without(self, place: str) -> Section:
-        """Return it without the lines that hold a text."""
-        lines = self.text.splitlines(keepends=True)
-        kept = "".join(line for line in lines if not place or place not in line)
-        return self.model_copy(update={"text": kept})
 
 
 def parse(body: str) -> list[Section]:
@@ -171,15 +163,9 @@ def has_sections(body: str, wanted: Sequence[Section]) -> bool:
     there = {section.key: section for section in parse(body)}
     return all(
         section.key in there
-        and (there[section.key].sha != section.sha or _is_there(there[section.key], section))
+        and (there[section.key].sha != section.sha or there[section.key].age >= section.age)
         for section in wanted
     )
-
-
-def _is_there(found: Section, wanted: Section) -> bool:
-    left_out = not found.text.strip()
-    same = found.age == wanted.age and (left_out or wanted.link in found.text)
-    return found.age > wanted.age or same
 
 
 def _body(sections: Sequence[Section]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +31,7 @@ class StatusText:
 PENDING = StatusText("pending", "no result yet")
 
 
-def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
+def status_of(answers: Sequence[Answer], strict: bool = False) -> StatusText:
     """Return one status for all canaries of a run, by the answer that decides.
 
     pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`.
@@ -85,8 +86,7 @@ class Source:
     origin: str = ""
     """owner/name of the commit's repository; empty outside a run."""
     report: str = ""
-    """The place of the link to the report with charts: a text that nothing else holds. Its line
-    is left out until the link is known. Empty if there will be no report."""
+    """The link to the report with charts, as Markdown; empty if there will be none."""
 
     def link(self, path: str, line: int | None) -> str:
         """Return the address of a line of the commit; empty outside a run, and for a path with
@@ -123,6 +123,18 @@ class Answer:
         return key_of(self.config or self.canary)
 
     @property
+    def place(self) -> tuple[str, int] | None:
+        """The changed line that did it, as far as one is known."""
+        code = self.comparison.places.code
+        if code and code[0].line:
+            return code[0].name, code[0].line
+        cause = self.comparison.diagnosis.top_suspect
+        for evidence in cause.evidence if cause is not None else ():
+            if evidence.kind == "git" and evidence.path and evidence.line:
+                return evidence.path, evidence.line
+        return None
+
+    @property
     def verdict(self) -> str:
         """The comparison's verdict."""
         return self.comparison.verdict
@@ -138,7 +150,7 @@ def blocks(found: Comparison, strict: bool) -> bool:
     return found.exit_code(strict) != 0
 
 
-def worst(answers: tuple[Answer, ...], strict: bool) -> Answer:
+def worst(answers: Sequence[Answer], strict: bool) -> Answer:
     """Return the answer that decides for all; answers that block come first."""
     return min(
         answers,

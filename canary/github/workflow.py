@@ -26,13 +26,15 @@ class Job:
     outputs: Path | None = None
     summary: Path | None = None
 
-    def say(self, level: Level, text: str) -> None:
-        """Print a message for the job's page; outside GitHub, a plain line."""
+    def say(self, level: Level, text: str, place: tuple[str, int] | None = None) -> None:
+        """Print a message for the job's page, and for the line of a file at which GitHub shows it;
+        outside GitHub, a plain line."""
         flat = log_line(text)
         if self.outputs is None and self.summary is None:
             print(f"canary: {flat}", file=self.stream, flush=True)
             return
-        print(f"::{level} title=RLHF Canary::{escaped(flat)}", file=self.stream, flush=True)
+        at = f",file={_property(place[0])},line={place[1]}" if place else ""
+        print(f"::{level} title=RLHF Canary{at}::{escaped(flat)}", file=self.stream, flush=True)
 
     def line(self, text: str) -> None:
         """Print a log line that cannot become a workflow command."""
@@ -79,3 +81,8 @@ class Job:
 def escaped(text: str) -> str:
     """Escape a workflow command's message (actions/toolkit, command.ts, escapeData)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property of a workflow command (actions/toolkit, command.ts, escapeProperty)."""
+    return escaped(log_line(text)).replace(":", "%3A").replace(",", "%2C")

@@ -231,7 +231,6 @@ class Gatehouse:
             "CANARY_STRICT": "false",
             "CANARY_RECORDS": str(folder / "records"),
             "CANARY_REPORT": str(folder / "report"),
-            "CANARY_LINK": str(folder / "link.json"),
         } | given
 
     def pushes(self, count: int = 3) -> list[Said]:

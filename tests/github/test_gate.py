@@ -149,11 +149,11 @@ def test_a_read_only_token_is_a_notice_and_no_red_build(house: Gatehouse, github
     house.baseline(4)
     pull = house.pull()
     github.read_only()
-    said = house.judge(pull, house.run(), status="both")
+    said = house.judge(pull, house.run())
     assert said.code == 0
     assert not house.comments(pull)
-    assert said.log.count("::notice") == 3
-    for scope in ("pull-requests: write", "statuses: write", "checks: write"):
+    assert said.log.count("::notice") == 2
+    for scope in ("pull-requests: write", "statuses: write"):
         assert scope in said.log
     assert "Verdict" in said.summary
 
@@ -247,40 +247,6 @@ def test_a_regression_on_the_default_branch_is_kept_and_not_compared_with(
     assert house.push_main(house.run()).code == 0
 
 
-def test_a_check_run_carries_report_and_annotations(house: Gatehouse, github: GitHub) -> None:
-    house.baseline()
-    pull = house.pull()
-    house.judge(pull, house.run(SLOW), status="check-run")
-    (run,) = house.hub_repository.check_runs.values()
-    assert run.values["status"] == "completed"
-    assert run.values["conclusion"] == "failure"
-    assert run.sha == pull.head_sha
-    assert {one["path"] for one in run.annotations} == {"canary.yaml"}
-    assert "step_time_median" in run.annotations[0]["title"]
-    assert not house.hub_repository.statuses_of(pull.head_sha)
-
-
-@pytest.mark.parametrize("announced", [True, False])
-def test_a_check_run_of_an_older_run_does_not_come_after_that_of_a_later_one(
-    house: Gatehouse, github: GitHub, announced: bool
-) -> None:
-    house.baseline(4)
-    pull = house.pull()
-    checks: dict[str, Any] = {"status": "check-run", "comment": "false"}
-    event, first = pull_event(pull, "opened", None), house.runs
-    if announced:
-        house.report("pull_request", event, None, by=plan, **checks)
-    house.runs = first + 9
-    house.judge(pull, house.run(), **checks)
-    house.runs, run = first, house.run(SLOW)
-    house.runs = first
-    said = house.judge(pull, run, **checks)
-    assert "a later run has already set the check run" in said.log
-    (shown,) = github.client().get_repo("org/repo").get_commit(pull.head_sha).get_check_runs()
-    assert shown.conclusion == "success"
-    assert len(house.hub_repository.check_runs) == 1 + announced
-
-
 def test_a_ghes_is_reached_under_its_own_address(tmp_path: Path, github: GitHub) -> None:
     house = Gatehouse(tmp_path, github, ghes=True)
     house.commit()
@@ -370,7 +336,7 @@ def test_two_new_configs_of_one_long_name_have_a_report_each(house: Gatehouse) -
         write_manifest(folder / "records", Manifest(parts=parts))
 
     house.spoil = both
-    said = house.judge(pull, config="\n".join(configs), status="check-run")
+    said = house.judge(pull, config="\n".join(configs))
     reports = list(Path(said.outputs["report-path"]).iterdir())
     assert len(reports) == 2
     assert all(len(one.name) <= 100 for one in reports)
@@ -407,7 +373,8 @@ def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gateh
     run = house.run()
     rates = [0.001 for _ in run.exact["trajectory"]["learning_rates"]]
     run = altered(run, "exact", "trajectory", "learning_rates", to=rates)
-    house.judge(pull, altered(run, "config", "learning_rate", to=0.001))
+    said = house.judge(pull, altered(run, "config", "learning_rate", to=0.001))
+    assert "::error title=RLHF Canary,file=configs/sft.yaml,line=4::" in said.log
     (comment,) = house.comments(pull)
     assert "Likely cause" in comment.body
     assert "4: learning\\_rate: 0.001" in comment.body

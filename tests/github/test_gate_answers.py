@@ -260,38 +260,29 @@ def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
     assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize(
-    ("status", "kind"), [(200, "commit-status"), (404, "check-run"), (500, "commit-status")]
-)
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("status", [200, 500])
 def test_an_older_success_goes_even_where_github_does_not_show_it(
-    house: Gatehouse, github: GitHub, status: int, kind: str
+    house: Gatehouse, github: GitHub, status: int
 ) -> None:
     house.baseline(4)
     pull = house.pull()
-    assert house.judge(pull, house.run(), status=kind).code == 0
-    path = "/statuses" if kind == "commit-status" else "/check-runs"
-    github.trouble.answers("GET", path, {"message": "x"}, times=1000, status=status)
-    github.trouble.fail("POST", path, times=1)
-    assert house.judge(pull, house.run(5.0), status=kind).code == 1
-    if kind == "commit-status":
-        assert house.status(pull.head_sha)[0] == "failure"
-    else:
-        last = [*house.hub_repository.check_runs.values()][-1]
-        assert last.values["conclusion"] == "failure"
+    assert house.judge(pull, house.run()).code == 0
+    github.trouble.answers("GET", "/statuses", {"message": "x"}, times=1000, status=status)
+    github.trouble.fail("POST", "/statuses", times=1)
+    assert house.judge(pull, house.run(5.0)).code == 1
+    assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("kind", ["commit-status", "check-run"])
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
-    house: Gatehouse, github: GitHub, tmp_path: Path, kind: str, method: str
+    house: Gatehouse, github: GitHub, tmp_path: Path, method: str
 ) -> None:
     pull = house.fork(artifact(tmp_path / "made", [house.run()]))
-    path = "/statuses" if kind == "commit-status" else "/check-runs"
-    github.trouble.fail(method, path, times=1000, status=500)
+    github.trouble.fail(method, "/statuses", times=1000, status=500)
     event = workflow_run_event(pull.head_sha, 50, FORK)
-    said = house.report("workflow_run", event, None, status=kind)
+    said = house.report("workflow_run", event, None)
     assert said.code == 4
     assert "the answer is missing on the commit" in said.log
     assert house.comments(pull)

@@ -59,8 +59,8 @@ def test_an_accepted_commit_stays_accepted_when_its_run_is_repeated(house: Gateh
     assert house.judge(pull, house.changed("three")).code == 0
 
 
-def test_acceptance_is_found_after_a_merge_with_check_runs_alone(house: Gatehouse) -> None:
-    only: dict[str, Any] = {"status": "check-run", "comment": "false"}
+def test_acceptance_is_found_after_a_merge_with_statuses_alone(house: Gatehouse) -> None:
+    only: dict[str, Any] = {"comment": "false"}
     pull = house.pull()
     house.judge(pull, house.changed("one"), **only)
     house.hub_repository.label(pull, LABEL, "ada")

@@ -285,34 +285,6 @@ def test_what_the_lock_installs_is_all_that_an_answer_needs(
     assert "numpy" not in (ROOT / "requirements/report.lock.txt").read_text()
 
 
-@pytest.mark.slow
-def test_the_link_is_made_in_the_environment_of_the_answer(
-    runner: Runner, github: GitHub, server: GitServer
-) -> None:
-    """It is not installed again. Its address is what the upload said."""
-    real_pip(runner)
-    repository = github.state.repositories[NAME]
-    sha = git(runner.workspace, "rev-parse", "HEAD")
-    pull = repository.add_pull("a" * 40, base_sha=sha)
-    records_folder(runner.temp / "canary-records", [record(1, 0.1)])
-    job(runner, github, server, "pull_request", pull_event(pull, "opened", None))
-    inputs = INPUTS | {"token": github.token}
-    done = runner.step("Report", inputs)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert runner.due("Link the report", inputs)
-    url = f"{server.address}/{NAME}/actions/runs/7/artifacts/1"
-    with (runner.root / "output").open("a") as outputs:
-        outputs.write(f"artifact-url={url}\n")
-    real_pip(runner)
-    (runner.root / "bin" / "python3.13").unlink()
-    runner.install("python3.13", "exit 9")
-    done = runner.step("Link the report", inputs)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (comment,) = repository.comments_on(pull.number)
-    assert f"- **Report**: [with charts]({url})" in comment.body
-    assert github.token not in done.stdout + done.stderr
-
-
 def test_charts_that_cannot_be_installed_cost_no_answer(
     runner: Runner, github: GitHub, server: GitServer
 ) -> None:

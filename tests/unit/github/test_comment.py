@@ -13,7 +13,6 @@ from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
-from canary.github.checkrun import annotated
 from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
@@ -362,19 +361,15 @@ def test_tables_fit_the_width_of_a_comment() -> None:
     assert max(len(row) - 2 * row.count("|") for row in shown) <= 90
 
 
-def test_a_check_run_points_at_the_changed_line_that_the_cause_names() -> None:
+def test_an_answer_knows_the_changed_line_that_the_cause_names() -> None:
     before, after = record(1), record(2)
     before.config["learning_rate"], after.config["learning_rate"] = 1e-4, 3e-4
     after.exact["trajectory"]["learning_rates"] = [3e-4] * 3
     diff = "+++ b/canary.yaml\n@@ -4 +4 @@\n-learning_rate: 1e-4\n+learning_rate: 3e-4\n"
     found = compare_to_baseline(after, before, source=parse_diff(diff))
-    first, *others = annotated([Answer("sft", found, "configs/sft.yaml")])
-    assert (first["path"], first["start_line"], first["end_line"]) == ("canary.yaml", 4, 4)
-    assert first["annotation_level"] == "failure"
-    assert first["title"].startswith("sft: likely cause: ")
-    assert {one["path"] for one in others} == {"configs/sft.yaml"}
+    assert Answer("sft", found, "configs/sft.yaml").place == ("canary.yaml", 4)
     healthy = compare_to_baseline(records([0.1] * 3, first=50), history(), history=True)
-    assert annotated([Answer("sft", healthy, "configs/sft.yaml")]) == []
+    assert Answer("sft", healthy, "configs/sft.yaml").place is None
 
 
 def test_more_than_three_canaries_get_a_table_and_fold_what_passed() -> None:
