@@ -126,10 +126,9 @@ def gate_prefetch(verbose: Verbose = False) -> None:
             "huggingface_hub is not installed", 'pip install "rlhf-canary[train]"'
         ) from error
 
-    from canary.gate.inputs import configs_of
+    from canary.gate.inputs import Inputs
     from canary.gate.prefetch import prefetch
 
-    folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / (
-        os.environ.get("CANARY_WORKING_DIRECTORY") or "."
-    )
-    prefetch(configs_of(os.environ), folder, os.environ, snapshot_download, _say)
+    inputs = Inputs.read(os.environ)
+    folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / inputs.folder
+    prefetch(inputs.configs, folder, os.environ, snapshot_download, _say)

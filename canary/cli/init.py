@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from canary.gate.init import Machine
     from canary.gate.workflows import Answers
 
 HOSTED_QUESTION = "Judge on a hosted CPU runner, and only what is learned?"
@@ -76,7 +73,7 @@ def init(
 ) -> None:
     """Write the workflow that gates pull requests. Then print the next steps."""
     from canary.errors import UsageError
-    from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
+    from canary.gate.init import default_branch, require_root, summary, write
     from canary.gate.workflows import HOSTED, checked
 
     here = Path.cwd()
@@ -100,12 +97,10 @@ def init(
         raise UsageError("--hosted and --labels name two kinds of runner", "leave one out")
     checked(_answers(given))
     if not yes and can_ask():
-        machine = look_at_machine(shutil.which, os.environ)
-        typer.echo(machine.text, err=True)
         unsaid = hosted is None and not any((labels, runner, image, model_cache))
-        if unsaid and typer.confirm(HOSTED_QUESTION, default=not machine.gpu, err=True):
+        if unsaid and typer.confirm(HOSTED_QUESTION, default=True, err=True):
             given["labels"] = (HOSTED,)
-        given |= _asked(given, machine, here)
+        given |= _asked(given, here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
     typer.echo(summary(answers, write(answers, here, folder, force)))
@@ -126,7 +121,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
 
 
-def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, object]:
+def _asked(given: dict[str, object], here: Path) -> dict[str, object]:
     """Ask for each option that was not given, again after a wrong answer."""
     from canary.gate.workflows import Answers
 
@@ -149,7 +144,7 @@ def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, 
     if _answers(given).hosted:
         ask("configs", "Canary configs", ",".join(defaults.configs), _words)
         return found
-    ask("runner", RUNNER_QUESTION, machine.runner)
+    ask("runner", RUNNER_QUESTION, defaults.runner)
     if (given | found)["runner"] == "container":
         ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
     ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)

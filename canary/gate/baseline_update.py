@@ -10,17 +10,17 @@ from canary.baseline import branch
 from canary.baseline.history import Accepted, Context, save
 from canary.errors import CanaryError
 from canary.gate.context import World
-from canary.gate.grounds import Judged
 from canary.gate.inputs import ReportSettings
 from canary.github.acceptance import Acceptance
 from canary.github.event import Intent
+from canary.github.status import Answer
 
 
 def remember(
     settings: ReportSettings,
     world: World,
     intent: Intent,
-    judged: Sequence[Judged],
+    judged: Sequence[Answer],
     acceptance: Acceptance | None,
 ) -> bool:
     """Add the completed runs to the baseline, each with its verdict; False if that failed."""
@@ -42,7 +42,7 @@ def remember(
 
     message = f"{len(entries)} run{'s' if len(entries) > 1 else ''} of {intent.head_sha[:9]}"
     try:
-        pushed = branch.push(world.remote, add, message=message, keep=settings.keep)
+        pushed = branch.push(world.remote, add, message=message)
     except CanaryError as problem:
         world.job.say("error", f"the baseline was not written: {problem}")
         return False
@@ -54,12 +54,12 @@ def _context(
     settings: ReportSettings,
     world: World,
     intent: Intent,
-    judged: Judged,
+    judged: Answer,
     acceptance: Acceptance | None,
 ) -> Context:
     """Return what is stored beside the record. A label accepts only a change; a reason given by
     hand begins a new period with any verdict."""
-    accepted, found = None, judged.answer.comparison
+    accepted, found = None, judged.comparison
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(
             by=acceptance.by,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.baseline.ancestry import Ancestry
 from canary.baseline.origin import SHA
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.paths import Compared
 from canary.compare.report import Comparison
 from canary.compare.thresholds import (
     DEFAULT_THRESHOLDS,
@@ -51,29 +50,9 @@ class Grounds:
     """Whether the run is the default branch's and enters the baseline."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """An answer and its records."""
-
-    answer: Answer
-    records: tuple[RunRecord, ...] = ()
-    """Runs of the head, completed or not, under the base branch's name of the canary."""
-    baseline_sha: str = ""
-    baseline: tuple[RunRecord, ...] = ()
-    """The runs that they were compared with."""
-    folders: Mapping[str, Path] = field(default_factory=dict)
-    """Where the training job's runs are, by run id."""
-
-    @property
-    def compared(self) -> Compared:
-        """The answer's comparison with its runs."""
-        found = self.answer.comparison
-        return Compared(found, self.records, self.baseline, self.folders)
-
-
-def error(name: str, message: str) -> Judged:
+def error(name: str, message: str) -> Answer:
     """Return an `error` with its reason."""
-    return Judged(Answer(name, Comparison("error", f"Error: {message}.")))
+    return Answer(name, Comparison("error", f"Error: {message}."))
 
 
 def one_line(text: str) -> str:

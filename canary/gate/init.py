@@ -1,8 +1,8 @@
-"""`canary init`: look at the machine, write the workflow and configs, print the next steps."""
+"""`canary init`: write the workflow and configs, print the next steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,47 +15,12 @@ from canary.gate.base_config import without_command
 from canary.gate.workflows import REASONS, Answers, Runner, permissions, rendered
 from canary.machine.git import Unread, read_git
 
-Which = Callable[[str], str | None]
 RUNNERS: dict[Runner, str] = {
     "docker": "an NVIDIA driver, docker and the NVIDIA Container Toolkit",
     "container": "to run jobs in containers with a GPU (docs/action.md)",
     "none": "Python 3.11 or newer with rlhf-canary[train]; its network stays on while it trains",
 }
 """What each kind of runner needs."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What was found on this machine: only defaults for questions, the runner may differ."""
-
-    docker: bool = False
-    gpu: bool = False
-    kubernetes: bool = False
-
-    @property
-    def runner(self) -> Runner:
-        """How a runner like this machine starts the canary."""
-        if self.kubernetes:
-            return "container"
-        return "docker" if self.docker else "none"
-
-    @property
-    def text(self) -> str:
-        """One line, printed before the questions."""
-        found = [
-            f"docker {'found' if self.docker else 'not found'}",
-            f"nvidia-smi {'found' if self.gpu else 'not found'}",
-        ]
-        return f"This machine: {', '.join(found)}. If your runner differs, answer for the runner."
-
-
-def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
-    """Look for docker, a GPU and Kubernetes without starting anything."""
-    return Machine(
-        docker=which("docker") is not None,
-        gpu=which("nvidia-smi") is not None,
-        kubernetes="KUBERNETES_SERVICE_HOST" in environment,
-    )
 
 
 def default_branch(folder: Path) -> str | None:

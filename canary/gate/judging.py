@@ -13,8 +13,6 @@ from canary.errors import CanaryError
 from canary.gate.enough import fewer_steps
 from canary.gate.grounds import (
     Grounds,
-    Judged,
-    commit_of,
     error,
     metric_gates_of,
     name_of,
@@ -37,7 +35,7 @@ from canary.record.types import RunRecord
 from canary.report.bisect_hint import hint_of
 
 
-def judge(grounds: Grounds, records: Records) -> Judged:
+def judge(grounds: Grounds, records: Records) -> Answer:
     """Judge one config; unusable records give an `error`, never a pass."""
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
     parts = [part for part in records.manifest.parts if part.config == grounds.config]
@@ -68,14 +66,12 @@ def judge(grounds: Grounds, records: Records) -> Judged:
             "and open an issue if it happens again",
         )
     notes = tuple(one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
-    comparison = judged.answer.comparison
+    comparison = judged.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
-    answer = replace(judged.answer, comparison=said)
-    folders = records.folders(part)
-    return replace(judged, answer=answer, folders=folders)
+    return replace(judged, comparison=said, folders=records.folders(part))
 
 
-def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
+def _other_commit(grounds: Grounds, judged: Answer) -> list[str]:
     """Note a run of another commit than the head, such as GitHub's merge commit."""
     shas = {str(run.git["sha"]) for run in judged.records if run.git.get("sha")}
     others = sorted(shas - {grounds.head_sha}) if grounds.head_sha else []
@@ -93,7 +89,7 @@ def _runs(grounds: Grounds, records: Records, part: Part, role: str) -> list[Run
     return [named(run, grounds.base) for run in records.runs(part, role)]
 
 
-def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
+def _alone(grounds: Grounds, records: Records, part: Part) -> Answer:
     """Judge against the stored runs."""
     current = _runs(grounds, records, part, "current")
     name = name_of(grounds, current)
@@ -125,13 +121,11 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         source=grounds.source,
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    newest = commit_of(chosen.records[-1]) if chosen.records else ""
     hint = hint_of(found, current, chosen.records, known_of(grounds, chosen))
-    answer = Answer(name, found, hint=hint)
-    return Judged(answer, tuple(current), newest, chosen.records)
+    return Answer(name, found, hint=hint, records=tuple(current), baseline=chosen.records)
 
 
-def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
+def _pairs(grounds: Grounds, records: Records, part: Part) -> Answer:
     """Judge alternating runs of base and head, in pairs."""
     base = _runs(grounds, records, part, "base")
     head = _runs(grounds, records, part, "head")
@@ -159,7 +153,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     notes = [f"{len(head)} pairs, base and head alternating, each run in a separate process"]
     notes += [_repeated(run) for run in every if run.status != "completed"]
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    return Judged(Answer(name, found), tuple(head), commit_of(base[-1]), tuple(base))
+    return Answer(name, found, records=tuple(head), baseline=tuple(base))
 
 
 def paired(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from canary.baseline.comparability import own_slug
 from canary.compare.report import WORST_FIRST
 from canary.errors import CanaryError, MachineError
-from canary.gate.grounds import Judged
 from canary.gate.inputs import ReportSettings
 from canary.github.confined import Limits, confined, one_line
+from canary.github.status import Answer
 from canary.github.workflow import Job
 from canary.report.pages import can_draw, comparisons_text
 from canary.report.render import write_text
@@ -25,18 +25,21 @@ NOT_INSTALLED = "no report with charts: the packages that draw it are not instal
 def link_of(settings: ReportSettings) -> str:
     """Return the Markdown of the link to the page, which the workflow run keeps as an artifact;
     empty if none will be drawn."""
-    return f"[with charts]({settings.run_url}#artifacts)" if can_draw() and settings.run_id else ""
+    if not (settings.run_id and can_draw()):
+        return ""
+    run = f"{settings.server_url}/{settings.repository}/actions/runs/{settings.run_id}"
+    return f"[with charts]({run}#artifacts)"
 
 
-def leave_page(settings: ReportSettings, judged: Sequence[Judged], job: Job) -> None:
+def leave_page(settings: ReportSettings, judged: Sequence[Answer], job: Job) -> None:
     """Draw the page in a process without the token, and write it into the report's folder."""
     if not judged:
         return
     if not can_draw():
         job.line(NOT_INSTALLED)
         return
-    worst_first = sorted(judged, key=lambda one: WORST_FIRST.index(one.answer.comparison.verdict))
-    several = [(one.answer.canary, one.compared) for one in worst_first]
+    worst_first = sorted(judged, key=lambda one: WORST_FIRST.index(one.comparison.verdict))
+    several = [(one.canary, one.compared) for one in worst_first]
     path = settings.report / f"{own_slug(settings.name)}-report.html"
     try:
         write_text(path, confined(comparisons_text, several, limits=LIMITS, failed=_not_drawn))

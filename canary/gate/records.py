@@ -56,15 +56,6 @@ REMEDY = "let only the canary write the records folder, then train again"
 Model = TypeVar("Model", bound=BaseModel)
 
 
-@dataclass
-class Room:
-    """What the artifacts of a training may still hold, all together."""
-
-    packed: int = LARGEST_ARCHIVE
-    unpacked: int = LARGEST_FOLDER
-    files: int = MOST_FILES
-
-
 @dataclass(frozen=True)
 class Records:
     """A checked records folder."""
@@ -183,9 +174,8 @@ def _parsed(path: Path, model: type[Model]) -> Model:
         ) from error
 
 
-def extract(archive: Path, into: Path, room: Room | None = None) -> None:
-    """Unpack an artifact: only plain files, only inside the folder, within the size limits; takes
-    what it needs from `room`.
+def extract(archive: Path, into: Path) -> None:
+    """Unpack an artifact: only plain files, only inside the folder, within the size limits.
 
     Counts the unpacked bytes, because an archive can lie about its sizes.
 
@@ -193,20 +183,17 @@ def extract(archive: Path, into: Path, room: Room | None = None) -> None:
         RecordError: not an archive, a path outside the folder, a link, too many or too large files.
         MachineError: the files cannot be written.
     """
-    room = room or Room()
-    room.packed -= archive.stat().st_size
-    if room.packed < 0:
+    if archive.stat().st_size > LARGEST_ARCHIVE:
         raise RecordError("the artifact is too large", REMEDY)
+    left = LARGEST_FOLDER
     try:
         _check_directory(archive)
         with zipfile.ZipFile(archive) as packed:
             members = [item for item in packed.infolist() if not item.is_dir()]
-            room.files -= len(members)
-            if room.files < 0:
+            if len(members) > MOST_FILES:
                 raise RecordError("the artifact holds too many files", REMEDY)
             for member in members:
-                most = min(room.unpacked, LARGEST_FILE)
-                room.unpacked -= _extract_one(packed, member, into, most)
+                left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
     except UNPACKING as error:
         raise RecordError("the artifact is broken and cannot be unpacked", REMEDY) from error
     except FileExistsError as error:

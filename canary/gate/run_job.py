@@ -80,7 +80,7 @@ def train(
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
         place = prepare(settings, environ)
-        problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
+        problem = gpu_problem(place.python, environ) if settings.gpus != "none" else ""
         if problem:
             raise MachineError(problem)
     except CanaryError as error:

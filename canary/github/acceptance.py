@@ -69,14 +69,16 @@ def acceptance_of(
     keys: Collection[str],
     *,
     label: str = ACCEPT_LABEL,
+    name: str = CONTEXT,
     context: str = CONTEXT,
     author: str = BOT,
     labelled: tuple[str, str] | None = None,
 ) -> Asked:
     """Return whether someone with write permission accepted this head commit.
 
-    `keys`: keys of this job's canaries; `author`: login that writes our comments; `labelled`: label
-    and sender, if a label event on this head started this run.
+    `keys`: keys of this job's canaries; `name`, `context`: of the job, and its status; `author`:
+    login that writes our comments; `labelled`: label and sender, if a label event on this head
+    started this run.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -85,7 +87,7 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
+    comment = next(iter(hub.read(what, lambda: find_all(pull, author, name))), None)
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
@@ -95,7 +97,7 @@ def acceptance_of(
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
-        # Another job of a matrix may have rewritten the comment since the label was set.
+        # There may be no comment, or a later run has rewritten it since the label was set.
         known = _answers(hub, repository, head, context)
         began = labelled is not None and labelled[0] == label and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (

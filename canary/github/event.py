@@ -30,8 +30,6 @@ DEPENDABOT = "dependabot[bot]"
 """Its pull requests have a read-only token, like those of forks."""
 JUDGED_ACTIONS = ("opened", "synchronize", "reopened", "ready_for_review")
 """Of a pull request, beside the accept label and a new base branch."""
-RECORDED_TRIGGERS = ("push", "schedule", "workflow_dispatch")
-"""Events on the default branch whose runs may enter the baseline."""
 
 
 class Kind(Enum):
@@ -57,8 +55,6 @@ class Intent:
     reason: str
     """One sentence for the log; of the payload it holds only validated names."""
     event: str
-    repository: str = ""
-    """owner/name of the gated repository."""
     default_branch: str = ""
     head_sha: str = ""
     """Commit that gets the status: the pull request's head, never GITHUB_SHA's merge commit."""
@@ -66,12 +62,11 @@ class Intent:
     """owner/name; empty if it was deleted."""
     head_branch: str = ""
     base_sha: str = ""
-    """Commit whose config and thresholds apply; empty if it must be looked up."""
+    """Base commit of a pull request; empty if it must be looked up."""
     base_branch: str = ""
     pull_request: int | None = None
     """Set only if GitHub's event names it; otherwise `pulls` finds it by the head commit."""
     fork: bool = False
-    writes_baseline: bool = False
     labelled: tuple[str, str] | None = None
     """Label and login of its setter, if the event is about a label."""
     run_id: int | None = None
@@ -82,6 +77,11 @@ class Intent:
     """Whether the longer canaries are trained too."""
     accept_reason: str = ""
     """Why a person who dispatched the run begins a new period of the baseline."""
+
+    @property
+    def writes_baseline(self) -> bool:
+        """Whether its runs enter the baseline."""
+        return self.kind is Kind.RECORD
 
 
 def intent_of(
@@ -144,7 +144,6 @@ def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent
         kind=Kind.IGNORE if nothing else Kind.JUDGE,
         reason=f"{what}: {nothing}" if nothing else what,
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=pull.head.sha,
         head_repository=head_repository,
@@ -159,20 +158,16 @@ def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent
 
 def _push(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(PushEvent, name, payload)
-    repository = event.repository
-    if not event.ref.startswith(BRANCHES):
-        return _ignored(name, repository, f"{event.ref} is not a branch")
-    if set(event.after) == {"0"}:
-        return _ignored(name, repository, f"{event.ref} was deleted")
+    default = event.repository.default_branch
     branch = event.ref.removeprefix(BRANCHES)
-    if branch != repository.default_branch:
-        return _ignored(
-            name,
-            repository,
-            f"{branch} is not the default branch {repository.default_branch};"
-            " only its pull requests are judged",
-        )
-    return _recorded(name, repository, event.after, f"{branch} has new commits")
+    if branch == event.ref:
+        return Intent(Kind.IGNORE, f"{event.ref} is not a branch", name)
+    if set(event.after) == {"0"}:
+        return Intent(Kind.IGNORE, f"{event.ref} was deleted", name)
+    if branch != default:
+        reason = f"{branch} is not the default branch {default}; only its pull requests are judged"
+        return Intent(Kind.IGNORE, reason, name)
+    return _recorded(name, event.repository, event.after, f"{branch} has new commits")
 
 
 def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
@@ -189,16 +184,16 @@ def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
     if place.ref == default:
         recorded = _recorded(name, repository, place.sha, f"{what} on {repository.default_branch}")
         if task == "prefetch":
-            return replace(recorded, kind=Kind.PREFETCH, writes_baseline=False)
+            return replace(recorded, kind=Kind.PREFETCH)
         reason = " ".join(inputs.accept.split())
         return replace(recorded, nightly=task == "nightly", accept_reason=reason)
     if task != "train" or inputs.accept:
-        return _ignored(name, repository, f"{what} on {place.ref}, not on the default branch")
+        where = f"{place.ref}, not on the default branch"
+        return Intent(Kind.IGNORE, f"{what} on {where}: nothing is done", name)
     return Intent(
         kind=Kind.JUDGE,
         reason=f"{what} on {place.ref}: compared but not recorded",
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=place.sha,
         head_repository=repository.full_name,
@@ -211,12 +206,11 @@ def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(MergeGroupEvent, name, payload)
     group, repository = event.merge_group, event.repository
     if event.action != "checks_requested":
-        return _ignored(name, repository, f"the merge group was {event.action}")
+        return Intent(Kind.IGNORE, f"the merge group was {event.action}", name)
     return Intent(
         kind=Kind.JUDGE,
         reason=f"the merge queue asks for {group.head_sha[:9]}",
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=group.head_sha,
         head_repository=repository.full_name,
@@ -229,40 +223,32 @@ def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
 def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(WorkflowRunEvent, name, payload)
     run, repository = event.workflow_run, event.repository
+    if run.event != "pull_request":
+        return Intent(Kind.IGNORE, f"run {run.id} was started by {run.event}", name)
     head_repository = run.head_repository.full_name if run.head_repository else ""
     fork = head_repository != repository.full_name
-    branch = run.head_branch or ""
-    records = run.event in RECORDED_TRIGGERS and not fork and branch == repository.default_branch
-    if not records and run.event != "pull_request":
-        where = f" on {branch or 'no branch'}" if run.event in RECORDED_TRIGGERS else ""
-        return _ignored(name, repository, f"run {run.id} was started by {run.event}{where}")
-    kind, reason = _stage(event, Kind.RECORD if records else Kind.JUDGE)
-    skipped = run.conclusion == "skipped" or kind is Kind.ANNOUNCE
-    if run.event == "pull_request" and not fork and skipped:
+    kind, reason = _stage(event)
+    if not fork and (kind is Kind.ANNOUNCE or run.conclusion == "skipped"):
         # The workflow for forks skips this repository's branches, except those of Dependabot.
-        return _ignored(name, repository, f"run {run.id} is of a branch of this repository")
+        kind, reason = Kind.IGNORE, f"run {run.id} is of a branch of this repository"
     return Intent(
         kind=kind,
         reason=reason,
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=run.head_sha,
         head_repository=head_repository,
-        head_branch=branch,
-        base_sha=run.head_sha if records else "",
-        base_branch=repository.default_branch if records else "",
+        head_branch=run.head_branch or "",
         fork=fork,
-        writes_baseline=kind is Kind.RECORD,
         run_id=run.id,
         conclusion=(run.conclusion or "") if event.action == "completed" else "",
     )
 
 
-def _stage(event: WorkflowRunEvent, when_done: Kind) -> tuple[Kind, str]:
+def _stage(event: WorkflowRunEvent) -> tuple[Kind, str]:
     """Return what a run asks for in its present state, and why."""
     run = event.workflow_run
-    what = f"run {run.id} of {run.head_sha[:9]} by {run.event}"
+    what = f"run {run.id} of {run.head_sha[:9]}"
     if event.action in ("requested", "in_progress"):
         return Kind.ANNOUNCE, f"{what} has started"
     if event.action != "completed":
@@ -270,7 +256,7 @@ def _stage(event: WorkflowRunEvent, when_done: Kind) -> tuple[Kind, str]:
     if run.conclusion == "action_required":
         # A first-time contributor's run ends like this and starts again after approval.
         return Kind.ANNOUNCE, f"{what} waits for the approval of someone with write permission"
-    return when_done, f"{what} ended as {run.conclusion or 'unknown'}"
+    return Kind.JUDGE, f"{what} ended as {run.conclusion or 'unknown'}"
 
 
 def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Intent:
@@ -278,24 +264,11 @@ def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Inten
         kind=Kind.RECORD,
         reason=reason,
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=sha,
         head_repository=repository.full_name,
         head_branch=repository.default_branch,
-        base_sha=sha,
         base_branch=repository.default_branch,
-        writes_baseline=True,
-    )
-
-
-def _ignored(name: str, repository: Repository, reason: str) -> Intent:
-    return Intent(
-        kind=Kind.IGNORE,
-        reason=f"{reason}: nothing to compare",
-        event=name,
-        repository=repository.full_name,
-        default_branch=repository.default_branch,
     )
 
 

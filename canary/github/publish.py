@@ -10,7 +10,7 @@ from github.Repository import Repository
 
 from canary.errors import ConfigError, MachineError
 from canary.github.client import Hub, Refused
-from canary.github.comment import MARKER, Section, merged, sections_of
+from canary.github.comment import Section, comment_of, sections_of
 from canary.github.status import PENDING, Answer, Source, status_of
 from canary.github.statuses import CONTEXT, set_status
 from canary.github.sticky import comment_author, write_comment
@@ -31,11 +31,10 @@ class Channels:
     comment: bool = True
     status: bool = True
     strict: bool = False
+    name: str = CONTEXT
+    """Of the job; each has its own comment."""
     context: str = CONTEXT
-    author: str = ""
-    """The token's login, if GitHub does not tell it."""
-    jobs: int = 1
-    """Number of matrix jobs that write the comment."""
+    """Name of the status: the job's, and the base branch's unless that is the default branch."""
     templates: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,9 +74,8 @@ def publish(
     if problem:
         notices.append(problem)
         job.say("warning", problem)
-    body = merged("", sections) or "" if sections else ""
     text = status_of(answers, channels.strict)
-    job.add_summary(body.replace(f"{MARKER}\n", "") or markdown_cell(text.description))
+    job.add_summary(comment_of(sections) if sections else markdown_cell(text.description))
     comment_url = unanswered = ""
     instead = IN_SUMMARY if job.summary is not None else ""
     if channels.status:
@@ -89,13 +87,12 @@ def publish(
         )
         notices.append(tried.note)
         unanswered = tried.note if tried.outage else ""
-    # Last, because it takes a while if other jobs write it too.
     if channels.comment and pull_request is not None and sections:
 
         def comment() -> str:
             nonlocal comment_url
-            login = comment_author(hub, channels.author)
-            sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
+            login = comment_author(hub)
+            sticky = write_comment(hub, repository, pull_request, sections, login, channels.name)
             comment_url = sticky.url
             return sticky.note
 

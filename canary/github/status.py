@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from canary.baseline.comparability import own_slug
+from canary.compare.paths import Compared
 from canary.compare.report import WORST_FIRST, Comparison
+from canary.record.types import RunRecord
 from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
 
@@ -106,7 +109,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one canary."""
+    """The answer for one canary, and what it was judged by."""
 
     canary: str
     comparison: Comparison
@@ -116,6 +119,17 @@ class Answer:
     """The comparison's note that the comment shows below the first line."""
     hint: Hint | None = None
     """How to find the culprit of a red history."""
+    records: tuple[RunRecord, ...] = ()
+    """Runs of the head, completed or not, under the base branch's name of the canary."""
+    baseline: tuple[RunRecord, ...] = ()
+    """The runs that they were compared with."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Where the training job's runs are, by run id."""
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison with its runs."""
+        return Compared(self.comparison, self.records, self.baseline, self.folders)
 
     @property
     def key(self) -> str:

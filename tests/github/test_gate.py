@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,18 @@ import pytest
 
 from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.report_job import plan
-from canary.github.comment import MARKER, parse
+from canary.github.comment import parse
+from canary.github.sticky import marker
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
-    Said,
     pull_event,
     push_event,
     records_folder,
     workflow_run_event,
 )
 from tests.github.server import GitHub
-from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -54,7 +52,7 @@ def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -
     assert said.outputs["verdict"] == "regression"
     assert state == "failure"
     assert description.startswith("Regression: median step time +100.0%")
-    assert comment.body.startswith(MARKER)
+    assert comment.body.startswith(marker("rlhf-canary"))
     assert comment.body.splitlines()[2].startswith("**❌ Regression: median step time")
     assert said.outputs["comment-url"].endswith(f"issuecomment-{comment.id}")
     assert said.outputs["baseline-sha"] == pull.base_sha
@@ -291,22 +289,16 @@ def second(house: Gatehouse, name: str) -> dict[str, Any]:
     return {"config": "second.yaml"}
 
 
-def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
+def test_legs_of_a_matrix_have_a_status_and_a_comment_each(house: Gatehouse) -> None:
     inputs = second(house, "other")
     pull = house.pull()
-    payload = pull_event(pull, "opened", None)
-    legs: list[dict[str, Any]] = [{}, inputs | {"name": "rlhf-canary-other"}]
-    house.github.trouble.hold("POST|PATCH", "/comments", 10)
-
-    def leg(inputs: dict[str, Any]) -> Said:
-        config = inputs.get("config", "canary.yaml")
-        return house.report("pull_request", payload, [house.run()], of=config, jobs="2", **inputs)
-
-    said = Turns(house.github.clock).run(*(partial(leg, inputs) for inputs in legs))
-    assert [one.code for one in said] == [0, 0]
-    (comment,) = house.comments(pull)
-    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
-    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
+    house.judge(pull, house.run())
+    house.judge(pull, house.run(), of="second.yaml", name="rlhf-canary-other", **inputs)
+    comments = house.comments(pull)
+    assert [[one.name for one in parse(found.body)] for found in comments] == [
+        ["sft_smoke"],
+        ["other"],
+    ]
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
     assert contexts == {"rlhf-canary", "rlhf-canary-other"}
 

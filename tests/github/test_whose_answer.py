@@ -123,14 +123,14 @@ def two(house: Gatehouse) -> dict[str, Any]:
     text = BASE_CONFIG.replace("sft_smoke", "two_smoke")
     runs = [house.run().model_copy(update={"name": "two_smoke"}) for _ in range(4)]
     house.store(*runs, files={"two.yaml": text})
-    return {"config": "two.yaml", "of": "two.yaml", "name": "two", "jobs": "2"}
+    return {"config": "two.yaml", "of": "two.yaml", "name": "two"}
 
 
 def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    house.judge(pull, house.run(), name="one", jobs="2")
+    house.judge(pull, house.run(), name="one")
     house.hub_repository.label(pull, LABEL, "ada")
     assert house.judge(pull, house.changed(), **two).code == 1
     house.hub_repository.label(pull, LABEL, "ada")
@@ -141,7 +141,7 @@ def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    first: dict[str, Any] = {"name": "one", "jobs": "2"}
+    first: dict[str, Any] = {"name": "one"}
     house.judge(pull, house.changed(), **first)
     house.hub_repository.label(pull, LABEL, "ada")
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from canary.cli import app
 from canary.config.load import load_config
 from canary.errors import UsageError
-from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
+from canary.gate.init import default_branch, summary, write
 from canary.gate.inputs import nightly_of
 from canary.gate.workflows import REASONS, Answers, permissions, rendered
 from tests.contract.git_server import git
@@ -240,41 +240,19 @@ def test_every_right_is_printed_with_its_reason_and_no_other(tmp_path: Path) -> 
 def test_someone_at_a_terminal_is_asked_only_what_is_open(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What this machine has is the default of the question."""
-    monkeypatch.setattr("shutil.which", lambda name: "/bin/docker" if name == "docker" else None)
     monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     said = run("--no-forks", typed="n\n\ngpu-a,gpu-b\n\nab\nn\n\n")
-    assert "docker found, nvidia-smi not found" in said
     assert "forks?" not in said
     job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
     assert job["jobs"]["run"]["runs-on"] == ["gpu-a", "gpu-b"]
     assert job["jobs"]["report"]["steps"][0]["with"]["compare"] == "ab"
 
 
-def test_someone_without_a_gpu_is_offered_the_hosted_form_first(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
+def test_the_hosted_form_is_offered_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     said = run(typed="\n\n")
     assert "hosted CPU runner, and only what is learned? [Y/n]" in said
     assert "canary ab" in (here / ".github/workflows/canary.yml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("programs", "environment", "runner"),
-    [
-        ({"docker", "nvidia-smi"}, {}, "docker"),
-        ({"nvidia-smi"}, {}, "none"),
-        ({"docker"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "container"),
-    ],
-)
-def test_the_runner_is_guessed_from_the_machine(
-    programs: set[str], environment: dict[str, str], runner: str
-) -> None:
-    machine = look_at_machine(lambda name: name if name in programs else None, environment)
-    assert machine.runner == runner
-    assert Machine().runner == "none"
 
 
 def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
