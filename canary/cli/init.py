@@ -73,7 +73,7 @@ def init(
 ) -> None:
     """Write the workflow that gates pull requests. Then print the next steps."""
     from canary.errors import UsageError
-    from canary.gate.init import default_branch, require_root, summary, write
+    from canary.gate.init import default_branch, require_root, write
     from canary.gate.workflows import HOSTED, checked
 
     here = Path.cwd()
@@ -103,7 +103,7 @@ def init(
         given |= _asked(given, here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
-    typer.echo(summary(answers, write(answers, here, folder, force)))
+    typer.echo(write(answers, here, folder, force))
 
 
 def _answers(given: dict[str, object]) -> Answers:

@@ -6,20 +6,18 @@ Otherwise a `pending` or an older `success` would look like the answer for this 
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
-from canary.gate.base_config import path_in
 from canary.gate.context import Target
 from canary.gate.grounds import error
 from canary.gate.inputs import ReportSettings
 from canary.github.event import Kind
 from canary.github.publish import publish
 from canary.github.status import Answer
-
-HINT = "run the job again; open an issue if it fails twice"
 
 
 def answered(target: Target, work: Callable[[], int]) -> int:
@@ -57,15 +55,16 @@ def reason_of(problem: BaseException) -> str:
         return "the job was cancelled before it had a result"
     if isinstance(problem, OSError) and problem.errno in DISK_FULL:
         return str(not_written("the report", problem))
-    return f"the reporting job failed with an unexpected {type(problem).__name__} ({HINT})"
+    remedy = "run the job again; open an issue if it fails twice"
+    return f"the reporting job failed with an unexpected {type(problem).__name__} ({remedy})"
 
 
 def errors_of(settings: ReportSettings, reason: str) -> list[Answer]:
     """Return an error with this reason for every config."""
     found = []
     for config in settings.configs:
-        one = error(Path(config).stem, reason)
-        found.append(replace(one, config=path_in(settings.folder, config)))
+        path = posixpath.normpath(posixpath.join(settings.folder, config))
+        found.append(replace(error(Path(config).stem, reason), config=path))
     return found
 
 

@@ -17,6 +17,7 @@ from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
@@ -26,7 +27,6 @@ from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.section import TEMPLATE
-from canary.github.status import key_of
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
@@ -35,7 +35,6 @@ NOTHING_TO_READ = (
     "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
 )
 INCOMPLETE = "the records are incomplete"
-BUILT_IN = "using the built-in template"
 
 
 def records_of(target: Target, scratch: Path) -> Records:
@@ -49,8 +48,9 @@ def records_of(target: Target, scratch: Path) -> Records:
     root = settings.records
     if intent.run_id is not None:
         root = scratch / "records"
-        what = f"the artifact {settings.artifact} of run {intent.run_id}"
-        _fetch(target.world.hub, target.repository, intent.run_id, settings.artifact, what, root)
+        name = f"{settings.name}-records"
+        what = f"the artifact {name} of run {intent.run_id}"
+        _fetch(target.world.hub, target.repository, intent.run_id, name, what, root)
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
@@ -139,12 +139,12 @@ def acceptance(target: Target) -> Asked:
         target.repository,
         pull,
         head,
-        [key_of(repository_path(settings.folder, config)) for config in settings.configs],
+        [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
         name=settings.name,
         context=context_of(settings.name, pull.base.ref, intent.default_branch),
         author=comment_author(target.world.hub),
-        labelled=intent.labelled,
+        labelled=intent.accepting,
     )
     if asked.note and not settings.comment and not settings.status:
         return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
@@ -152,19 +152,18 @@ def acceptance(target: Target) -> Asked:
 
 
 def templates(target: Target) -> dict[str, str]:
-    """Return the user's comment template from the base branch. If it is missing or unreadable,
-    warn and return an empty dict."""
+    """Return the user's comment template from the base branch. If it cannot be read, warn and
+    return an empty dict."""
     path = target.settings.template
     if not path:
         return {}
     try:
         content = api_reader(target)(path)
-    except MachineError as problem:
-        target.world.job.say("warning", f"comment-template: {problem}; {BUILT_IN}")
-        return {}
+        problem = f"{path} is missing at {target.base_sha[:9]}"
+    except MachineError as error:
+        content, problem = None, str(error)
     if content is None:
-        missing = f"{path} is missing at {target.base_sha[:9]}"
-        target.world.job.say("warning", f"comment-template: {missing}; {BUILT_IN}")
+        target.world.job.say("warning", f"comment-template: {problem}; using the built-in template")
         return {}
     return {TEMPLATE: content.decode("utf-8", errors="replace")}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from canary.config.load import load_config
@@ -12,7 +11,8 @@ from canary.config.trainers import DEFAULT_TRAINER
 from canary.errors import UsageError, writing
 from canary.files import replace_files
 from canary.gate.base_config import without_command
-from canary.gate.workflows import REASONS, Answers, Runner, permissions, rendered
+from canary.gate.inputs import nightly_of
+from canary.gate.workflows import Answers, Runner, rendered
 from canary.machine.git import Unread, read_git
 
 RUNNERS: dict[Runner, str] = {
@@ -65,19 +65,9 @@ def check_configs(root: Path, names: Sequence[str]) -> None:
             load_config(root / name, without_command(root / name))
 
 
-@dataclass(frozen=True)
-class Written:
-    """The files that `init` wrote."""
-
-    workflows: dict[Path, str]
-    configs: tuple[Path, ...]
-    """Sample configs, without those that existed already."""
-    nightly: Path | None = None
-    """A nightly config that extends an existing config."""
-
-
-def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
-    """Write the workflows into `folder`, and missing configs under `root`.
+def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> str:
+    """Write the workflows into `folder`, and missing configs under `root`. Return what was written,
+    and the next steps.
 
     Without `force`, write nothing if a workflow exists. With it, overwrite workflows.
 
@@ -101,12 +91,23 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
         for path in texts:
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_files(texts)
-    return Written(workflows, tuple(samples), next(iter(longer), None))
+    steps = [f"Set max_steps in {path}, higher than on pull requests." for path in longer]
+    if samples:
+        names = f"{', '.join(map(str, samples))}, then try: canary run {answers.configs[0]}"
+        steps.insert(0, f"Set the model and the data in {names}")
+    steps += _on_github(answers)
+    return "\n".join(
+        [
+            *(f"wrote {path}" for path in (*workflows, *samples, *longer)),
+            "\nNext:",
+            *(f"{number:>3}. {step}" for number, step in enumerate(steps, start=1)),
+        ]
+    )
 
 
 def _nightly(answers: Answers, root: Path) -> dict[Path, str]:
     """Return a nightly config that extends the first config, unless it is there already."""
-    first, longer = Path(answers.configs[0]), Path(answers.nightly_config)
+    first, longer = Path(answers.configs[0]), Path(nightly_of(answers.configs[0]))
     if answers.hosted or not answers.nightly or (root / longer).exists():
         return {}
     name = f"{DEFAULT_TRAINER}_smoke"
@@ -115,27 +116,7 @@ def _nightly(answers: Answers, root: Path) -> dict[Path, str]:
     return {longer: nightly_yaml(first.name, name)}
 
 
-def summary(answers: Answers, written: Written) -> str:
-    """Return what was written, each job's permissions with their reasons, and the next steps."""
-    nightly = () if written.nightly is None else (written.nightly,)
-    lines = [f"wrote {path}" for path in (*written.workflows, *written.configs, *nightly)]
-    lines += ["", "Permissions (jobs get no others):"]
-    lines += [
-        f"  {job:<9} {grant:<21} {REASONS[job, grant]}"
-        for job, grant in dict.fromkeys(
-            one for text in written.workflows.values() for one in permissions(text)
-        )
-    ]
-    lines += ["", "Next:"]
-    steps = _next_steps(answers, written)
-    lines += [f"{number:>3}. {step}" for number, step in enumerate(steps, start=1)]
-    return "\n".join(lines)
-
-
-def _next_steps(answers: Answers, written: Written) -> Iterator[str]:
-    if written.configs:
-        names = ", ".join(str(path) for path in written.configs)
-        yield f"Set the model and the data in {names}, then try: canary run {answers.configs[0]}"
+def _on_github(answers: Answers) -> Iterator[str]:
     if answers.hosted:
         yield (
             "Replace URL@COMMIT with the address and a commit of the RLHF Canary repository. Name"
@@ -143,8 +124,6 @@ def _next_steps(answers: Answers, written: Written) -> Iterator[str]:
         )
         yield "Commit everything, then open a pull request."
         return
-    if written.nightly is not None:
-        yield f"Set max_steps in {written.nightly}, higher than on pull requests."
     yield (
         "Replace rlhf-canary/rlhf-canary@v1 with a commit SHA of the RLHF Canary repository. No"
         " release exists yet."

@@ -20,7 +20,7 @@ from canary.baseline.branch import BRANCH, Remote
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.token import Token, take_token
 from canary.errors import UsageError
-from canary.gate.manifest import Mode
+from canary.gate.records import Mode
 from canary.github.event import ACCEPT_LABEL
 from canary.github.publish import Channels
 from canary.github.statuses import CONTEXT
@@ -190,11 +190,6 @@ class ReportSettings(Inputs):
             f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
             f"/attempts/{self.attempt}"
         )
-
-    @property
-    def artifact(self) -> str:
-        """Name of the artifact with the records."""
-        return f"{self.name}-records"
 
     @property
     def remote_url(self) -> str:

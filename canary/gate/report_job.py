@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from canary.baseline import branch
 from canary.baseline.comparability import own_slug, slug
+from canary.baseline.history import Accepted, Context, save
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -23,7 +26,6 @@ from canary.errors import (
     not_written,
 )
 from canary.gate.base_config import load_base_config, repository_path
-from canary.gate.baseline_update import remember
 from canary.gate.context import Target, World, allowed, find_pull
 from canary.gate.failsafe import answered, errors_of
 from canary.gate.gathering import (
@@ -42,13 +44,12 @@ from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
-from canary.github.status import Answer, blocks, worst
+from canary.github.status import Answer, worst
 from canary.record import jsonio
 from canary.report.render import written
 
 JOBS = {Kind.JUDGE: "run report", Kind.RECORD: "run record", Kind.PREFETCH: "prefetch"}
 """Jobs of the workflow that an event asks for."""
-ANNOUNCED = (Kind.JUDGE, Kind.RECORD, Kind.ANNOUNCE)
 NO_BASE_BRANCH = (
     "the status pending was not set, because the token cannot read the base branch; "
     "give the job `pull-requests: read`"
@@ -101,7 +102,7 @@ def _planned(target: Target) -> int:
         jobs = jobs.removeprefix("run ")  # Another run trained. This one may write.
     if intent.kind is Kind.JUDGE and _outdated(target):
         jobs, reason = "", f"{reason}: nothing is trained, because it has newer commits"
-    elif intent.kind in ANNOUNCED:
+    elif intent.kind not in (Kind.PREFETCH, Kind.IGNORE):
         _announce(target)
     if jobs:
         job.line(reason)
@@ -163,7 +164,7 @@ def concluded(target: Target) -> int:
     said = _say(target, judged, wanted)
     stored = True
     if intent.writes_baseline:
-        stored = remember(settings, world, intent, judged, asked.acceptance)
+        stored = remember(target, judged, asked.acceptance)
     code = _finish(target, judged, said)
     target.judged = judged
     return code if stored or code else EXIT_ERROR
@@ -192,16 +193,18 @@ def _announce(target: Target) -> None:
 
 
 def _find_base(target: Target) -> None:
-    """Find the commit whose config and thresholds apply: the base of the pull request. On the
-    default branch it is the commit itself, on others the default branch's tip. The nightly run has
-    the longer canary too, if that commit has its config."""
-    intent, pull, repository = target.intent, target.pull, target.repository
-    if intent.kind is Kind.RECORD:
+    """Find the commit whose config and thresholds apply: the base of the pull request, and on the
+    default branch the commit itself. Without a pull request it is the default branch's tip. The
+    nightly run has the longer canary too, if that commit has its config."""
+    intent, repository = target.intent, target.repository
+    name = intent.default_branch
+    if intent.writes_baseline:
         target.base_sha = intent.head_sha
-    elif intent.base_sha or pull is not None:
-        target.base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
+    elif intent.base_sha:
+        target.base_sha = intent.base_sha
+    elif target.pull is not None:
+        target.base_sha = target.pull.base.sha
     else:
-        name = intent.default_branch
         tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
         target.base_sha = tip.sha
     if intent.nightly:
@@ -222,8 +225,6 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     records = records_of(target, scratch)
     history, ancestry = baseline_of(target, scratch)
     source, ahead = changed_files(target), _ahead(target)
-    # Base and head can run in pairs for pull requests and merge queues.
-    in_pairs = intent.kind is Kind.JUDGE and intent.event != "workflow_dispatch"
     judged: list[Answer] = []
     for config in settings.configs:
         path = repository_path(settings.folder, config)
@@ -239,7 +240,7 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
                 history=history,
                 ancestry=ancestry,
                 accept=accepted.reason if accepted else None,
-                compare=settings.compare if in_pairs else "baseline",
+                compare="baseline" if intent.writes_baseline else settings.compare,
                 head_sha=intent.head_sha,
                 branch=settings.baseline_branch,
                 source=source,
@@ -327,9 +328,63 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
         }
     )
     for one in judged:
-        if blocks(one.comparison, strict):
+        if one.comparison.exit_code(strict) != 0:
             job.say("error", f"{one.canary}: {one.comparison.first_line}", one.place)
     if said.unanswered:
         job.say("error", f"the answer is missing on the commit: {said.unanswered}")
         return EXIT_ERROR
     return decides.comparison.exit_code(strict)
+
+
+def remember(target: Target, judged: Sequence[Answer], acceptance: Acceptance | None) -> bool:
+    """Add the completed runs to the baseline, each with its verdict; False if that failed."""
+    world, job = target.world, target.world.job
+    entries = [
+        (record, one, record is completed[0])
+        for one in judged
+        if (completed := [record for record in one.records if record.status == "completed"])
+        for record in completed
+    ]
+    if not entries:
+        job.say("notice", "no completed run to add to the baseline")
+        return True
+
+    def add(folder: Path) -> None:
+        for record, one, first in entries:
+            context = _context(target, one, acceptance)
+            if context.accepted and not first:  # The first began the new period.
+                context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+            reason = context.accepted.reason if context.accepted else None
+            save(folder, record, accepted=reason, context=context)
+
+    sha = target.intent.head_sha[:9]
+    message = f"{len(entries)} run{'s' if len(entries) > 1 else ''} of {sha}"
+    try:
+        pushed = branch.push(world.remote, add, message=message)
+    except CanaryError as problem:
+        job.say("error", f"the baseline was not written: {problem}")
+        return False
+    job.line(f"{message} added to {target.settings.baseline_branch}, now at {pushed.sha[:9]}")
+    return True
+
+
+def _context(target: Target, judged: Answer, acceptance: Acceptance | None) -> Context:
+    """Return what is stored beside the record. A label accepts only a change; a reason given by
+    hand begins a new period with any verdict."""
+    accepted, found = None, judged.comparison
+    if acceptance is not None and (found.accepted or acceptance.by_hand):
+        accepted = Accepted(
+            by=acceptance.by,
+            label=acceptance.label,
+            head_sha=acceptance.head_sha,
+            reason=acceptance.reason,
+        )
+    return Context(
+        commit=target.intent.head_sha,
+        ref=target.settings.ref,
+        verdict=found.verdict,
+        run_url=target.settings.run_url,
+        pull_request=(acceptance.pull_request or None) if acceptance else None,
+        accepted=accepted,
+        stored=target.world.now().astimezone(UTC).isoformat(timespec="seconds"),
+    )

@@ -28,8 +28,8 @@ from canary.gate.base_config import (
     repository_path,
 )
 from canary.gate.inputs import TrainSettings, with_nightly
-from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.preflight import gpu_problem
+from canary.gate.records import Manifest, Mode, Part, write_manifest
 from canary.gate.workspace import Place, Say, prepare, without_places
 from canary.machine.program import program
 from canary.record import jsonio
@@ -141,7 +141,9 @@ def _base_settings(
 ) -> tuple[list[str], list[str]]:
     """Return the settings of this run, the base branch's first, and notes on what those
     override."""
-    command = command_setting(settings.command)
+    command = []
+    if settings.command:  # bash runs it, like `run` in a workflow
+        command = [f"command={json.dumps(['bash', '-c', settings.command])}"]
     if not settings.base_sha:
         return command, []
     read = git_reader(place.checkout, settings.base_sha)
@@ -151,11 +153,6 @@ def _base_settings(
         return command, [f"{note}; the number of steps comes from this change"]
     notes = _overridden(base, load_config(place.folder / config, command))
     return held_settings(base) + command, notes
-
-
-def command_setting(command: str) -> list[str]:
-    """Return the input `command` as a setting; bash runs it, like `run` in a workflow."""
-    return [f"command={json.dumps(['bash', '-c', command])}"] if command else []
 
 
 def _overridden(base: LoadedConfig, head: LoadedConfig) -> list[str]:

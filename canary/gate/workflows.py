@@ -11,7 +11,6 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from canary.errors import UsageError
-from canary.gate.inputs import nightly_of
 
 Runner = Literal["docker", "container", "none"]
 Compare = Literal["baseline", "ab"]
@@ -56,29 +55,14 @@ class Answers:
         return any(label.startswith("ubuntu-") for label in self.labels)
 
     @property
-    def runs_on(self) -> str:
-        """The labels as YAML."""
-        return _flow(self.labels)
-
-    @property
-    def branches(self) -> str:
-        """The default branch as a YAML list."""
-        return _flow((self.branch,))
-
-    @property
-    def tasks(self) -> str:
-        """What a person may dispatch, as a YAML list."""
+    def tasks(self) -> tuple[str, ...]:
+        """What a person may dispatch."""
         tasks = ["train", "nightly"]
         if self.compare == "baseline":
             tasks.append("bootstrap")
         if self.model_cache:
             tasks.append("prefetch")
-        return _flow(tuple(tasks))
-
-    @property
-    def nightly_config(self) -> str:
-        """The longer canary of the first config."""
-        return nightly_of(self.configs[0])
+        return tuple(tasks)
 
     def inputs(self, mode: str) -> str:
         """Return the action's inputs that differ from their defaults, as a YAML map on one line."""
@@ -97,14 +81,14 @@ class Answers:
         return f"{{{', '.join(shown)}}}"
 
 
-def _flow(words: tuple[str, ...]) -> str:
+def flow(words: tuple[str, ...]) -> str:
     """Return a YAML list on one line, with words quoted that YAML would read as another type."""
     text: str = yaml.safe_dump(list(words), default_flow_style=True, width=10**6)
     return text.strip()
 
 
 def _scalar(text: str) -> str:
-    return json.dumps(text) if "\n" in text else _flow((text,))[1:-1]
+    return json.dumps(text) if "\n" in text else flow((text,))[1:-1]
 
 
 def checked(answers: Answers) -> Answers:
@@ -134,7 +118,7 @@ def checked(answers: Answers) -> Answers:
 
 
 def _for_hosted(answers: Answers) -> None:
-    """Raise a UsageError for what only a runner of one's own can have."""
+    """Raise a UsageError for what a hosted runner cannot have."""
     usual = Answers()
     for name in ("runner", "forks", "compare", "model_cache", "image"):
         if getattr(answers, name) != getattr(usual, name):
@@ -183,34 +167,7 @@ def rendered(answers: Answers) -> dict[str, str]:
     )
     return {
         file: environment.get_template(f"{name}.yml.jinja").render(
-            a=answers, action=ACTION, checkout=CHECKOUT, placeholder=PLACEHOLDER
+            a=answers, flow=flow, action=ACTION, checkout=CHECKOUT, placeholder=PLACEHOLDER
         )
         for file, name in templates.items()
     }
-
-
-REASONS = {
-    ("plan", "pull-requests: read"): "whether the commit is still the head",
-    ("plan", "statuses: write"): '"pending" on the commit',
-    ("run", "contents: read"): "the checkout; in a public repository none is needed",
-    ("report", "actions: read"): "the artifact of the other workflow's run",
-    ("report", "contents: read"): "the base branch's config, and the baseline branch",
-    ("report", "pull-requests: write"): "the comment",
-    ("report", "statuses: write"): "the result on the head commit",
-    ("record", "contents: write"): "adds the run to the history on the baseline branch",
-    ("record", "pull-requests: read"): "finds the merged pull request and its accept label",
-    ("record", "statuses: write"): "the result on the commit",
-    ("prefetch", "contents: read"): "the checkout of the default branch",
-    ("canary", "contents: read"): "the checkout",
-}
-"""What the permissions of each job are for."""
-
-
-def permissions(text: str) -> list[tuple[str, str]]:
-    """Return (job, `scope: access`) of every permission in a workflow."""
-    jobs = yaml.safe_load(text)["jobs"]
-    return [
-        (name, f"{scope}: {access}")
-        for name, job in jobs.items()
-        for scope, access in job["permissions"].items()
-    ]

@@ -72,13 +72,12 @@ def acceptance_of(
     name: str = CONTEXT,
     context: str = CONTEXT,
     author: str = BOT,
-    labelled: tuple[str, str] | None = None,
+    labelled: bool = False,
 ) -> Asked:
     """Return whether someone with write permission accepted this head commit.
 
     `keys`: keys of this job's canaries; `name`, `context`: of the job, and its status; `author`:
-    login that writes our comments; `labelled`: label and sender, if a label event on this head
-    started this run.
+    login that writes our comments; `labelled`: whether that label has started this run.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -99,7 +98,7 @@ def acceptance_of(
     if not given:
         # There may be no comment, or a later run has rewritten it since the label was set.
         known = _answers(hub, repository, head, context)
-        began = labelled is not None and labelled[0] == label and pull.head.sha == head
+        began = labelled and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
         )

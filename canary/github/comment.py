@@ -176,7 +176,9 @@ def _overview(sections: Sequence[Section]) -> str:
 def _laid_out(sections: Sequence[Section], kept: int, rows: int) -> str:
     """Return the comment with so many whole sections and rows of the table."""
     shown = sections[:kept]
-    lines = [_counted(sections), "", *_table(sections[:rows])]
+    mark = VERDICTS[sections[0].verdict].mark
+    headline = f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
+    lines = [headline, "", *_table(sections[:rows])]
     if rows < len(sections):
         lines.append(f"| and {len(sections) - rows} more | | |")
     lines += ["", *(_titled(one) for one in shown if one.word not in FOLDED)]
@@ -200,12 +202,6 @@ def _table(sections: Sequence[Section]) -> Iterator[str]:
     for one in sections:
         mark = VERDICTS[one.verdict].mark
         yield f"| {markdown_code(one.name)} | {mark}&nbsp;{markdown_cell(one.word)} | {one.words} |"
-
-
-def _counted(sections: Sequence[Section]) -> str:
-    """Return `**❌ 4 canaries: 1 regression, 3 pass**`."""
-    mark = VERDICTS[sections[0].verdict].mark
-    return f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
 
 
 def _counts(sections: Sequence[Section]) -> str:

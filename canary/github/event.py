@@ -12,14 +12,13 @@ from typing import Any
 
 from canary.errors import UsageError
 from canary.github.payload import (
-    Inputs,
+    Event,
     LabeledEvent,
     MergeGroupEvent,
     PullRequestEvent,
     PushEvent,
     Repository,
     RunEvent,
-    Surroundings,
     WorkflowRunEvent,
     read,
 )
@@ -67,8 +66,8 @@ class Intent:
     pull_request: int | None = None
     """Set only if GitHub's event names it; otherwise `pulls` finds it by the head commit."""
     fork: bool = False
-    labelled: tuple[str, str] | None = None
-    """Label and login of its setter, if the event is about a label."""
+    accepting: bool = False
+    """Whether somebody has just set the accept label."""
     run_id: int | None = None
     """The training run whose artifact holds the records; None if it is this run."""
     conclusion: str = ""
@@ -118,145 +117,121 @@ def intent_of(
 
 def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent:
     event = read(PullRequestEvent, name, payload)
-    pull, repository = event.pull_request, event.repository
-    head_repository = pull.head.repo.full_name if pull.head.repo else ""
-    fork = head_repository != repository.full_name
-    labelled = None
-    if event.action == "labeled":
-        label = read(LabeledEvent, name, payload)
-        labelled = (label.label.name, label.sender.login)
-    what = f"pull request #{pull.number} was {event.action}"
+    head_repository = event.head_repository.full_name if event.head_repository else ""
+    fork = head_repository != event.repository.full_name
+    accepting = event.action == "labeled" and read(LabeledEvent, name, payload).label == accepts
+    what = f"pull request #{event.number} was {event.action}"
     if event.action == "synchronize":
-        what = f"pull request #{pull.number} has new commits"
-    accepting = labelled is not None and labelled[0] == accepts
+        what = f"pull request #{event.number} has new commits"
     rebased = event.action == "edited" and "base" in event.changes
     nothing = ""
     if not (event.action in JUDGED_ACTIONS or accepting or rebased):
         nothing = "no new comparison"
-    elif fork or (pull.user and pull.user.login == DEPENDABOT):
+    elif fork or event.author == DEPENDABOT:
         nothing = (
             "nothing is trained here, because the token of forks and Dependabot cannot answer;"
             " `canary init --forks` writes workflows for them"
         )
-    elif pull.draft:
+    elif event.draft:
         nothing = "nothing is trained while it is a draft"
     return Intent(
         kind=Kind.IGNORE if nothing else Kind.JUDGE,
         reason=f"{what}: {nothing}" if nothing else what,
         event=name,
-        default_branch=repository.default_branch,
-        head_sha=pull.head.sha,
+        default_branch=event.repository.default_branch,
+        head_sha=event.head_sha,
         head_repository=head_repository,
-        head_branch=pull.head.ref,
-        base_sha=pull.base.sha,
-        base_branch=pull.base.ref,
-        pull_request=pull.number,
+        head_branch=event.head_ref,
+        base_sha=event.base_sha,
+        base_branch=event.base_ref,
+        pull_request=event.number,
         fork=fork,
-        labelled=labelled,
+        accepting=accepting,
     )
 
 
 def _push(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(PushEvent, name, payload)
     default = event.repository.default_branch
-    branch = event.ref.removeprefix(BRANCHES)
-    if branch == event.ref:
-        return Intent(Kind.IGNORE, f"{event.ref} is not a branch", name)
+    if event.ref != f"{BRANCHES}{default}":
+        reason = f"{event.ref} is not the default branch {default}: only pull requests are judged"
+        return Intent(Kind.IGNORE, reason, name)
     if set(event.after) == {"0"}:
         return Intent(Kind.IGNORE, f"{event.ref} was deleted", name)
-    if branch != default:
-        reason = f"{branch} is not the default branch {default}; only its pull requests are judged"
-        return Intent(Kind.IGNORE, reason, name)
-    return _recorded(name, event.repository, event.after, f"{branch} has new commits")
+    return _recorded(name, event.repository, event.after, f"{default} has new commits")
 
 
 def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
-    event = read(RunEvent, name, payload)
-    repository = event.repository
-    default = f"{BRANCHES}{repository.default_branch}"
+    default = f"{BRANCHES}{read(Event, name, payload).repository.default_branch}"
     # A schedule runs only on the default branch; a dispatch must name its branch.
-    fallback = default if name == "schedule" else ""
-    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or fallback}
-    place = read(Surroundings, name, given)
-    inputs = event.inputs or Inputs()
-    task = "nightly" if name == "schedule" else inputs.task or "train"
+    place = ref or payload.get("ref") or (default if name == "schedule" else "")
+    event = read(RunEvent, name, {**payload, "GITHUB_SHA": sha, "GITHUB_REF": place})
+    repository = event.repository
+    task = "nightly" if name == "schedule" else event.task or "train"
     what = "the nightly run" if name == "schedule" else f"{task} was dispatched"
-    if place.ref == default:
-        recorded = _recorded(name, repository, place.sha, f"{what} on {repository.default_branch}")
+    if event.ref == default:
+        recorded = _recorded(name, repository, event.sha, f"{what} on {repository.default_branch}")
         if task == "prefetch":
             return replace(recorded, kind=Kind.PREFETCH)
-        reason = " ".join(inputs.accept.split())
+        reason = " ".join(event.accept.split())
         return replace(recorded, nightly=task == "nightly", accept_reason=reason)
-    if task != "train" or inputs.accept:
-        where = f"{place.ref}, not on the default branch"
-        return Intent(Kind.IGNORE, f"{what} on {where}: nothing is done", name)
-    return Intent(
-        kind=Kind.JUDGE,
-        reason=f"{what} on {place.ref}: compared but not recorded",
-        event=name,
-        default_branch=repository.default_branch,
-        head_sha=place.sha,
-        head_repository=repository.full_name,
-        head_branch=place.ref.removeprefix(BRANCHES) if place.ref.startswith(BRANCHES) else "",
-        base_branch=repository.default_branch,
-    )
+    return Intent(Kind.IGNORE, f"{what} on {event.ref}, not on the default branch", name)
 
 
 def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(MergeGroupEvent, name, payload)
-    group, repository = event.merge_group, event.repository
+    repository = event.repository
     if event.action != "checks_requested":
         return Intent(Kind.IGNORE, f"the merge group was {event.action}", name)
     return Intent(
         kind=Kind.JUDGE,
-        reason=f"the merge queue asks for {group.head_sha[:9]}",
+        reason=f"the merge queue asks for {event.head_sha[:9]}",
         event=name,
         default_branch=repository.default_branch,
-        head_sha=group.head_sha,
+        head_sha=event.head_sha,
         head_repository=repository.full_name,
-        head_branch=group.head_ref.removeprefix(BRANCHES),
-        base_sha=group.base_sha,
-        base_branch=group.base_ref.removeprefix(BRANCHES),
+        head_branch=event.head_ref.removeprefix(BRANCHES),
+        base_sha=event.base_sha,
+        base_branch=event.base_ref.removeprefix(BRANCHES),
     )
 
 
 def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(WorkflowRunEvent, name, payload)
-    run, repository = event.workflow_run, event.repository
-    if run.event != "pull_request":
-        return Intent(Kind.IGNORE, f"run {run.id} was started by {run.event}", name)
-    head_repository = run.head_repository.full_name if run.head_repository else ""
+    repository = event.repository
+    if event.trigger != "pull_request":
+        return Intent(Kind.IGNORE, f"run {event.id} was started by {event.trigger}", name)
+    head_repository = event.head_repository.full_name if event.head_repository else ""
     fork = head_repository != repository.full_name
     kind, reason = _stage(event)
-    if not fork and (kind is Kind.ANNOUNCE or run.conclusion == "skipped"):
+    if not fork and (kind is Kind.ANNOUNCE or event.conclusion == "skipped"):
         # The workflow for forks skips this repository's branches, except those of Dependabot.
-        kind, reason = Kind.IGNORE, f"run {run.id} is of a branch of this repository"
+        kind, reason = Kind.IGNORE, f"run {event.id} is of a branch of this repository"
     return Intent(
         kind=kind,
         reason=reason,
         event=name,
         default_branch=repository.default_branch,
-        head_sha=run.head_sha,
+        head_sha=event.head_sha,
         head_repository=head_repository,
-        head_branch=run.head_branch or "",
+        head_branch=event.head_branch or "",
         fork=fork,
-        run_id=run.id,
-        conclusion=(run.conclusion or "") if event.action == "completed" else "",
+        run_id=event.id,
+        conclusion=(event.conclusion or "") if event.action == "completed" else "",
     )
 
 
 def _stage(event: WorkflowRunEvent) -> tuple[Kind, str]:
     """Return what a run asks for in its present state, and why."""
-    run = event.workflow_run
-    what = f"run {run.id} of {run.head_sha[:9]}"
+    what = f"run {event.id} of {event.head_sha[:9]}"
     if event.action in ("requested", "in_progress"):
         return Kind.ANNOUNCE, f"{what} has started"
     if event.action != "completed":
         return Kind.IGNORE, f"{what} is {event.action}"
-    if run.conclusion == "action_required":
+    if event.conclusion == "action_required":
         # A first-time contributor's run ends like this and starts again after approval.
         return Kind.ANNOUNCE, f"{what} waits for the approval of someone with write permission"
-    return Kind.JUDGE, f"{what} ended as {run.conclusion or 'unknown'}"
+    return Kind.JUDGE, f"{what} ended as {event.conclusion or 'unknown'}"
 
 
 def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Intent:

@@ -40,8 +40,6 @@ def status_of(answers: Sequence[Answer], strict: bool = False) -> StatusText:
     pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`.
     regression and an unaccepted change are `failure`; error is `error`.
     """
-    if not answers:
-        return StatusText("error", "error: the run left no record")
     decides = worst(answers, strict)
     found = decides.comparison
     states: dict[str, State] = {
@@ -134,7 +132,7 @@ class Answer:
     @property
     def key(self) -> str:
         """Its unique name in the repository, usable in file names."""
-        return key_of(self.config or self.canary)
+        return own_slug(self.config or self.canary)
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -154,22 +152,12 @@ class Answer:
         return self.comparison.verdict
 
 
-def key_of(config: str) -> str:
-    """Return a canary's unique name in the repository, usable in file names."""
-    return own_slug(config)
-
-
-def blocks(found: Comparison, strict: bool) -> bool:
-    """Return whether this answer blocks the merge of a pull request."""
-    return found.exit_code(strict) != 0
-
-
 def worst(answers: Sequence[Answer], strict: bool) -> Answer:
     """Return the answer that decides for all; answers that block come first."""
     return min(
         answers,
         key=lambda answer: (
-            not blocks(answer.comparison, strict),
+            answer.comparison.exit_code(strict) == 0,
             WORST_FIRST.index(answer.comparison.verdict),
         ),
     )

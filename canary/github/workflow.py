@@ -63,19 +63,16 @@ class Job:
         status say the same."""
         if self.summary is None:
             return
+        data = markdown.encode()
         try:
-            self._add_summary(self.summary, markdown)
+            there = self.summary.stat().st_size if self.summary.exists() else 0
+            room = LARGEST_SUMMARY - there - len(CUT_HERE.encode())
+            if len(data) > room:
+                data = data[: max(0, room)].decode(errors="ignore").encode() + CUT_HERE.encode()
+            with self.summary.open("ab") as stream:
+                stream.write(data.rstrip(b"\n") + b"\n\n")
         except OSError as error:
             self.say("warning", f"the step summary cannot be written: {error.strerror}")
-
-    def _add_summary(self, summary: Path, markdown: str) -> None:
-        there = summary.stat().st_size if summary.exists() else 0
-        data = markdown.encode()
-        room = LARGEST_SUMMARY - there - len(CUT_HERE.encode())
-        if len(data) > room:
-            data = data[: max(0, room)].decode(errors="ignore").encode() + CUT_HERE.encode()
-        with summary.open("ab") as stream:
-            stream.write(data.rstrip(b"\n") + b"\n\n")
 
 
 def escaped(text: str) -> str:

@@ -24,7 +24,7 @@ def modes_of(content: dict[str, Any]) -> dict[str, str]:
     for step in content["runs"]["steps"]:
         modes = set(re.findall(r"inputs\.mode == '(\w+)'", step.get("if", ""))) or set(MODES)
         handed = yaml.safe_dump({key: step.get(key) for key in ("env", "with")})
-        for name in re.findall(r"inputs\.([\w-]+)", handed):
+        for name in re.findall(r"(?<!event\.)inputs\.([\w-]+)", handed):
             found[name] |= modes
     found["mode"] = set(MODES)
     return {name: _shown(modes) for name, modes in found.items()}

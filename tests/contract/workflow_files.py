@@ -11,13 +11,14 @@ from typing import Any
 
 import yaml
 
-from canary.gate.workflows import ACTION as OUR_ACTION
+from canary.gate import workflows as written
 from canary.gate.workflows import HOSTED, Answers, rendered
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "workflows"
 OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTION = ROOT / "action.yml"
+OUR_ACTION = written.ACTION
 
 EXAMPLE_ANSWERS = {
     "canary": Answers(),

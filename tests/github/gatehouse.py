@@ -22,7 +22,7 @@ from canary.baseline.layout import files_of
 from canary.config.token import Token
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
-from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import answer, plan
 from canary.github.client import connect
 from canary.github.workflow import Job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import plan
 from canary.github.comment import parse
 from canary.github.sticky import marker
@@ -342,19 +342,6 @@ def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -
     (comment,) = house.comments(pull)
     assert len(parse(comment.body)) == 2
     assert said.code == 4, "the second left no record"
-
-
-def test_a_branch_that_is_dispatched_is_judged_by_the_default_branchs_thresholds(
-    house: Gatehouse,
-) -> None:
-    house.baseline(4)
-    loose = BASE_CONFIG + "thresholds: {max_step_time_increase_pct: 900, max_tps_drop_pct: 99}\n"
-    sha = house.commit("loose", {"canary.yaml": loose})
-    payload = {"repository": push_event(sha)["repository"], "ref": "refs/heads/loose"}
-    said = house.report("workflow_dispatch", payload, [house.run(SLOW)], head=sha)
-    assert said.outputs["verdict"] == "regression"
-    assert house.status(sha)[0] == "failure"
-    assert len(house.entries()) == 4
 
 
 def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gatehouse) -> None:

@@ -502,7 +502,7 @@ def test_a_schedule_whose_payload_names_no_repository_is_judged_all_the_same(
 def test_a_baseline_that_cannot_be_written_is_told_on_the_commit(
     house: Gatehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.gate.baseline_update.save", full)
+    monkeypatch.setattr("canary.gate.report_job.save", full)
     sha = house.commit()
     with pytest.raises(CanaryError, match="disk is full"):
         house.report("push", push_event(sha), [house.run()])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import plan
 from tests.contract.git_server import git
 from tests.github.gatehouse import (

@@ -11,7 +11,7 @@ import pytest
 
 from canary.baseline.layout import files_of
 from canary.errors import MachineError, RecordError
-from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.records import Manifest, Part, write_manifest
 from canary.github.comment import parse
 from tests.github.gatehouse import (
     BASE_CONFIG,

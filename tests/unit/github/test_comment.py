@@ -225,10 +225,6 @@ def test_a_change_that_nobody_accepted_says_so_first_however_long_it_is() -> Non
     assert len(one_of_two.description) <= LONGEST_DESCRIPTION
 
 
-def test_no_record_is_an_error_and_never_a_success() -> None:
-    assert status_of(()).state == "error"
-
-
 def test_the_worst_canary_decides_and_is_named() -> None:
     answers = (
         Answer("sft", comparison()),
