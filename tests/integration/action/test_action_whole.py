@@ -146,7 +146,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     config: dict[str, object] = {
         "name": "own",
         "training_type": "exec",
-        "max_steps": 7,
+        "max_steps": 8,
         "look_steps": 3,
     }
     config["thresholds"] = PATIENT
